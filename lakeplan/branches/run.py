@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -39,6 +40,7 @@ from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review import gates
+from lakeplan.review.journal import close_journal, note_step, open_journal
 from lakeplan.review.run import Run
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
@@ -92,6 +94,7 @@ def _next(cron: Cron, moment: datetime) -> datetime:
     return found
 
 
+_BAD = frozenset({Outcome.FAILED.value, Outcome.UNCERTAIN.value, Outcome.HOOK_REFUSED.value})
 SAVE_EVERY = 50
 """Deletions between two saves of the record; what a killed run had not saved is still ``intended``."""
 
@@ -172,6 +175,7 @@ def run_lifecycle(
     total = sum(len(item.survey.deleted) for item in held)
     with ports.progress.task("deleting branches", total) as step:
         ends += [runner.finish(item, step, refused=refused) for item in held]
+    runner.close()
     return LifecycleReport(
         run.run_id, options.now, tuple(sorted(ends, key=lambda e: e.key)), whole, tuple(sorted(others))
     )
@@ -191,6 +195,7 @@ class _Runner:
         self._ports = ports
         self._run = run
         self._reviewed = reviewed
+        self._journal = open_journal(ports.state, run, "branches run")
 
     # ---- looking
     def look(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
@@ -329,8 +334,37 @@ class _Runner:
                     self._renew(held, always=True)
                     self._delete_all(held, ends, step)
             except LakeplanError as error:
-                return self._end(held, ends, failure_of(error))
-        return self._end(held, ends, None)
+                return self._noted(self._end(held, ends, failure_of(error)))
+        return self._noted(self._end(held, ends, None))
+
+    def close(self) -> None:
+        """Ends the record of the history, of a run that set out to delete something."""
+        if self._steps and (note := close_journal(self._journal, self._run)):
+            log.warning("%s", note)
+
+    @property
+    def _steps(self) -> Mapping[str, object]:
+        steps: Mapping[str, object] = self._journal.record.get("repositories", {})
+        return steps
+
+    def _noted(self, end: RepositoryEnd) -> RepositoryEnd:
+        """With the end in the history, where the run set out to delete something there."""
+        if end.key not in self._steps:
+            return end
+        counts = Counter(branch.outcome.value for branch in end.branches)
+        bad = end.failure is not None or counts.keys() & _BAD
+        note = note_step(
+            self._journal,
+            end.key,
+            status="failed" if bad else "applied",
+            message="" if end.failure is None else end.failure.message,
+            counts=dict(sorted(counts.items())),
+            branches={
+                b.outlook.id: {"head": b.outlook.facts.commit_id, "outcome": b.outcome.value}
+                for b in end.branches
+            },
+        )
+        return replace(end, warnings=(*end.warnings, note)) if note else end
 
     def _end(self, held: _Held, ends: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:
         count = len(held.survey.outlooks)
@@ -350,6 +384,7 @@ class _Runner:
         going = held.survey.deleted
         record = self._record(held, going)
         record.save()
+        self._journal.step(held.desired.key, status="pending")
         self._marked(held)
         deleter = self._deleter(held)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +21,7 @@ from lakeplan.branches.memory import (
 from lakeplan.branches.run import SAVE_EVERY, RunPorts
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter
+from lakeplan.review.journal import close_journal, open_journal
 from lakeplan.review.run import Run, read_back
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.clocks import server_clock
@@ -28,6 +31,7 @@ from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure
 
+log = logging.getLogger(__name__)
 SAMPLE = 10
 """Objects of a restored branch that are read, to see whether a collection took its data."""
 AT_ONCE = 4
@@ -105,7 +109,26 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
     done = [_undo(d, r, options, ports, run) for d, r in found]
+    _note(done, ports, run)
     return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
+
+
+def _note(done: list[RepositoryRestored], ports: RunPorts, run: Run) -> None:
+    """One record of the history. The branches are back already: it only says so."""
+    journal = open_journal(ports.state, run, "branches undo")
+    for end in done:
+        counts = Counter(branch.outcome.value for branch in end.branches)
+        bad = end.failure is not None or counts.keys() & {Restored.FAILED.value, Restored.UNCERTAIN.value}
+        journal.record.setdefault("repositories", {})[end.repository] = {
+            "status": "failed" if bad else "applied",
+            "message": "" if end.failure is None else end.failure.message,
+            "counts": dict(sorted(counts.items())),
+            "branches": {
+                b.branch_id: {"head": b.deletion.head, "outcome": b.outcome.value} for b in end.branches
+            },
+        }
+    if done and (note := close_journal(journal, run)):
+        log.warning("%s", note)
 
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:

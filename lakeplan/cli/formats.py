@@ -113,6 +113,7 @@ FORMATS = (
         },
         mode=SHARED,  # a collector of metrics runs as another user
     ),
+    Format("csv", {"history": Renderer("history_csv:history_csv")}),
     Format("svg", {"curve": Renderer("curve_svg:curve_svg")}),
 )
 """In the order in which help names them."""

@@ -8,13 +8,14 @@ run, and nothing is fetched.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import resource
 import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,6 +30,7 @@ _LARGEST = 8 * 1024 * 1024
 _MOST = 256 * 1024 * 1024
 """Bytes of all files of the folder."""
 _REAL_FILES = ("100644", "100755")
+_SHA256_DIGITS = 64
 _SYMLINK = "120000"
 _FOLDER = "040000"
 _SETTINGS = {
@@ -136,6 +138,33 @@ def head_of(folder: Path) -> str | None:
         return commit_of(find_work_folder(folder), "HEAD")
     except LakeplanError:
         return None
+
+
+def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
+    """Whether files of a tree in ``folder`` are others than in the checked-out commit: changed, added, or
+    YAML files that are gone. None outside git, or where git cannot tell."""
+    try:
+        work = find_work_folder(folder)
+        below = [f"{work.prefix}/"] if work.prefix else []
+        blobs = {blob.path: blob for blob in _list(work, commit_of(work, "HEAD"), "-r", below)}
+    except LakeplanError:
+        return None
+    start = f"{work.prefix}/" if work.prefix else ""
+    if any(f"{start}{file}" not in blobs or _differs(folder / file, blobs[start + file]) for file in files):
+        return True
+    own = (path for path in blobs if path.endswith((".yaml", ".yml")))
+    return any(not os.path.lexists(work.top / path) for path in own)
+
+
+def _differs(path: Path, blob: _Blob) -> bool:
+    """Git's own name of the content, with the line ends of a checkout and those of a commit."""
+    try:
+        data = limits.read_file(path, limits.TREE_FILE_BYTES)
+    except (OSError, TooLarge):
+        return True
+    make = hashlib.sha256 if len(blob.object_id) == _SHA256_DIGITS else hashlib.sha1
+    texts = (data, data.replace(b"\r\n", b"\n"))
+    return blob.object_id not in {make(b"blob %d\0" % len(text) + text).hexdigest() for text in texts}
 
 
 def has_file(work: WorkFolder, commit: str, name: str) -> bool:

@@ -9,11 +9,18 @@ import socket
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakeplan.cli.git import head_of
+from lakeplan.cli.git import head_of, is_dirty
 from lakeplan.errors import UsageError
 from lakeplan.review.run import Run
+
+if TYPE_CHECKING:
+    from lakeplan.tree.tree import Tree
+
+
+_MOST = 300
+"""Characters of what the environment says."""
 
 
 def parse_time(text: str) -> datetime:
@@ -47,15 +54,63 @@ def moment_of(as_of: str | None) -> datetime:
     return now_utc() if as_of is None else parse_time(as_of)
 
 
-def this_run(tree: Path) -> Run:
-    """A run of this process: a new id, who and where, and the tree's commit."""
+def this_run(folder: Path, tree: Tree | None = None) -> Run:
+    """A run of this process: a new id, who and where, and the commit of the tree in ``folder``. ``tree`` is
+    the same, loaded: then whether it differs from the commit is known too."""
     return Run(
         run_id=new_run_id(now_utc()),
         holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid(), "machine": _machine()},
         now=now_utc,
         is_gone=is_gone,
-        tree_commit=head_of(tree),
+        tree_commit=head_of(folder),
+        tree_dirty=None if tree is None else is_dirty(folder, tree.contents),
+        tree_digest=None if tree is None else tree.content_digest,
+        ci=ci_of(os.environ),
+        approver=approver_of(os.environ),
     )
+
+
+PULL_REQUEST = "LAKEPLAN_PULL_REQUEST"
+APPROVED_BY = "LAKEPLAN_APPROVED_BY"
+
+
+def approver_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Who approved, as the workflow says."""
+    by = _short(environ.get(APPROVED_BY, ""))
+    return {"by": by} if by else {}
+
+
+def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Who started the job, its page and its pull request, as GitHub and GitLab say it; empty elsewhere. The
+    variable is for a job after the merge, which is not told the pull request."""
+    if environ.get("GITHUB_ACTIONS") == "true":
+        site = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"
+        ref = environ.get("GITHUB_REF", "").split("/")
+        number = ref[2] if ref[:2] == ["refs", "pull"] and len(ref) > 2 else ""
+        facts = {
+            "actor": environ.get("GITHUB_ACTOR", ""),
+            "run_url": f"{site}/actions/runs/{environ.get('GITHUB_RUN_ID', '')}",
+            "pull_request": _page(f"{site}/pull", number or environ.get(PULL_REQUEST, "")),
+        }
+    elif environ.get("GITLAB_CI") == "true":
+        number = environ.get("CI_MERGE_REQUEST_IID", "") or environ.get(PULL_REQUEST, "")
+        facts = {
+            "actor": environ.get("GITLAB_USER_LOGIN", ""),
+            "run_url": environ.get("CI_JOB_URL", ""),
+            "pull_request": _page(f"{environ.get('CI_PROJECT_URL', '')}/-/merge_requests", number),
+        }
+    else:
+        facts = {"pull_request": environ.get(PULL_REQUEST, "")}
+    return {name: short for name, value in facts.items() if (short := _short(value))}
+
+
+def _page(folder: str, number: str) -> str:
+    """The page of a pull request that is given by number; another text is its page already."""
+    return f"{folder}/{number}" if number.isdigit() else number
+
+
+def _short(text: str) -> str:
+    return "".join(c for c in text if c.isprintable())[:_MOST]
 
 
 def new_run_id(now: datetime) -> str:

@@ -55,7 +55,9 @@ def _repository(page: Page, repository: DriftedRow) -> None:
     page.line(*parts)
     last = repository["last_applied"]
     facts = [
-        f"{_DONE[last['command']]} {moment(last['at'])} by run {last['run_id']}" if last is not None else "",
+        f"{_DONE.get(last['command'], 'last applied')} {moment(last['at'])} by run {last['run_id']}"
+        if last is not None
+        else "",
         f"owner {repository['owner']}" if repository["owner"] else "",
         *(repository["source"], repository["note"]),
     ]
@@ -115,6 +117,7 @@ def _sum(summary: DriftSummary) -> str:
 
 
 _HISTORY_STYLES = {
+    "seen": "",
     "applied": "green",
     "already": "",
     "failed": "bold red",
@@ -131,12 +134,12 @@ def render_history(document: HistoryDocument, console: Console) -> None:
     """Prints the list, newest first as it comes; damaged records last."""
     page = Page(console)
     rows = [_row(run) for run in document["runs"]]
+    head: tuple[str, ...] = ("run", "command", "by", "tree", "repositories")
     if rows and page.width < _WIDE:
-        page.table(
-            ("run", "by", "tree", "repositories"), [[r[0], *r[2:]] for r in rows], solid=(0, 2), indent=0
-        )
+        page.table(head, [[r[0], *r[2:]] for r in rows], solid=(0, 3), indent=0)
     elif rows:
-        page.table(("run", "started", "by", "tree", "repositories"), rows, solid=(0, 1, 3), indent=0)
+        head = ("run", "started", "command", "by", "tree", "repositories")
+        page.table(head, rows, solid=(0, 1, 4), indent=0)
     else:
         page.line("No run is recorded in the state.")
     for key in document["damaged"]:
@@ -144,11 +147,12 @@ def render_history(document: HistoryDocument, console: Console) -> None:
 
 
 def _row(run: RunRow) -> list[str | Cell]:
-    return [run["run_id"], moment(run["started_at"]), _who(run["by"]), _commit(run), _counts(run)]
+    who = run["ci"].get("actor") or _who(run["by"])
+    return [run["run_id"], moment(run["started_at"]), run["command"], who, _commit(run), _counts(run)]
 
 
 def _commit(run: RunRow) -> str:
-    return (run["tree_commit"] or "")[:8]
+    return (run["tree_commit"] or "")[:8] + ("+" if run["tree_dirty"] else "")
 
 
 def _who(by: Mapping[str, object]) -> str:
@@ -176,8 +180,11 @@ def render_run(document: HistoryDocument, console: Console) -> None:
         "by": ", ".join(f"{k} {run['by'][k]}" for k in ("user", "host", "pid") if k in run["by"]),
         "started": moment(run["started_at"]),
         "finished": unfinished if run["finished_at"] is None else moment(run["finished_at"]),
-        "tree": run["tree_commit"] or "",
-        "plan": f"made {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}",
+        "approved": _approval(run["approver"]),
+        "job": ", ".join(run["ci"][key] for key in ("actor", "run_url") if key in run["ci"]),
+        "request": run["ci"].get("pull_request", ""),
+        "tree": _tree(run),
+        "mark" if run["command"].startswith("sweep") else "plan": _followed(run),
         "force": "ETag checks were skipped (--force)" if run["force"] else "",
         "allowed": names(run["allowed"]),
     }
@@ -188,6 +195,27 @@ def render_run(document: HistoryDocument, console: Console) -> None:
         _entry_of_repository(page, repository)
     page.blank()
     page.line(f"{counted(len(run['repositories']), 'repository')}.")
+
+
+def _approval(approver: Mapping[str, str]) -> str:
+    when = f" {moment(approver['at'])}" if approver.get("at") else ""
+    why = f": {approver['reason']}" if approver.get("reason") else ""
+    return f"by {approver['by']}{when}{why}" if approver.get("by") else ""
+
+
+def _tree(run: RunRow) -> str:
+    commit, digest = run["tree_commit"] or "", run["tree_digest"]
+    state = {None: "", True: ", with changes that were not committed", False: ""}[run["tree_dirty"]]
+    contents = (
+        f", contents {digest[:12]}" if digest and commit else f"contents {digest[:12]}" if digest else ""
+    )
+    return f"{commit}{state}{contents}"
+
+
+def _followed(run: RunRow) -> str:
+    if run["plan_as_of"] is None:
+        return ""
+    return f"made {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}"
 
 
 def _entry_of_repository(page: Page, repository: RunRepository) -> None:
@@ -209,6 +237,12 @@ def _entry_of_repository(page: Page, repository: RunRepository) -> None:
         page.table(("", "before", "", "after"), rows, figures=(1, 3))
     for setting in repository["settings"]:
         _setting(page, setting)
+    if repository["counts"]:
+        counts = ", ".join(f"{count(n)} {name.replace('_', ' ')}" for name, n in repository["counts"].items())
+        page.line(counts, indent=2)
+    for branch in repository["branches"]:
+        outcome = branch["outcome"].replace("_", " ")
+        page.line(Cell(branch["branch_id"], "bold"), f"  {outcome}, was at {branch['head'][:12]}", indent=4)
 
 
 def _setting(page: Page, setting: ChangedSetting) -> None:

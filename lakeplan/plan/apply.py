@@ -120,7 +120,7 @@ def apply_plan(
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     unseen = record_baselines(live.repositories, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
-    return replace(report, note="; ".join(filter(None, (report.note, unseen))))
+    return replace(report, note="; ".join(filter(None, (report.note, unseen.note))))
 
 
 def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:

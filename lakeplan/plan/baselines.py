@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.plan.drift_rules import LastApplied, Seen
+from lakeplan.review.journal import close_journal
 from lakeplan.review.run import GC, Run
 from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
-from lakeplan.state.store import read_applied, repository_key
+from lakeplan.state.store import RunJournal, read_applied, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_document import rules_from_body
@@ -110,36 +111,53 @@ def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> boo
     return not written.rules_recorded if name == GC else SettingKind(name) not in written.settings
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """``repositories``: whose baseline is new, as ``server/name``. ``note``: whose could not be recorded, and
+    why, or ""."""
+
+    repositories: tuple[str, ...]
+    note: str = ""
+
+
 def record_baselines(
     repositories: Iterable[RepositoryPlan], state: StateWriter, run: Run, *, at: datetime
-) -> str:
-    """Records every setting that a plan, made ``at``, found as the tree has it. Returns which repositories
-    could not be recorded, or ""."""
+) -> Recorded:
+    """Records every setting that a plan, made ``at``, found as the tree has it."""
     agreeing = {r.key: found for r in repositories if (found := _agreeing(r, run, at))}
     return record_sightings(agreeing, state)
 
 
-def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> str:
-    """Records what was seen, by ``server/name`` and setting, unless the records say it already. Returns which
-    repositories could not be recorded, or ""."""
+def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> Recorded:
+    """Records what was seen, by ``server/name`` and setting, unless the records say it already."""
 
-    def one(key: str) -> LakeplanError | None:
+    def one(key: str) -> LakeplanError | bool:
         try:
-            if not _says(read_last_applied(state, key), agreeing[key]):
-                write_baseline(state, key, agreeing[key])
+            if _says(read_last_applied(state, key), agreeing[key]):
+                return False
+            write_baseline(state, key, agreeing[key])
         except WriteConflict:
-            return None  # another run recorded what it saw
+            return False  # another run recorded what it saw
         except LakeplanError as error:
             return error
-        return None
+        return True
 
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        failed = {key: error for key, error in zip(agreeing, pool.map(one, agreeing), strict=True) if error}
+        ends = dict(zip(agreeing, pool.map(one, agreeing), strict=True))
+    recorded = tuple(key for key, end in ends.items() if end is True)
+    failed = {key: end for key, end in ends.items() if isinstance(end, LakeplanError)}
     if not failed:
-        return ""
+        return Recorded(recorded)
     (key, error), *rest = failed.items()
     more = f" and {len(rest)} more" if rest else ""
-    return f"drift may not see edits of {key}{more}, because the baseline could not be recorded: {error}"
+    note = f"drift may not see edits of {key}{more}, because the baseline could not be recorded: {error}"
+    return Recorded(recorded, note)
+
+
+def note_baselines(journal: RunJournal, recorded: Recorded, run: Run) -> str:
+    """Stores the run that recorded them in the history. Returns why that failed, or ""."""
+    journal.record["repositories"] = {key: {"status": "seen"} for key in recorded.repositories}
+    return close_journal(journal, run)
 
 
 def _agreeing(plan: RepositoryPlan, run: Run, at: datetime) -> dict[str, Sighting]:

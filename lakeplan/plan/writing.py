@@ -13,6 +13,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.review.claims import claim
+from lakeplan.review.journal import close_journal, open_journal
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
@@ -38,7 +39,8 @@ def write(
     the state holds of every repository is read before the first write to any."""
     again = {r.key: r for r in live.repositories}
     work = list(steps)
-    history = RunJournal(ports.state, run.run_id, _history_head(plan, live, run, plan_digest, force))
+    facts = _history_facts(plan, live, plan_digest, force)
+    history = open_journal(ports.state, run, "apply", **facts)
     history.save()
     attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
     ends = _with_damaged_state(attempts, ports)
@@ -51,8 +53,7 @@ def write(
     results = [end for repository in work for end in ends[repository.key]]
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in ends]
     unclaimed = _claim_all(unchanged, again, run, ports)
-    history.record["finished_at"] = run.now().isoformat()
-    unrecorded = _save(history)
+    unrecorded = close_journal(history, run)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
@@ -84,15 +85,6 @@ def _claim_all(
         return ""
     more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
     return f"{len(problems):,} repositories are not claimed for this tree: {'; '.join(problems[:3])}{more}"
-
-
-def _save(history: RunJournal) -> str:
-    """Why the end of the run could not be recorded, or "". What was written stays reported either way."""
-    try:
-        history.save()
-    except LakeplanError as error:
-        return f"the end of the run is not in the history: {error}"
-    return ""
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:
@@ -181,14 +173,9 @@ def _write_one(
     return done
 
 
-def _history_head(plan: Plan, live: Plan, run: Run, plan_digest: str, force: bool) -> dict[str, Any]:
+def _history_facts(plan: Plan, live: Plan, plan_digest: str, force: bool) -> dict[str, Any]:
     """``live``: the plan made again, whose gates were judged."""
     return {
-        "run_id": run.run_id,
-        "command": "apply",
-        "by": dict(run.holder),
-        "started_at": run.now().isoformat(),
-        "tree_commit": run.tree_commit,
         "plan_digest": plan_digest,
         "plan_as_of": plan.as_of.isoformat(),
         "plan_tree_commit": plan.tree_commit,

@@ -7,6 +7,7 @@ __all__ = [
     "differences",
     "gates",
     "history",
+    "journal",
     "notify",
     "run",
     "selection",

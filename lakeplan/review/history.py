@@ -1,9 +1,9 @@
-"""The history that applies left in the state: who, when, what (``history/<run id>.json``). Read only."""
+"""The history that runs left in the state: who, when, what (``history/<run id>.json``). Read only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
@@ -57,11 +57,25 @@ class RunStep:
     after: GcRules | None = None
     settings: tuple[SettingStep, ...] = ()
     found: FoundRow | None = None
+    mark_id: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Branches or objects by what became of them, of a run that writes no rules."""
+    branches: Mapping[str, BranchStep] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BranchStep:
+    """A branch that a run set out to delete or to restore: the HEAD it had, and what became of it."""
+
+    head: str
+    outcome: str
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. ``finished_at`` None: it was killed, or is still at work."""
+    """One run. ``finished_at`` None: it was killed, or is still at work. ``plan_digest`` and ``plan_as_of``
+    are of the plan, or of the mark, that it followed; "" and None without one. Records of earlier releases
+    have nothing of ``tree_dirty``, ``tree_digest``, ``ci`` and ``approver``."""
 
     run_id: str
     command: str
@@ -70,11 +84,19 @@ class RunRecord:
     finished_at: datetime | None
     tree_commit: str | None
     plan_digest: str
-    plan_as_of: datetime
+    plan_as_of: datetime | None
     allowed: tuple[str, ...]
     overridden: tuple[str, ...]
     force: bool
     steps: tuple[RunStep, ...]
+    tree_dirty: bool | None = None
+    tree_digest: str | None = None
+    ci: Mapping[str, str] = field(default_factory=dict)
+    approver: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.command.partition(" ")[0]
 
 
 @dataclass(frozen=True)
@@ -85,19 +107,43 @@ class Runs:
     damaged: tuple[str, ...] = ()
 
 
-def list_runs(state: StateReader, *, repository: str | None = None, limit: int | None = None) -> Runs:
-    """The newest ``limit`` runs, or all; with ``repository`` (``server/name`` or name) those of it."""
+KINDS = ("apply", "import", "branches", "sweep")
+"""The first word of the commands that leave a record."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs: of a ``repository`` (``server/name`` or name), that began at ``since`` or later, of these
+    ``kinds``; without a value any."""
+
+    repository: str | None = None
+    since: datetime | None = None
+    kinds: frozenset[str] = frozenset()
+
+    def has(self, run: RunRecord) -> bool:
+        named = self.repository is None or any(_is_called(s.repository, self.repository) for s in run.steps)
+        late = self.since is None or run.started_at >= self.since
+        return named and late and (not self.kinds or run.kind in self.kinds)
+
+
+ALL = Wanted()
+
+
+def list_runs(state: StateReader, wanted: Wanted = ALL, *, limit: int | None = None) -> Runs:
+    """The newest ``limit`` runs, or all."""
     runs: list[RunRecord] = []
     damaged = []
     for run_id in reversed(_run_ids(state)):
-        if limit is not None and len(runs) >= limit:
+        began = began_at(run_id)
+        early = wanted.since and began and began < wanted.since.replace(microsecond=0)
+        if early or (limit is not None and len(runs) >= limit):
             break
         try:
             run = _read(state, run_id)
         except LakeplanError:
             damaged.append(f"{_PREFIX}{run_id}.json")
             continue
-        if repository is None or any(_is_called(s.repository, repository) for s in run.steps):
+        if wanted.has(run):
             runs.append(run)
     return Runs(tuple(runs), tuple(damaged))
 
@@ -187,10 +233,14 @@ RUN = records.record(
         "command": records.text,
         "by": records.record({}),
         "started_at": records.moment,
-        "plan_digest": records.text,
-        "plan_as_of": records.moment,
     },
     {
+        "plan_digest": records.text,
+        "plan_as_of": records.moment,
+        "tree_dirty": records.flag,
+        "tree_digest": records.text,
+        "ci": records.map_of(records.text),
+        "approver": records.map_of(records.text),
         "finished_at": records.moment,
         "tree_commit": records.text,
         "allowed": records.list_of(records.text),
@@ -202,7 +252,7 @@ RUN = records.record(
 
 
 def _parse(run_id: str, record: Any) -> RunRecord:
-    finished = record.get("finished_at")
+    finished, planned = record.get("finished_at"), record.get("plan_as_of")
     return RunRecord(
         run_id=run_id,
         command=str(record["command"]),
@@ -210,13 +260,27 @@ def _parse(run_id: str, record: Any) -> RunRecord:
         started_at=_moment(record["started_at"]),
         finished_at=None if finished is None else _moment(finished),
         tree_commit=record.get("tree_commit"),
-        plan_digest=str(record["plan_digest"]),
-        plan_as_of=_moment(record["plan_as_of"]),
+        plan_digest=record.get("plan_digest") or "",
+        plan_as_of=None if planned is None else _moment(planned),
         allowed=tuple(record.get("allowed", ())),
         overridden=tuple(record.get("overridden", ())),
         force=bool(record.get("force", False)),
         steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())),
+        tree_dirty=record.get("tree_dirty"),
+        tree_digest=record.get("tree_digest"),
+        ci=record.get("ci") or {},
+        approver=record.get("approver") or {},
     )
+
+
+_FACTS = records.record(
+    {},
+    {
+        "mark_id": records.text,
+        "counts": records.map_of(records.count),
+        "branches": records.map_of(records.record({"head": records.text, "outcome": records.text})),
+    },
+)
 
 
 def _step(repository: str, values: Any) -> RunStep:
@@ -226,7 +290,19 @@ def _step(repository: str, values: Any) -> RunStep:
     status = min(statuses, key=_WORST_FIRST.index) if settings else str(values["status"])
     message = str(values.get("message", "")) or next((s.message for s in settings if s.message), "")
     if "before" not in values:
-        return RunStep(repository, status, message, settings=settings)
+        _FACTS(values, "")
+        return RunStep(
+            repository,
+            status,
+            message,
+            settings=settings,
+            mark_id=values.get("mark_id") or "",
+            counts=values.get("counts") or {},
+            branches={
+                name: BranchStep(row["head"], row["outcome"])
+                for name, row in (values.get("branches") or {}).items()
+            },
+        )
     before, after = (_rules(values[key]) for key in ("before", "after"))
     return RunStep(repository, status, message, True, before, after, settings, values.get("found"))
 
@@ -273,6 +349,12 @@ class ChangedSetting(TypedDict):
     changes: list[ChangedItem]
 
 
+class BranchRow(TypedDict):
+    branch_id: str
+    head: str
+    outcome: str
+
+
 class RunRepository(TypedDict):
     """``RunStep``, as lakeFS has the rules."""
 
@@ -285,6 +367,9 @@ class RunRepository(TypedDict):
     found: FoundRow | None
     changes: list[ChangedDays]
     settings: list[ChangedSetting]
+    mark_id: str
+    counts: Mapping[str, int]
+    branches: list[BranchRow]
 
 
 class RunRow(TypedDict):
@@ -296,8 +381,12 @@ class RunRow(TypedDict):
     started_at: str
     finished_at: str | None
     tree_commit: str | None
+    tree_dirty: bool | None
+    tree_digest: str | None
+    ci: Mapping[str, str]
+    approver: Mapping[str, str]
     plan_digest: str
-    plan_as_of: str
+    plan_as_of: str | None
     allowed: list[str]
     overridden: list[str]
     force: bool
@@ -325,8 +414,12 @@ def _run(run: RunRecord) -> RunRow:
         "started_at": utc_text(run.started_at),
         "finished_at": None if run.finished_at is None else utc_text(run.finished_at),
         "tree_commit": run.tree_commit,
+        "tree_dirty": run.tree_dirty,
+        "tree_digest": run.tree_digest,
+        "ci": dict(run.ci),
+        "approver": dict(run.approver),
         "plan_digest": run.plan_digest,
-        "plan_as_of": utc_text(run.plan_as_of),
+        "plan_as_of": None if run.plan_as_of is None else utc_text(run.plan_as_of),
         "allowed": list(run.allowed),
         "overridden": list(run.overridden),
         "force": run.force,
@@ -367,5 +460,11 @@ def _step_document(step: RunStep) -> RunRepository:
                 ],
             }
             for s in step.settings
+        ],
+        "mark_id": step.mark_id,
+        "counts": dict(step.counts),
+        "branches": [
+            {"branch_id": name, "head": branch.head, "outcome": branch.outcome}
+            for name, branch in step.branches.items()
         ],
     }

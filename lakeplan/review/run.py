@@ -86,7 +86,11 @@ class WritableServer(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Who runs, when and where: recorded in the history and in leases. ``sleep`` waits so many seconds."""
+    """Who runs, when and where: recorded in the history and in leases. ``sleep`` waits so many seconds.
+
+    ``tree_dirty``: the tree's files differ from ``tree_commit``; None where git cannot tell. ``tree_digest``
+    is SHA-256 over its files. ``ci`` has what a CI system says: ``actor``, ``pull_request`` and ``run_url``.
+    ``approver`` has who approved the run, as ``by``, where that is known when it begins."""
 
     run_id: str
     holder: Mapping[str, Any]
@@ -94,6 +98,10 @@ class Run:
     is_gone: Callable[[Mapping[str, Any]], bool]
     tree_commit: str | None = None
     sleep: Callable[[float], None] = time.sleep
+    tree_dirty: bool | None = None
+    tree_digest: str | None = None
+    ci: Mapping[str, str] = field(default_factory=dict)
+    approver: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

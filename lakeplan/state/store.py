@@ -261,7 +261,9 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
 
 
 def _json(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def _who(holder: Mapping[str, Any]) -> str:

@@ -17,12 +17,11 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
-from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import record_sweep
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import deleted, official_run
-from lakeplan.sweep.run import SweepEnd
+from lakeplan.sweep.run import SweepEnd, sweep_journal
 from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
@@ -137,26 +136,15 @@ def _record(
     last. Why they could not be written; ""."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
     counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
-    history = RunJournal(
-        ports.state,
-        run.run_id,
-        {
-            "run_id": run.run_id,
-            "command": "sweep run",
-            "by": dict(run.holder),
-            "started_at": run.now().isoformat(),
-            "finished_at": run.now().isoformat(),
-            "tree_commit": run.tree_commit,
-            "plan_digest": end.stored.digest,
-            "plan_as_of": end.mark.marked_at.isoformat(),
-        },
-    )
+    history = end.journal or sweep_journal(end.stored, end.approval, ports, run, closed=end.closed)
+    history.record["finished_at"] = run.now().isoformat()
     try:
         history.step(
             end.mark.key,
             status=status,
             message=f"mark {end.mark.mark_id}: {counts}",
             mark_id=end.mark.mark_id,
+            counts={s.value: end.amount(s).objects for s in Status} | {"pending": end.pending.objects},
         )
         record_sweep(ports.state, document, versions_kept=versions_kept)
     except LakeplanError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from lakeplan.errors import (
     WriteConflict,
 )
 from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
+from lakeplan.review.journal import note_step, open_journal
 from lakeplan.review.run import Run, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.sweep.documents import RestoreDocument
@@ -83,6 +85,9 @@ def restore(
             )
         parts = mark.marked.going if wanted is None else wanted.parts
         needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
+        journal = open_journal(ports.state, run, "sweep restore")
+        with suppress(LakeplanError):  # without a state, what is in quarantine still comes back
+            journal.step(site.key, status="pending", mark_id=mark.mark_id)
         came, there, failed = _copy_back(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
@@ -102,6 +107,9 @@ def restore(
                 text for text in (note, _cut_note(chosen_paths, options), _other_note(others)) if text
             ),
         }
+        counts = {"restored": len(came), "already_there": len(there), "failed": len(failed)}
+        journal.record["finished_at"] = run.now().isoformat()
+        note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         site.store.put(key, json_line(document))
         return document

@@ -15,9 +15,11 @@ from typing import Literal
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
 from lakeplan.retention.keep import held_prefixes
+from lakeplan.review.journal import close_journal, note_step, open_journal
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
+from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.inspection import all_others, read_rules, recheck_request, take_look
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
@@ -75,6 +77,8 @@ class SweepEnd:
     closed: bool = False
     runner: Choice | None = None
     """Who deleted; None when nothing was to be deleted."""
+    journal: RunJournal | None = None
+    """The run's record in the history, where it began to delete."""
 
     @property
     def mark(self) -> Mark:
@@ -112,6 +116,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
             runner.try_failed_again()
         before, began = -1, ports.now()
+        journal: RunJournal | None = None
         while True:
             runner.read_records()
             left = runner.left()
@@ -129,9 +134,13 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 lease.renew()
                 if runner.looks:
                     check_round(site, mark, approval, ports, by_text(run))
+                journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
                 round_end = runner.round(left)
             except LakeplanError as error:
                 if not runner.ends:
+                    if journal is not None:
+                        note_step(journal, mark.key, status="failed", message=str(error))
+                        close_journal(journal, run)
                     raise  # nothing was done: this is why it may not be swept
                 runner.problem = with_hint(error)
                 break
@@ -139,7 +148,30 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 before = -1
             if runner.problem:
                 break
-        return runner.ended(stored, approval, site.desired.sweep)
+        return replace(runner.ended(stored, approval, site.desired.sweep), journal=journal)
+
+
+def sweep_journal(
+    stored: StoredMark, approval: Approval | None, ports: SweepPorts, run: Run, *, closed: bool = False
+) -> RunJournal:
+    """The history's record of a run of a mark."""
+    approver = None
+    if approval is not None:
+        approver = {"by": approval.by, "at": approval.at, "reason": approval.reason}
+    return open_journal(
+        ports.state,
+        run,
+        "sweep abort" if closed else "sweep run",
+        approver=approver,
+        plan_digest=stored.digest,
+        plan_as_of=stored.mark.marked_at.isoformat(),
+    )
+
+
+def _begun(journal: RunJournal, mark: Mark) -> RunJournal:
+    """Stored before the first deletion, so that a killed run is in the history too."""
+    journal.step(mark.key, status="pending", mark_id=mark.mark_id)
+    return journal
 
 
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:

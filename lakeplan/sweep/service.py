@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
@@ -19,8 +20,10 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
 from lakeplan.review.gates import Openers, names_of
+from lakeplan.review.journal import close_journal, note_step, open_journal
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
+from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.documents import (
     ListedMark,
@@ -185,10 +188,14 @@ def purge_all(
     ends: list[PurgedRow] = []
     refused: list[NotPurgedRow] = []
     codes: list[int] = []
+    steps = _PurgeSteps(open_journal(ports.state, run, "sweep purge"))
     for one in found:
         try:
+            steps.begin(one.site.key, one.mark_id)
             ends.append(purge(one, ports, run, older_than=older_than))
+            steps.ended(ends[-1])
         except LakeplanError as error:
+            steps.failed(one.site.key, error)
             codes.append(error.exit_code)
             refused.append(
                 {
@@ -198,6 +205,8 @@ def purge_all(
                     "hint": error.hint,
                 }
             )
+    if found and (note := close_journal(steps.journal, run)):
+        _log.warning("%s", note)
     document: PurgeDocument = {
         "format": PURGE_FORMAT,
         "older_than": option,
@@ -208,6 +217,33 @@ def purge_all(
         return document, codes[0]
     partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in ends)
     return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
+
+
+@dataclass
+class _PurgeSteps:
+    """One step of the history for each repository: a purge may take several of its quarantines."""
+
+    journal: RunJournal
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    marks: dict[str, list[str]] = field(default_factory=dict)
+    bad: set[str] = field(default_factory=set)
+
+    def begin(self, repository: str, mark_id: str) -> None:
+        """Raises LakeplanError: then nothing may be deleted."""
+        self.marks.setdefault(repository, []).append(mark_id)
+        self.journal.step(repository, status="pending", mark_id=", ".join(self.marks[repository]))
+
+    def ended(self, end: PurgedRow) -> None:
+        counts = self.counts.setdefault(end["repository"], Counter())
+        counts.update(deleted=end["deleted"], kept=end["kept"], failed=end["failed"])
+        if counts["failed"] or end["problem"]:
+            self.bad.add(end["repository"])
+        status = "failed" if end["repository"] in self.bad else "applied"
+        note_step(self.journal, end["repository"], status=status, counts=dict(counts))
+
+    def failed(self, repository: str, error: LakeplanError) -> None:
+        self.bad.add(repository)
+        note_step(self.journal, repository, status="failed", message=str(error))
 
 
 def marks_document(report: MarkReport) -> MarksDocument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -36,6 +37,8 @@ class TreeFiles:
         self._bytes_read = 0
         self._nodes = NodeCount()
         self._visited = 0
+        self.digests: dict[str, str] = {}
+        """SHA-256 (hex) of every file that was read."""
         self.lost: dict[str, set[ProblemPath]] = {}
         """Paths, by file, at which the reader itself found problems: values may be missing there."""
 
@@ -69,6 +72,7 @@ class TreeFiles:
         self._bytes_read += len(data)
         if self._bytes_read > limits.TREE_BYTES:
             raise TooLarge(f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)}")
+        self.digests[file] = hashlib.sha256(data).hexdigest()
         return data
 
     def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:

@@ -148,6 +148,11 @@ class TreeReader:
             text = "the globs overlap in too many ways to compare them: use fewer, or more literal ones"
             self._problems.add(Source(ROOT_FILE, 1, 1), ("repositories",), text)
 
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 (hex) of every file that was read, rules files too."""
+        return self._files.digests
+
     # ---- files
     def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
         node = self._files.parse(file, at, path)

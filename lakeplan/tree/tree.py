@@ -77,6 +77,13 @@ class Tree:
     """What tells the tree from other trees of the same servers; "" when it has no name."""
     manages: tuple[str, ...] | None = None
     """Globs over the repositories that the tree may manage; None: all."""
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 (hex) of each file of the tree, files of rules too."""
+
+    @property
+    def content_digest(self) -> str:
+        """SHA-256 (hex) over the names and contents of its files."""
+        return hashlib.sha256(json.dumps(dict(self.contents), sort_keys=True).encode()).hexdigest()
 
     @property
     def digest(self) -> str:
@@ -175,6 +182,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         directory=Directory(reader.entries, reader.profiles, reader.manages),
         files=tuple(reader.files_read),
         places=reader.places,
+        contents=dict(reader.digests),
     )
 
 

@@ -58,7 +58,7 @@ class DescribeTwoRunsAtOnce:
 
 
 class DescribeBeingKilled:
-    @pytest.mark.parametrize("steps", range(11))
+    @pytest.mark.parametrize("steps", range(14))
     def it_can_be_killed_at_any_point(self, idle, killed, steps):
         heads = {n: b for n, b in idle.lakefs.branches.items() if n != "main"}
         idle.kill_after(steps)
@@ -68,14 +68,14 @@ class DescribeBeingKilled:
         except killed:
             finished = False
         idle.kill_after(None)
-        assert finished == (steps >= 9), "the number of steps of a run changed: check every one"
+        assert finished == (steps >= 12), "the number of steps of a run changed: check every one"
         missing = {n for n in heads if n not in idle.lakefs.branches}
         # Undo works at once: everything that is gone comes back as it was.
         if missing:
             idle.undo()
         assert {n: b for n, b in idle.lakefs.branches.items() if n != "main"} == heads
 
-    @pytest.mark.parametrize("steps", range(9))
+    @pytest.mark.parametrize("steps", range(12))
     def it_is_finished_by_the_next_run(self, idle, killed, steps):
         idle.kill_after(steps)
         with pytest.raises(killed):
@@ -87,7 +87,7 @@ class DescribeBeingKilled:
         assert set(idle.lakefs.branches) == {"main"}
         assert all(read_deletions(idle.state, KEY, r).finished for r in list_runs(idle.state, KEY))
 
-    @pytest.mark.parametrize("steps", range(9))
+    @pytest.mark.parametrize("steps", range(12))
     def it_does_not_give_a_new_branch_the_age_of_one_that_a_killed_run_deleted(self, idle, killed, steps):
         idle.kill_after(steps)
         with pytest.raises(killed):
@@ -102,7 +102,7 @@ class DescribeBeingKilled:
         head = idle.lakefs.commit("feature-1")
         idle.run()
         idle.clock.wait(4)
-        idle.kill_after(5)  # after the first deletion
+        idle.kill_after(6)  # after the first deletion
         with pytest.raises(killed):
             idle.run()
         idle.kill_after(None)
@@ -119,7 +119,7 @@ class DescribeBeingKilled:
         idle.run()
         idle.clock.wait(2)
         idle.tree.policies = old
-        for policies, steps in ((old, 5), (other, 4)):  # after the first deletion; after the record
+        for policies, steps in ((old, 6), (other, 5)):  # after the first deletion; after the record
             idle.tree.policies = policies
             idle.kill_after(steps)
             with pytest.raises(killed):

@@ -32,6 +32,7 @@ from lakeplan.sweep import restore as module
 from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
 from lakeplan.values.sweep import Marked, Part
+from tests.memory import MemoryState
 from tests.sweeping.stores import (
     MARK_PREFIX,
     QUARANTINE_PREFIX,
@@ -74,7 +75,7 @@ class Case:
             reader=reader,
             store=self.store,
         )
-        self.ports: Any = SimpleNamespace(now=lambda: NOW, marker=self, state="state", progress=self)
+        self.ports: Any = SimpleNamespace(now=lambda: NOW, marker=self, state=MemoryState(), progress=self)
 
     @property
     def mark(self) -> Any:
@@ -165,7 +166,7 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
             made.order.append("released")
 
     def lease(site: Any, state: Any, run: Run) -> Lease:
-        assert (site, state, run.run_id) == (made.site, "state", "run-7")
+        assert (site, state, run.run_id) == (made.site, made.ports.state, "run-7")
         return Lease()
 
     monkeypatch.setattr(module, "site_lease", lease)

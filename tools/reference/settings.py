@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakeplan.cli.who import APPROVED_BY, PULL_REQUEST
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, CONFIG_FILE, ENDPOINT, SECRET_ACCESS_KEY, STATE_URL
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.tree.servers import SERVER_SUFFIXES, VARIABLE_PREFIX
@@ -34,8 +35,16 @@ OTHERS: Mapping[str, str] = {
     SECRET_ACCESS_KEY: "lakectl's secret, before its file's.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs in one: it would vanish with the runner.",
-    "CI_JOB_URL": "Set on GitLab runners: the address of the run, which notifications link. On GitHub it is "
-    "made of `GITHUB_SERVER_URL`, `GITHUB_REPOSITORY` and `GITHUB_RUN_ID`.",
+    PULL_REQUEST: "The number or page of the pull request, for the history of a job after its merge.",
+    APPROVED_BY: "Who approved the run, for the history.",
+    **dict.fromkeys(
+        [f"GITHUB_{name}" for name in ("ACTIONS", "ACTOR", "REF", "REPOSITORY", "RUN_ID", "SERVER_URL")],
+        "Set by GitHub Actions. The history records actor, job and pull request; notifications link the job.",
+    ),
+    **dict.fromkeys(
+        ("GITLAB_CI", "GITLAB_USER_LOGIN", "CI_JOB_URL", "CI_PROJECT_URL", "CI_MERGE_REQUEST_IID"),
+        "Set by GitLab CI. The history records user, job and merge request; notifications link the job.",
+    ),
     "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
     "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",
     "XDG_STATE_HOME": "Where the key is kept that signs what marks remember of other repositories; "

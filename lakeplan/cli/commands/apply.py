@@ -29,10 +29,11 @@ from lakeplan.formats.namespace import XidSource
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
-from lakeplan.plan.baselines import record_baselines
+from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.gates import Openers
+from lakeplan.review.journal import open_journal
 from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
@@ -192,7 +193,7 @@ def apply(
     session = opening.session(tree, runners=runners, cache=cache)
     flow = ApplyFlow(
         session,
-        this_run(tree),
+        this_run(tree, session.tree),
         ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection),
         outputs,
         sweep=AfterApply(session, outputs) if sweep else None,
@@ -239,7 +240,9 @@ class ApplyFlow:
         question, no_color = "Apply this? Only the answer yes applies it", self.outputs.no_color
         if not auto_approve and not said_yes(question, otherwise="Nothing was written.", no_color=no_color):
             return ExitCode.ERROR
-        return self.apply(plan) or planned
+        approver = {} if auto_approve else {"by": str(self.run.holder["user"])}
+        flow = replace(self, run=replace(self.run, approver=approver or self.run.approver))
+        return flow.apply(plan) or planned
 
     def apply(self, plan: Plan) -> int:
         """Applies a reviewed plan, shows the report, sweeps if asked to, and gives the worst exit code."""
@@ -272,9 +275,13 @@ class ApplyFlow:
 
     def _record_baselines(self, plan: Plan) -> None:
         """Nothing is to be written: the state records that, so that drift sees edits from now on."""
-        unseen = record_baselines(plan.repositories, self.session.state(), self.run, at=plan.as_of)
-        if unseen:
-            say(stderr(no_color=self.outputs.no_color), unseen)
+        state = self.session.state()
+        seen = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
+        facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
+        journal = open_journal(state, self.run, "apply", **facts)
+        notes = (seen.note, note_baselines(journal, seen, self.run) if seen.repositories else "")
+        for text in filter(None, notes):
+            say(stderr(no_color=self.outputs.no_color), text)
 
     def _simulate_mode(self) -> SimulateMode:
         if not self.options.simulate:

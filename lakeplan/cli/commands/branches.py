@@ -183,7 +183,7 @@ def undo(
             session.tree,
             UndoOptions(selection, run_id, frozenset(branch or ())),
             _ports(session, stop.is_set),
-            this_run(tree),
+            this_run(tree, session.tree),
         )
     document, code = documents.undo_document(done), documents.undo_exit_code(done)
     return outputs.emit(document, render_lifecycle_undo, code=code)
@@ -272,7 +272,7 @@ class _Runner:
                 now=session.as_of, as_of=session.as_of, selection=self.selection, allowed=self.allowed
             ),
             _ports(session, self.stop),
-            this_run(self.tree),
+            this_run(self.tree, session.tree),
             reviewed=None if reviewed is None else reviewed.branches,
         )
         return self.outputs.emit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -26,13 +28,22 @@ from lakeplan.limits import read_file, why_unreadable
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, Restoration, checked, disagreements, restorations
-from lakeplan.review.history import RunRecord, find_change, find_run, history_document, list_runs
+from lakeplan.review.history import (
+    KINDS,
+    RunRecord,
+    Wanted,
+    find_change,
+    find_run,
+    history_document,
+    list_runs,
+)
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.editing import add_entry, gc_lines, set_gc, setting_lines
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, inside, write_file
+from lakeplan.values.units import parse_duration
 
 Connect = Callable[[str], LakeFSReader]
 
@@ -170,6 +181,7 @@ LIST_HELP = """List the runs that the state recorded, newest first.
 Examples:
   lakeplan history
   lakeplan history list --repository analytics --limit 5 --format json
+  lakeplan history --since 90d --kind sweep --format csv --out sweeps.csv
 """
 SHOW_HELP = """Show one run: who ran it, from which tree and plan, and every value it replaced.
 
@@ -213,17 +225,39 @@ def list_(
             metavar="REPO",
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            help="Only runs that began at this time or later. 30d: in the last 30 days.",
+            metavar="TIME",
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help=f"Only these runs: {', '.join(KINDS)}. Repeatable.", metavar="KIND"),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", help="Largest number of runs to list.", min=1, metavar="N")
     ] = None,
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:
+    kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
     session = Opening().session(tree)
-    found = list_runs(session.state(), repository=repository, limit=limit)
+    wanted = Wanted(repository, None if since is None else _since(since), kinds)
+    found = list_runs(session.state(), wanted, limit=limit)
     document = history_document(found.runs, found.damaged)
     around = Around.of(session.tree)
     outputs.emit(document, render_history, around, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
+
+
+def _since(text: str) -> datetime:
+    """A time, or an age such as 30d before now. Raises UsageError."""
+    try:
+        return now_utc() - timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError):
+        return parse_time(text)
 
 
 @command(SHOW_HELP, "Show one run.", without="redact_paths no_progress quiet")

@@ -21,7 +21,7 @@ from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.text import counted
-from lakeplan.plan.baselines import record_sightings
+from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.plan.importing import (
     Import,
     Imported,
@@ -34,6 +34,7 @@ from lakeplan.plan.importing import (
 )
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
+from lakeplan.review.journal import open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
@@ -146,12 +147,14 @@ def import_(
 
 def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetime) -> str:
     """Why the state could not record what was read, or "". The tree is written either way."""
-    run = this_run(tree)
     try:
         session = opening.session(tree)
         if session.approve is not None:
             session = replace(session, approve=lambda what, url: True)  # the person typed the address
-        failed = record_sightings(sightings(made.imported, session.tree, run, at=at), session.state())
+        run, state = this_run(tree, session.tree), session.state()
+        recorded = record_sightings(sightings(made.imported, session.tree, run, at=at), state)
+        failed = note_baselines(open_journal(state, run, "import"), recorded, run)
+        failed = recorded.note or failed
     except LakeplanError as error:
         failed = str(error)
     if not failed:

@@ -160,7 +160,7 @@ def mark(
             session.tree,
             selection,
             ports,
-            this_run(tree),
+            this_run(tree, session.tree),
             settings=chosen,
             openers=openers_of(session, allowed),
             new_mark_id=lambda: new_mark_id(now_utc()),
@@ -189,7 +189,9 @@ def approve(
         if outputs.introduce(lambda console: render_marks(document, console, following=False)):
             stored = replace(stored, shown=contents["digest"])
         openers = openers_of(session, allowed)
-        given = approve_mark(site, stored, ports.state, this_run(tree), reason=reason, openers=openers)
+        given = approve_mark(
+            site, stored, ports.state, this_run(tree, session.tree), reason=reason, openers=openers
+        )
     approval: ApprovalDocument = {**given.to_row(), "repository": site.key}
     return outputs.emit(with_costs(approval, session.tree), render_approval)
 
@@ -230,7 +232,7 @@ def run(
         sweep_ports(session, parallelism=parallelism, stop=stop.is_set) as ports,
         open_checker(session) as checker,
     ):
-        this = this_run(tree)
+        this = this_run(tree, session.tree)
         site, stored = open_mark(session.tree, mark_id, ports)
         before = check_before(site, ports, checker) if check else None
         document = read_summary(site, mark_id)
@@ -262,7 +264,7 @@ def abort(
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
-        this = this_run(tree)
+        this = this_run(tree, session.tree)
         site, stored = find_mark(session.tree, mark_id, ports)
         document = read_summary(site, mark_id)
         if document is None or may_delete(document) or document["came_back"] != 0:
@@ -347,7 +349,7 @@ def restore(
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
-        document = bring_back(site, stored, ports, this_run(tree), RestoreOptions(path, commit))
+        document = bring_back(site, stored, ports, this_run(tree, session.tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
     return outputs.emit(document, render_restore, code=code)
 
@@ -380,7 +382,9 @@ def purge(
         objects = sum(q.amount.objects for q in found)
         if found and not auto_approve and not _approved(objects, len(found), no_color=outputs.no_color):
             return ExitCode.ERROR
-        run = this_run(tree)
+        run = this_run(tree, session.tree)
+        if not auto_approve:
+            run = replace(run, approver={"by": str(run.holder["user"])})
         document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
     return outputs.emit(document, render_purge, code=exit_code)
 
