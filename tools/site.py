@@ -69,6 +69,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "report.md",
         "drift.md",
         "branch-policies.md",
+        "pins.md",
         "official-collector.md",
         "comparison.md",
         "operations.md",

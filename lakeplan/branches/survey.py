@@ -16,6 +16,7 @@ from lakeplan.branches.consequences import safe_until
 from lakeplan.branches.fates import default_branch_problems, judge_branch, takes
 from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_staged, observe
 from lakeplan.branches.notices import Exemption, Spared, after_notice
+from lakeplan.branches.pins import without_pin_branches
 from lakeplan.branches.recall import Readers, Recalled
 from lakeplan.branches.verdicts import StagedLook, held_branches, look_at
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
@@ -291,6 +292,8 @@ class _Surveyor:
             self._readers.refs, self._desired.name, read_only=self._read_only
         )
         self._graph = CommitGraph.from_refs(self._refs)
+        # What pins alone lead to is no reason to delete a branch that leads there too.
+        self._refs = without_pin_branches(self._refs)
         self._head_dates = {c.id: c.creation_us // 1_000_000 for c in self._refs.commits}
 
 
@@ -469,7 +472,8 @@ class Keeping:
         before = {t.id: t.commit_id for t in self._refs.tags}
         if others.items() <= branches.items() and before.items() <= tags.items():
             return
-        self._refs, _ = read_all_refs(refs, desired.name, read_only=False)
+        found, _ = read_all_refs(refs, desired.name, read_only=False)
+        self._refs = without_pin_branches(found)
         leaving = {o.id: o for o in self._found.deleted if o.id in self._not_staying}
         metadata = refs.metadata_reader(desired.name)
         self._held = held_branches(holds, self._refs, leaving, metadata)

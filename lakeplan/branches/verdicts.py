@@ -21,6 +21,7 @@ from lakeplan.review.strictness import all_holds
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, OnlyHere, StagedData
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.pins import stands_like_pin
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
@@ -192,7 +193,11 @@ def stale_branches(
 ) -> StaleBranches | None:
     """Branches without a commit for thirty days, and those that policies let go (``going``); never the
     default branch. None when there is none."""
-    heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
+    heads = {
+        branch.id: head
+        for branch, head in zip(graph.branches, graph.heads, strict=True)
+        if not stands_like_pin(branch.id, branch.commit_id)
+    }
     dates = {
         name: moment_of(graph.creation_us[head]) for name, head in heads.items() if name != default_branch
     }

@@ -24,6 +24,7 @@ from lakeplan.review.strictness import (
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import DesiredRepository, Safety, ServerConfig
+from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import SweepSettings
@@ -111,6 +112,7 @@ class Pairing:
             holds=(),
             sweep=SweepSettings(),
             lifecycle=LifecycleSettings(),
+            pins=PinSettings(),
             safety=self.safety,
         )
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from lakeplan.branches.pin_records import StatePinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question
@@ -67,6 +68,7 @@ class ServerConnection:
     settings_writer: LakeFSSettingsWriter
     branches: LakeFSBranchReader
     metadata_writer: LakeFSMetadataWriter
+    branch_writer: LakeFSBranchWriter
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Session:
             connect_settings_writer(config, credentials),
             connect_branch_reader(config, credentials),
             connect_metadata_writer(config, credentials),
+            self.branch_writer(server),
         )
 
     def branch_readers(self, server: str) -> Readers:
@@ -120,6 +123,10 @@ class Session:
     def branch_ports(self) -> BranchPorts:
         """What a plan needs to list branches."""
         return BranchPorts(self.branch_readers, self.state())
+
+    def pins(self) -> StatePinRecords:
+        """What the state has on record of pins."""
+        return StatePinRecords(self.state())
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""

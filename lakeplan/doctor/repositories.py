@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
+from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import LakeplanError, PermissionDenied
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
 from lakeplan.review.selection import Selection
@@ -220,7 +221,7 @@ def _asked(
 ) -> list[tuple[str, Callable[[], object]]]:
     asked: list[tuple[str, Callable[[], object]]] = [
         ("fs:ReadRepository", partial(reader.get_repository, name)),
-        ("retention:GetGarbageCollectionRules", partial(reader.get_gc_rules, name)),
+        ("retention:GetGarbageCollectionRules", lambda: read_stored(reader, name).bare),
         ("fs:ListBranches", lambda: next(iter(reader.list_branches(name)), None)),
         ("fs:ListTags", lambda: next(iter(reader.list_tags(name)), None)),
     ]
@@ -263,7 +264,7 @@ def _look_at_repository(
 def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
     """What is odd about the rules of a repository that the tree does not manage."""
     try:
-        rules = reader.get_gc_rules(name)
+        rules = read_stored(reader, name).bare
         if rules is None:
             return ()
         branches = {b.id for b in reader.list_branches(name)} if rules.branches else set()

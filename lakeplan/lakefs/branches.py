@@ -11,6 +11,7 @@ from lakeplan.lakefs.answers import PAGE, Fields, Malformed, check_globs, find, 
 from lakeplan.lakefs.client import repository_metadata
 from lakeplan.lakefs.transport import READS, Adapter, of_repository
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
+from lakeplan.values.pins import looks_like_pin
 
 _EMPTY_RANGE = frozenset({416})
 
@@ -25,7 +26,8 @@ class LakeFSBranchReader(Adapter):
         every = {b.id: b.commit_id for b in self._list(repository, "true")}
         # Read second: a branch made between the two is in neither answer's difference.
         shown = {b.id for b in self._list(repository, "false")}
-        return [LiveBranch(name, head, name not in shown) for name, head in sorted(every.items())]
+        live = [LiveBranch(name, head, name not in shown) for name, head in sorted(every.items())]
+        return [branch for branch in live if not looks_like_pin(branch)]
 
     def _list(self, repository: str, hidden: str) -> Iterator[LiveBranch]:
         params = {"show_hidden": hidden}

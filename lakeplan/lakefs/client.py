@@ -43,7 +43,9 @@ from lakeplan.lakefs.transport import (
     connection_of,
     of_repository,
 )
+from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
+from lakeplan.values.pins import PREFIX, stands_like_pin
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, Stored
@@ -290,7 +292,23 @@ class LakeFSServer(Adapter):
         return read_object_rules(self._transport, repository)
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
-        params = {**_prefix(prefix), "show_hidden": "true"}
+        visible: set[str] | None = None
+        for branch in self._branches(repository, prefix, hidden=True):
+            if stands_like_pin(branch.id, branch.commit_id):
+                if visible is None:
+                    visible = {b.id for b in self._branches(repository, PREFIX, hidden=False)}
+                if branch.id not in visible:
+                    continue
+            yield branch
+
+    def list_pins(self, repository: str) -> list[LiveBranch]:
+        every = [(b.id, b.commit_id) for b in self._branches(repository, PREFIX, hidden=True)]
+        # Read second: a branch made between the two is in neither answer's difference.
+        visible = {b.id for b in self._branches(repository, PREFIX, hidden=False)} if every else set()
+        return [LiveBranch(name, head, name not in visible) for name, head in sorted(every)]
+
+    def _branches(self, repository: str, prefix: str, *, hidden: bool) -> Iterator[Branch]:
+        params = {**_prefix(prefix), "show_hidden": "true" if hidden else "false"}
         call = of_repository("GET", repository, "branches", operation="list branches", params=params)
         return list_all(self._transport, call, answers.branch_of)
 

@@ -60,10 +60,13 @@ class LakeFSReader(SettingsReader, Protocol):
     def get_repository(self, repository: str) -> Repository: ...
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
-        """The stored rules, as they are; None when unset. Raises RepositoryNotFound."""
+        """The stored rules, as they are, those of pins too; None when unset. Raises RepositoryNotFound."""
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
-        """All branches, hidden ones too."""
+        """All branches, hidden ones too, but no pins (``list_pins``)."""
+
+    def list_pins(self, repository: str) -> list[LiveBranch]:
+        """All branches that are named like pins, with their hidden flag, sorted by id."""
 
     def list_tags(self, repository: str) -> Iterator[Tag]: ...
     def get_commit(self, repository: str, commit_id: str) -> Commit: ...
@@ -109,7 +112,7 @@ class BranchReader(Protocol):
     """Only reads. Errors are those of ``lakeplan.errors.ServerError``."""
 
     def list_live(self, repository: str) -> list[LiveBranch]:
-        """All branches with their hidden flag, sorted by id. No answer carries the flag: it is the
+        """All branches but pins with their hidden flag, sorted by id. No answer carries the flag: it is the
         difference of two listings (lakefs/api.md), so a branch that goes between the two may look hidden."""
 
     def find_branch(self, repository: str, branch_id: str) -> str | None:

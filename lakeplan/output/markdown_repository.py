@@ -9,6 +9,7 @@ from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.output.page import code, folded, names, prose, table
 from lakeplan.output.plan_changes import change_rows, fold, key_of, writes
 from lakeplan.output.plan_impact import AT_MOST, NO_REASON
+from lakeplan.output.plan_pins import markdown_pins
 from lakeplan.output.plan_settings import BY_RUN, TITLES, going_of, settings_of, staying_of, why_they_stay
 from lakeplan.output.tables import (
     MOMENT,
@@ -135,6 +136,7 @@ def changes_of(repository: Json) -> str:
         parts.append(
             title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
         )
+    parts.append(markdown_pins(repository))
     return "".join(parts) + f"\n{headline(repository)}\n\n" + run_branches(repository)
 
 

@@ -22,6 +22,7 @@ _STYLES = {
     "server-edited": "bold red",
     "tree-ahead": "bold yellow",
     "patterns-stale": "yellow",
+    "pins-missing": "red",
     "released": "magenta",
     "unmanaged-new": "cyan",
 }

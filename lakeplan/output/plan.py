@@ -20,6 +20,7 @@ from lakeplan.output.plan_impact import (
     render_unmanaged,
     render_warnings,
 )
+from lakeplan.output.plan_pins import render_pins
 from lakeplan.output.plan_settings import render_branches, render_run_branches, render_setting_changes
 from lakeplan.output.text import count, counted, moment, size, sums
 
@@ -36,6 +37,7 @@ def render_plan(document: Json, console: Console) -> None:
     render_loosenings(page, document)
     render_changes(page, document)
     render_setting_changes(page, writing(document))
+    render_pins(page, document)
     render_branches(page, document)
     render_run_branches(page, document)
     render_impact(page, document)
@@ -145,7 +147,7 @@ _DONE = {
     ("change", "applied"): "rules changed",
     ("clear", "applied"): "rules removed",
 }
-_SETTINGS = {"gc": "", "branch_lifecycle": "policies", "object_lifecycle": "object rules"}
+_SETTINGS = {"gc": "", "pins": "pins", "branch_lifecycle": "policies", "object_lifecycle": "object rules"}
 _ALREADY = "already as planned"
 _BRANCHES_SHOWN = 10
 

@@ -59,7 +59,14 @@ def writing(document: Json) -> list[Json]:
 def writes(repository: Json) -> bool:
     """Whether any of its settings is to be written."""
     settings = (repository["branch_lifecycle"], repository["object_lifecycle"])
-    return repository["action"] != "none" or any(s and s["action"] != "none" for s in settings)
+    rules = repository["action"] != "none" or pins_change(repository)
+    return rules or any(s and s["action"] != "none" for s in settings)
+
+
+def pins_change(repository: Json) -> bool:
+    """Whether an apply would make a pin, give one another rule, or delete one."""
+    pins = repository.get("pins")
+    return bool(pins and not pins["blocked"] and any(pin["state"] != "kept" for pin in pins["pins"]))
 
 
 def render_changes(page: Page, document: Json) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, cast
+from zoneinfo import ZoneInfo
 
 from lakeplan.errors import ExitCode, GateRefused, StalePlan, UsageError
 from lakeplan.plan.baselines import record_baselines
@@ -16,13 +17,14 @@ from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import Openers, one_by_one, plan_gates
-from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import UNKNOWN_IMPACT
+from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.rules import ActionName, GcRules
 
@@ -118,9 +120,30 @@ def apply_plan(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
     live = replace(live, allowed=tuple(sorted(options.allowed)))
+    ports = replace(ports, pins=_pins(reviewed, live, tree))
     unseen = record_baselines(live.repositories, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
     return replace(report, note="; ".join(filter(None, (report.note, unseen.note))))
+
+
+def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
+    """For every repository that is written and has pins, or is to have some."""
+    retire = _retired(reviewed)
+    wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
+    return {
+        d.key: PinSync(d, ZoneInfo(tree.servers[server].time_zone), retire[d.key])
+        for server in tree.servers
+        for d in tree.resolve(server, _names(live, server))
+        if d.key in wanted
+    }
+
+
+def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
+    """By repository the commits whose pins may be deleted: those that the plan showed."""
+    return {
+        r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
+        for r in reviewed.writes
+    }
 
 
 def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
@@ -153,6 +176,7 @@ def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str
         expand_over={key: frozenset(r.branches) for key, r in writes.items()},
         judge=frozenset(writes),
         simulate="changed" if options.simulate else "none",
+        retire=_retired(reviewed),
     )
 
 

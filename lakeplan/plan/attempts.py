@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeplan.branches.fates import takes
 from lakeplan.branches.memory import record_heads
+from lakeplan.branches.pin_records import StoredRules, read_stored
 from lakeplan.errors import (
     ExitCode,
     LakeplanError,
@@ -268,6 +269,7 @@ class RulesAttempt(Attempt):
     ) -> None:
         super().__init__(repository, live, run, state, history, setting=GC, force=force)
         self._before = self._seen = repository.before
+        self._stored = StoredRules(None, None)
 
     @property
     def called(self) -> str:
@@ -280,11 +282,16 @@ class RulesAttempt(Attempt):
         return self.repository.action.value
 
     def check(self, connection: WritableServer) -> bool:
-        repository = self.repository
         self.read(connection)
         self._before = self._seen
         if self.is_stored():
             return False
+        self.check_may_write(connection)
+        return True
+
+    def check_may_write(self, connection: WritableServer) -> None:
+        """Raises StalePlan and PermissionDenied for rules that are not yet as planned."""
+        repository = self.repository
         if self.live is not None and self.live.before_etag == repository.after_etag:
             raise self.changed_since_judged()
         if not self.force:
@@ -295,7 +302,6 @@ class RulesAttempt(Attempt):
                 where=repository.key,
                 hint="Grant retention:SetGarbageCollectionRules on the repository.",
             )
-        return True
 
     def check_unchanged(self) -> None:
         stored, planned = etag_of(self._seen), self.repository.before_etag
@@ -314,13 +320,15 @@ class RulesAttempt(Attempt):
 
     def put(self, connection: WritableServer) -> None:
         repository = self.repository
-        if repository.after is None:
+        rules = self._stored.with_entries(repository.after)
+        if rules is None:
             connection.writer.delete_gc_rules(repository.name)
         else:
-            connection.writer.set_gc_rules(repository.name, repository.after)
+            connection.writer.set_gc_rules(repository.name, rules)
 
     def read(self, connection: WritableServer) -> None:
-        self._seen = connection.reader.get_gc_rules(self.repository.name)
+        self._stored = read_stored(connection.reader, self.repository.name)
+        self._seen = self._stored.bare
 
     def is_stored(self) -> bool:
         return self._seen == self.repository.after

@@ -11,8 +11,10 @@ from lakeplan.values.simulation import AmountRow
 
 OutcomeName = Literal["applied", "already", "failed", "uncertain"]
 """``review.run.Outcome``."""
-SettingName = Literal["gc", "branch_lifecycle", "object_lifecycle"]
-ClassName = Literal["server-edited", "tree-ahead", "patterns-stale", "released", "unmanaged-new"]
+SettingName = Literal["gc", "pins", "branch_lifecycle", "object_lifecycle"]
+ClassName = Literal[
+    "server-edited", "tree-ahead", "patterns-stale", "pins-missing", "released", "unmanaged-new"
+]
 """``drift_rules.DriftClass``."""
 
 

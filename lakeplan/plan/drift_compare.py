@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakeplan.branches.fates import takes
 from lakeplan.branches.memory import forget_seen, record_heads, seen_last
+from lakeplan.branches.pin_records import PinRecord, StoredRules, read_pin_record, read_stored
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.baselines import read_last_applied
@@ -16,6 +17,7 @@ from lakeplan.plan.drift_rules import (
     DriftedValue,
     LastApplied,
     drift_of,
+    pins_missing,
     released,
     setting_drift,
     setting_released,
@@ -109,15 +111,16 @@ def compare(
     an entry. Raises LakeplanError when it cannot be compared."""
     last = read_last_applied(state, key)
     managed = desired is not None and manages(desired, server)
-    looker = _Looker(key.partition("/")[2], desired, server, reader, last)
+    looker = _Looker(key.partition("/")[2], desired, server, reader, last, read_pin_record(state, key))
     try:
-        values = looker.values()
+        values = (*looker.values(), *looker.pins())
         items = [item for kind in SettingKind for item in looker.items(kind)]
     except RepositoryNotFound:
         if managed:
             raise
         return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold anything
     notes = ["no apply of it is recorded"] if last is None and managed else []
+    notes += looker.notes
     if looker.left:
         notes.append(RELEASED_NOTE.format(", ".join(looker.left)))
     found = {v.drift for v in values} | {i.drift for i in items}
@@ -144,24 +147,39 @@ class _Looker:
         server: ServerConfig,
         reader: LakeFSReader,
         last: LastApplied | None,
+        pins: PinRecord,
     ) -> None:
         self._name, self._desired, self._server = name, desired, server
-        self._reader, self._last = reader, last
+        self._reader, self._last, self._pins = reader, last, pins
+        self._rules: StoredRules | None = None
         self.left: list[str] = []
+        self.notes: list[str] = []
 
     def values(self) -> tuple[DriftedValue, ...]:
         last = self._last
         if self._desired is not None and self._desired.gc is not None:
-            stored = self._reader.get_gc_rules(self._name)
+            stored = self._stored_rules().bare
             last = last.with_rules(stored) if last is not None else None
             last = last if last is not None and last.rules_recorded else None
             branches = [b.id for b in self._reader.list_branches(self._name)]
             return drift_of(self._desired, stored, branches, last)
         if last is None or not (last.rules_recorded or None in last.attempts):
             return ()
-        found = released(self._reader.get_gc_rules(self._name), last)
+        found = released(self._stored_rules().bare, last)
         self.left += [GC_RULES] if found else []
         return found
+
+    def pins(self) -> tuple[DriftedValue, ...]:
+        """Pins on record, also where the tree does not ask for them any more."""
+        if not self._pins.pins:
+            return ()
+        self.notes += [f"the pin {pin.name} is gone" for pin in self._stored_rules().gone(self._pins)]
+        return pins_missing(self._stored_rules(), self._pins)
+
+    def _stored_rules(self) -> StoredRules:
+        if self._rules is None:
+            self._rules = read_stored(self._reader, self._name, look=bool(self._pins.pins))
+        return self._rules
 
     def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:
         applied = self._last.settings.get(kind) if self._last is not None else None

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from lakeplan.branches.pin_records import PinRecord, StoredRules
 from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.differences import (
     DEFAULT_PATH,
@@ -27,12 +28,14 @@ from lakeplan.values.settings import Policy, SettingItem, SettingKind
 class DriftClass(str, Enum):
     """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree asks for
     values that were not applied. ``patterns-stale``: branches came or went, so patterns give other rules.
+    ``pins-missing``: pins that are gone, or whose rules are others than they need.
     ``released``: rules that were applied, and that the tree does not manage any more. ``unmanaged-new``: a
     repository that no entry names and that is younger than the server's last apply."""
 
     SERVER_EDITED = "server-edited"
     TREE_AHEAD = "tree-ahead"
     PATTERNS_STALE = "patterns-stale"
+    PINS_MISSING = "pins-missing"
     RELEASED = "released"
     UNMANAGED_NEW = "unmanaged-new"
 
@@ -119,6 +122,15 @@ def drift_of(
         ]
     order = list(DriftClass)
     return tuple(sorted(found, key=lambda v: order.index(v.drift)))
+
+
+def pins_missing(stored: StoredRules, record: PinRecord) -> tuple[DriftedValue, ...]:
+    """Pins that are gone or lack the rule that they were given. ``applied`` and ``wanted`` are that rule."""
+    raw = stored.raw.branches if stored.raw is not None else {}
+    return tuple(
+        DriftedValue(DriftClass.PINS_MISSING, branch_path(pin.name), pin.days, raw.get(pin.name), pin.days)
+        for pin in sorted((*stored.wrong(record), *stored.gone(record)), key=lambda pin: pin.commit_id)
+    )
 
 
 def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, ...]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import assert_never
 
+from lakeplan.branches.pin_records import read_stored
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.gather_settings import gather_settings, server_deletes_held, server_policies
+from lakeplan.plan.pins import PinLook
 from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.review.selection import RefsReader
 from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
+from lakeplan.values.pins import PinsPlan
 from lakeplan.values.plan import Failure, RepositoryPlan
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import Action, GcRules
@@ -50,6 +53,15 @@ class Gathered:
     desired: DesiredRepository
     repository: Repository
     plan: RepositoryPlan
+    pins: PinLook | None = None
+
+    def with_pins(self, pins: PinLook | None, *, known: bool) -> Gathered:
+        """With pins that have to be written or shown."""
+        if pins is None:
+            return self
+        plan = replace(self.plan, pins=pins.plan, warnings=(*self.plan.warnings, *_pin_warnings(pins.plan)))
+        adopted = self.desired.by_glob and not known and plan.writes
+        return replace(self, plan=_writable(replace(plan, adopted=adopted), self.repository), pins=pins)
 
 
 def gather(
@@ -67,7 +79,7 @@ def gather(
     over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a server
     would not take."""
     repository = reader.get_repository(desired.name)
-    before = reader.get_gc_rules(desired.name)
+    before = read_stored(reader, desired.name).bare
     listed = list(reader.list_branches(desired.name)) if _needs_branches(desired, server, as_of) else None
     unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
     listed = listed or []
@@ -111,11 +123,20 @@ def gather(
         held_deletions=settings.held_deletions,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
-    if repository.read_only and plan.writes:
-        why = "the repository is read-only: its rules cannot be changed"
-        hint = "Take it out of the tree, or make it writable on the server."
-        plan = replace(plan, failure=Failure(why, where=desired.key, hint=hint))
-    return Gathered(desired, repository, plan)
+    return Gathered(desired, repository, _writable(plan, repository))
+
+
+def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:
+    if not (repository.read_only and plan.writes):
+        return plan
+    why = "the repository is read-only: its rules cannot be changed"
+    hint = "Take it out of the tree, or make it writable on the server."
+    return replace(plan, failure=Failure(why, where=plan.key, hint=hint))
+
+
+def _pin_warnings(pins: PinsPlan) -> list[str]:
+    blocked = [f"pins: {pins.blocked}"] if pins.blocked else []
+    return [*blocked, *(f"not a pin of this tree, and never deleted: {why}" for why in pins.foreign)]
 
 
 def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import FeatureMissing, LakeplanError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.patterns import names_repository
@@ -117,7 +118,7 @@ class _Look:
     def read(self, name: str) -> tuple[Imported | None, list[LeftOut]]:
         key, owner = f"{self._server}/{name}", self._owners.of(self._server, name)
         try:
-            rules = self._reader.get_gc_rules(name)
+            rules = read_stored(self._reader, name).bare
         except LakeplanError as error:
             return None, [LeftOut(key, error.message)]
         settings: dict[SettingKind, tuple[SettingItem, ...]] = {}

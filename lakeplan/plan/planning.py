@@ -11,6 +11,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from lakeplan import __version__
+from lakeplan.branches.pin_records import PinRecord, PinRecords, read_stored
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan import impact
@@ -25,6 +26,8 @@ from lakeplan.plan.branches import (
 )
 from lakeplan.plan.gather import Gathered, failed, gather
 from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
+from lakeplan.plan.pins import PinLook, look_at_pins, pins_request, with_figures
+from lakeplan.plan.pins import When as PinWhen
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds
 from lakeplan.retention.patterns import matches
@@ -63,6 +66,8 @@ class PlanOptions:
     workers: int = 8
     now: datetime | None = None
     """The moment of the look at branches; None: ``as_of``."""
+    retire: Mapping[str, frozenset[str]] | None = None
+    """By ``server/name`` the commits whose pins may be deleted (an apply's ceiling). None: any."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class Ports:
     simulator: Simulator
     progress: Progress
     branches: BranchPorts | None = None
+    pins: PinRecords | None = None
+    """What the state has on record of pins; None: nothing."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,17 @@ class _Judged:
     blind_to: tuple[str, ...] = ()
     impact: Impact | None = None
     branches: BranchLook | None = None
+    pins_request: ImpactRequest | None = None
 
     @property
     def requests(self) -> list[ImpactRequest]:
         """What the simulation is to answer."""
         seen = self.branches
-        asked = (self.request, *((seen.request, seen.stale_request) if seen is not None else ()))
+        asked = (
+            self.request,
+            self.pins_request,
+            *((seen.request, seen.stale_request) if seen is not None else ()),
+        )
         return [request for request in asked if request is not None]
 
 
@@ -197,7 +209,7 @@ def _plan_all(
 
         def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
             try:
-                return _judge_one(tree, *item, options, ports.branches)
+                return _judge_one(tree, *item, options, ports)
             finally:
                 step()
 
@@ -216,6 +228,8 @@ def _plan_all(
             continue
         folded = replace(_fold(item, results, backlog=options.backlog), shown=_shown(item, results))
         plan = replace(item.gathered.plan, impact=folded)
+        if plan.pins is not None and item.pins_request is not None:
+            plan = replace(plan, pins=with_figures(plan.pins, results.get(item.pins_request.key)))
         if item.branches is not None:
             plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
         known = _inventory_warnings(item, results)
@@ -272,7 +286,7 @@ def _judge_one(
     desired: DesiredRepository,
     reader: LakeFSReader,
     options: PlanOptions,
-    ports: BranchPorts | None,
+    ports: Ports,
 ) -> _Judged | RepositoryPlan:
     server = tree.servers[desired.server]
     read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))
@@ -286,6 +300,8 @@ def _judge_one(
             read_refs=read_refs,
             expand_over=options.expand_over.get(desired.key),
         )
+        pins = _look_at_pins(gathered, reader, server, options, ports.pins, read_refs)
+        gathered = gathered.with_pins(pins, known=desired.key in options.known)
         if gathered.plan.writes or desired.tree:
             check_claims(reader.metadata(desired.name), desired.tree, desired.key)
     except LakeplanError as error:
@@ -293,10 +309,34 @@ def _judge_one(
     if gathered.plan.failure is not None:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
     seen = None
-    if ports is not None and is_ours(desired, server):
-        seen = look_at_branches(desired, server, ports, gathered.plan.after, _look(options))
-    judged = _judge_rules(gathered, reader, server, options, ports, seen, read_refs)
-    return replace(judged, branches=seen)
+    if ports.branches is not None and is_ours(desired, server):
+        after = pins.rules_after if pins is not None else gathered.plan.after
+        seen = look_at_branches(desired, server, ports.branches, after, _look(options))
+    judged = _judge_rules(gathered, reader, server, options, ports.branches, seen, read_refs)
+    asked = None
+    if pins is not None and pins.plan.pins and options.simulate != "none":
+        metadata = reader.metadata_reader(desired.name)
+        asked = pins_request(pins, desired.key, gathered.repository, metadata)
+    return replace(judged, branches=seen, pins_request=asked)
+
+
+def _look_at_pins(
+    gathered: Gathered,
+    reader: LakeFSReader,
+    server: ServerConfig,
+    options: PlanOptions,
+    recorded: PinRecords | None,
+    read_refs: RefsReader,
+) -> PinLook | None:
+    """None where the tree asks for no pins and there are none."""
+    desired, plan = gathered.desired, gathered.plan
+    record = recorded.of(desired.key) if recorded is not None else PinRecord()
+    stored = read_stored(reader, desired.name, look=desired.asks_for_pins or bool(record.pins))
+    if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):
+        return None
+    retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
+    when = PinWhen(options.as_of, ZoneInfo(server.time_zone), retire)
+    return look_at_pins(desired, stored, record, plan.after, read_refs()[0], when)
 
 
 def _judge_rules(
@@ -320,14 +360,19 @@ def _judge_rules(
         gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
     gathered = _with_losses(gathered, refs, ports)
+    pins, before, after = gathered.pins, plan.before, plan.after
+    deleted = plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None
+    if pins is not None:
+        graph, before, after = pins.graph, pins.stored.raw, pins.rules_after
+        deleted = partial(_deleted, pins, deleted)
     verdicts = judge(
         graph,
-        plan.before,
-        plan.after,
+        before,
+        after,
         options.as_of,
         ZoneInfo(server.time_zone),
         backlog=options.backlog,
-        deleted=plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None,
+        deleted=deleted,
     )
     if not verdicts.changes_sides(backlog=options.backlog):
         return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
@@ -347,6 +392,15 @@ def _judge_rules(
         storage_id=gathered.repository.storage_id,
     )
     return _Judged(gathered, request, verdicts, blind_to)
+
+
+Deleted = Callable[[datetime, bool], frozenset[str]]
+
+
+def _deleted(pins: PinLook, others: Deleted | None, moment: datetime, proposed: bool) -> frozenset[str]:
+    """With the pins that are not there before, or after."""
+    gone = others(moment, proposed) if others is not None else frozenset()
+    return gone | pins.without(proposed=proposed)
 
 
 def _history(seen: BranchLook | None, read_refs: RefsReader) -> tuple[Refs, CommitGraph, tuple[str, ...]]:

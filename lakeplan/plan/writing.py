@@ -12,6 +12,7 @@ from typing import Any
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
+from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim
 from lakeplan.review.journal import close_journal, open_journal
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
@@ -104,7 +105,11 @@ def _attempts(
 ) -> list[Attempt]:
     """What is to be written, in order: GC rules, then policies, then object rules."""
     found: list[Attempt] = []
-    if repository.action.writes:
+    pins = ports.pins.get(repository.key)
+    changes = any(r is not None and r.pins is not None and r.pins.writes for r in (repository, live))
+    if pins is not None and (repository.action.writes or changes):
+        found.append(PinnedRulesAttempt(repository, live, run, ports.state, history, force=force, pins=pins))
+    elif repository.action.writes:
         found.append(RulesAttempt(repository, live, run, ports.state, history, force=force))
     found += [
         SettingAttempt(repository, live, setting, run, ports.state, history, force=force)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from enum import IntFlag
 
@@ -219,6 +219,8 @@ class KeepRules:
     holds: tuple[Hold, ...] = field(default=())
     recorded: tuple[HeldCommit, ...] = field(default=())
     """What holds kept at earlier marks, as the namespace records it."""
+    pins: frozenset[str] = frozenset()
+    """Branches that are pins. What is kept with them or without them is kept; rules have their entries."""
 
 
 def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
@@ -229,6 +231,27 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
             "the repository has no branches, so nothing would be kept",
             hint="Read its refs again. Do not sweep it.",
         )
+    masks = _rule_masks(graph, rules)
+    if rules.pins:
+        without = _rule_masks(graph.without_branches(rules.pins), _without_entries(rules))
+        masks = [one | other for one, other in zip(masks, without, strict=True)]
+    for commit in protected_commits(graph, refs, rules):
+        masks[commit] |= Keep.PROTECTED
+    return masks
+
+
+def _without_entries(rules: KeepRules) -> KeepRules:
+    def without(one: GcRules | None) -> GcRules | None:
+        if one is None:
+            return None
+        left = {branch: days for branch, days in one.branches.items() if branch not in rules.pins}
+        return GcRules(one.default_retention_days, left)
+
+    stored = without(rules.stored) or rules.stored
+    return replace(rules, stored=stored, expanded=without(rules.expanded), before=None)
+
+
+def _rule_masks(graph: CommitGraph, rules: KeepRules) -> list[int]:
     earlier = rules.as_of - timedelta(seconds=rules.margin_seconds)
     masks = [0] * len(graph)
     walk, documented = ServerWalk(graph, rules.stored), DocumentedRule(graph, rules.stored)
@@ -251,8 +274,6 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
         if then is not None:
             _set(masks, walk.active(earlier, rules.zone), then)
             _set(masks, documented.active(earlier, rules.zone), then)
-    for commit in protected_commits(graph, refs, rules):
-        masks[commit] |= Keep.PROTECTED
     return masks
 
 

@@ -126,9 +126,14 @@ def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
     """The server already has all that was reviewed: an earlier, interrupted run wrote it."""
     now = {setting.kind: setting for setting in live.settings}
     rules = not reviewed.managed or live.before_etag == reviewed.after_etag
-    return rules and all(
-        setting.kind in now and same_setting(now[setting.kind].before, setting.after)
-        for setting in reviewed.settings
+    pins = live.pins is None or not live.pins.writes
+    return (
+        rules
+        and pins
+        and all(
+            setting.kind in now and same_setting(now[setting.kind].before, setting.after)
+            for setting in reviewed.settings
+        )
     )
 
 

@@ -24,12 +24,14 @@ from lakeplan.values.gates import (
     EXPIRED_BYTES,
     EXPIRED_OBJECTS,
     HELD_BRANCH,
+    PINS,
     TAG_LOSS,
     UNKNOWN_IMPACT,
     UNMANAGED,
     WHOLE_PLAN,
     Gate,
 )
+from lakeplan.values.pins import PinState
 from lakeplan.values.plan import (
     APPLY,
     LIFECYCLE_RUN,
@@ -401,6 +403,13 @@ def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
         yield Verdict(GateOutcome.REFUSED, text, count, 0)
 
 
+def _pins(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
+    if plan.pins is not None and plan.pins.of(PinState.MISSING):
+        value, limit = plan.pins.wanted, plan.pins.limit
+        text = f"{value:,} pin{'s' * (value != 1)} in all; the limit is {limit:,}"
+        yield Verdict(by_limit(value, limit), text, value, limit)
+
+
 def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
     if unmanaged and policy != "ignore":
         text = f"{len(unmanaged):,} repositories on the servers are named by no entry"
@@ -420,6 +429,7 @@ OF_WRITES: Mapping[Gate, Judge] = {
     DELETED_BRANCHES: lambda plan, safety: _deleted_by_policies([plan], safety),
     TAG_LOSS: _lost_tags,
     AT_RISK: _at_risk,
+    PINS: _pins,
 }
 """What judges a repository that is written, in the order of a plan."""
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from lakeplan.errors import LakeplanError
-from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, MetadataWriter, SettingsWriter
+from lakeplan.lakefs.protocols import (
+    BranchWriter,
+    GcRulesWriter,
+    LakeFSReader,
+    MetadataWriter,
+    SettingsWriter,
+)
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.progress import Progress
 
 
@@ -28,12 +35,14 @@ class Outcome(str, Enum):
 
 GC = "gc"
 """The setting that GC rules are, beside the values of ``SettingKind``."""
+PINS = "pins"
+"""The setting of a result where pins changed and no rule of the tree did."""
 
 
 @dataclass(frozen=True)
 class Applied:
     """One setting's end, as seen and not as intended. ``exit_code`` is 0, or that of an error, which may have
-    come after the write. ``setting`` is ``gc``, ``branch_lifecycle`` or ``object_lifecycle``."""
+    come after the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
 
     repository: str
     action: str
@@ -66,7 +75,10 @@ class ApplyReport:
 
 class HeadsReader(Protocol):
     def list_live(self, repository: str) -> list[LiveBranch]:
-        """All branches with their hidden flag."""
+        """All branches but pins, with their hidden flag."""
+
+    def find_branch(self, repository: str, branch_id: str) -> str | None:
+        """The HEAD of a branch now, or None when there is no such branch."""
 
 
 class WritableServer(Protocol):
@@ -82,6 +94,8 @@ class WritableServer(Protocol):
     def branches(self) -> HeadsReader: ...
     @property
     def metadata_writer(self) -> MetadataWriter: ...
+    @property
+    def branch_writer(self) -> BranchWriter: ...
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class PinSync:
+    """What bringing the pins of one repository up to date needs. ``retire``: the commits whose pins may be
+    deleted; None: any that nothing asks for."""
+
+    desired: DesiredRepository
+    zone: tzinfo
+    retire: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
 class ApplyPorts:
     """``also_needs`` reads further records of ``server/name`` that what follows the apply needs, and raises
     LakeplanError for a damaged one."""
@@ -115,6 +139,8 @@ class ApplyPorts:
     also_needs: tuple[Callable[[StateReader, str], object], ...] = ()
     tree: str = ""
     """The tree's name, which is recorded on every repository; "": none is."""
+    pins: Mapping[str, PinSync] = field(default_factory=dict)
+    """By ``server/name``."""
 
 
 T = TypeVar("T")

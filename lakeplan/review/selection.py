@@ -12,8 +12,9 @@ from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.retention.patterns import names_repository
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.pins import looks_like_pin
 from lakeplan.values.plan import Failure
-from lakeplan.values.repository import Commit, Refs, RefsDumpIds
+from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Re
 
 
 def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
-    branches = tuple(reader.list_branches(repository))
+    pins = (Branch(pin.id, pin.commit_id) for pin in reader.list_pins(repository) if looks_like_pin(pin))
+    branches = (*reader.list_branches(repository), *pins)
     tags = tuple(reader.list_tags(repository))
     commits: dict[str, Commit] = {}
     for head in (*(b.commit_id for b in branches), *(t.commit_id for t in tags)):

@@ -40,6 +40,7 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.notify import NotifyConfig
+from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, duration_text
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
@@ -104,6 +105,7 @@ SERVER = (
 _SAME_HOLD = "identifies the hold; one that is missing at the head is listed as dropped"
 _DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server's or the tree's days keep")
 _NAMES = "names what the days are for; a plan expands and simulates it"
+_PINS = "a plan lists every pin that is no longer asked for and what only it protects, and gates judge it"
 _SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
 _ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
 _POLICY = ("id", "patterns", "max_age", "max_idle_age", "max_inactivity_time", "description", "remove")
@@ -121,6 +123,11 @@ _ELSEWHERE = {
     "gc.branches.branch_id": neutral(_NAMES),
     "gc.branches.pattern": neutral(_NAMES),
     "gc.branches.retention_days": _DAYS,
+    "gc.branches.min_commits": neutral(_PINS),
+    "gc.branches.keep": neutral(_PINS),
+    "gc.branches.keep.daily": neutral(_PINS),
+    "gc.branches.keep.weekly": neutral(_PINS),
+    "gc.branches.keep.monthly": neutral(_PINS),
     "gc.branches.remove": neutral("drops inherited days; a plan simulates the days that are left"),
     "gc.file": neutral("the rules in the file are compared like those in the tree"),
     **{f"branch_lifecycle.{key}": neutral(_SIMULATED) for key in _POLICY_KEYS},
@@ -294,7 +301,9 @@ def loosened_repository(
     if head is None:
         return
     for setting, old, new in chain(
-        weakened(SWEEP, base.sweep, head.sweep), weakened(LIFECYCLE, base.lifecycle, head.lifecycle)
+        weakened(SWEEP, base.sweep, head.sweep),
+        weakened(LIFECYCLE, base.lifecycle, head.lifecycle),
+        weakened(PINS, base.pins, head.pins),
     ):
         place = head.values.get("/" + setting.path.replace(".", "/"))
         yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -24,6 +25,7 @@ from lakeplan.sweep.records import SEEN_NOTHING, SeenAtMark
 from lakeplan.sweep.rules import place_of
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Cleared, GcDesired
+from lakeplan.values.pins import looks_like_pin, stands_like_pin
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules, RulesBefore
 from lakeplan.values.sweep import Part, UncommittedRun
@@ -184,20 +186,32 @@ def _check_tags(graph: CommitGraph) -> None:
 
 def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: RulesBefore) -> KeepRules:
     desired = site.desired
+    pins = _pins_in(site, refs)
+    entries = {branch: days for branch, days in stored.branches.items() if branch in pins}
     expanded = None
     if isinstance(desired.gc, GcDesired):
-        expanded = expand(desired.gc, [branch.id for branch in refs.branches]).rules
+        branches = [branch.id for branch in refs.branches if branch.id not in pins]
+        expanded = with_rules_of(expand(desired.gc, branches).rules, entries)
     return KeepRules(
         stored=stored,
         as_of=now,
         zone=ZoneInfo(site.server.time_zone),
         margin_seconds=desired.sweep.margin_seconds,
         expanded=expanded,
-        before=before,
+        before=with_rules_of(before, entries) if isinstance(before, GcRules) else before,
         protected_tags=desired.safety.protected_tags,
         holds=desired.holds,
         recorded=keep_held(site, refs, now),
+        pins=pins,
     )
+
+
+def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
+    """Branches of the dump that are pins; what is visible is not one, whatever its name."""
+    if not any(stands_like_pin(branch.id, branch.commit_id) for branch in refs.branches):
+        return frozenset()
+    live = site.reader.list_pins(site.desired.name)
+    return frozenset(branch.id for branch in live if looks_like_pin(branch))
 
 
 REPOSITORIES_AT_ONCE = 8

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.limits import parse_json
@@ -17,6 +18,7 @@ from lakeplan.state.store import Lease, read_applied
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.sweep.ports import Site, rules_key
 from lakeplan.sweep.rules import lowered
+from lakeplan.values.pins import is_pin_name
 from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
@@ -75,14 +77,17 @@ class _Applied:
 def see_rules(
     site: Site, state: StateWriter, stored: GcRules, clocks: Clocks, *, settle_seconds: int
 ) -> RulesSeen:
-    """Compares the stored rules with what was seen before and with what applies wrote, and remembers them, in
-    the state and in the namespace. Of all that is known the latest counts: the last lowering on record, and
-    the first sight of rules that are others than before (they may have been higher in between). What only one
-    of the two records knows counts too; a state without a record starts anew.
+    """Compares the stored rules, without the entries of pins, with what was seen before and with what applies
+    wrote, and remembers them, in the state and in the namespace. Of all that is known the latest counts: the
+    last lowering on record, and the first sight of rules that are others than before (they may have been
+    higher in between). What only one of the two records knows counts too; a state without a record starts
+    anew.
 
     Lowerings on record longer ago than ``settle_seconds`` are not searched for. Raises StorageError,
     WriteConflict."""
     key, now = rules_key(site.key), clocks.latest
+    if any(is_pin_name(branch) for branch in stored.branches):
+        stored = read_stored(site.reader, site.desired.name).bare or stored
     current = state.read(key)
     applied = _applied(state, site.key, stored)
     lowerings = [

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from lakeplan.branches.pin_records import check_pins
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
 from lakeplan.retention.keep import held_prefixes
@@ -206,6 +207,7 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
     """Raises LakeplanError, by name, when no round of the mark may begin now: clocks, rules that were lowered
     since, other collectors, gates. ``site`` comes from ``held_to_approval``."""
     clocks = check_clocks(site, mark, ports, by)
+    check_pins(site.reader, ports.state, site.key)
     settle = site.desired.sweep.settle_seconds
     seen = see_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
     check_may_run(site, mark, clocks, seen.lowered_at)

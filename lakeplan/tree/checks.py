@@ -13,9 +13,10 @@ from lakeplan.tree.layers import CLEAR, RUN_SETTINGS, SERVER_BLOCKS
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.declare import BRANCH_GLOBS, Setting
 from lakeplan.values.desired import Bounds, Source
+from lakeplan.values.pins import PINS, PREFIX
 from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP, Hold
-from lakeplan.values.units import parse_date, parse_duration
+from lakeplan.values.units import parse_count, parse_date, parse_duration
 
 TARGETS = ("prefix", "branch", "tag", "commit")
 
@@ -59,6 +60,7 @@ class SettingsCheck:
             "object_lifecycle": self._object_lifecycle,
             "holds": self._holds,
             "sweep": self._sweep,
+            "pins": self._pins,
         }
         for key, check in checks.items():
             if key in node.items:
@@ -73,11 +75,17 @@ class SettingsCheck:
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "branches", path):
             self._days(item, "retention_days", here)
+            self._parsed(item, "min_commits", here, parse_count)
+            keep = item.items.get("keep")
+            if isinstance(keep, MapNode):
+                for key in ("daily", "weekly", "monthly"):
+                    self._parsed(keep, key, (*here, "keep"), parse_count)
             branch, pattern = item.items.get("branch_id"), item.items.get("pattern")
             if (branch is None) == (pattern is None):
                 self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
             elif branch is not None:
                 self._branch_name(branch, (*here, "branch_id"))
+                self._not_reserved(branch, (*here, "branch_id"))
             elif pattern is not None:
                 self._pattern(pattern, (*here, "pattern"))
             self._removal(item, here, ("branch_id", "pattern"), needs=("retention_days",))
@@ -136,6 +144,13 @@ class SettingsCheck:
         if isinstance(node, MapNode):
             self._settings(node, path, SWEEP)
 
+    def _pins(self, node: Node, path: NodePath) -> None:
+        if not isinstance(node, MapNode):
+            return
+        self._settings(node, path, PINS)
+        for at, pattern in _texts(node, "tags", path):
+            self._pattern(pattern, at, why_no_tag)
+
     # ---- values
     def _settings(self, node: MapNode, path: NodePath, settings: Iterable[Setting]) -> None:
         for setting in settings:
@@ -154,6 +169,12 @@ class SettingsCheck:
         if not low <= value <= high:
             text = f"{value} days is outside the tree's bounds, {low} to {high}"
             self._problems.add(child.source, (*path, key), text)
+
+    def _not_reserved(self, node: Node, path: NodePath) -> None:
+        name = text_of(node)
+        if name is not None and name.startswith(PREFIX):
+            text = f"branches whose names begin with {PREFIX} are pins: their rules are lakeplan's own"
+            self._problems.add(node.source, path, text)
 
     def _branch_name(self, node: Node, path: NodePath) -> None:
         name = text_of(node)

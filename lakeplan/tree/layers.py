@@ -13,17 +13,18 @@ from lakeplan.retention.patterns import is_glob, matches, names_repository, spec
 from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
 from lakeplan.values.declare import ALL_OF_BOTH
 from lakeplan.values.desired import Source
+from lakeplan.values.pins import PINS
 from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
 """Blocks that live on a server, and so can be cleared."""
-BLOCKS = (*SERVER_BLOCKS, "holds", "sweep")
+BLOCKS = (*SERVER_BLOCKS, "holds", "sweep", "pins")
 CLEAR = "clear"
 POLICIES_BLOCK = "branch_lifecycle"
 RUN_SETTINGS = frozenset(setting.key for setting in LIFECYCLE)
 """Keys of ``branch_lifecycle`` beside its policies: they are merged on their own, and nothing clears them."""
-_ADDED_UP = {setting.path for setting in (*LIFECYCLE, *SWEEP) if setting.rule is ALL_OF_BOTH}
+_ADDED_UP = {setting.path for setting in (*LIFECYCLE, *SWEEP, *PINS) if setting.rule is ALL_OF_BOTH}
 """Lists that add up over layers: what somebody kept from deletion stays kept."""
 CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
 """Where the word ``clear`` is, by block."""

@@ -18,6 +18,7 @@ from lakeplan.tree.layers import (
     Item,
     Merged,
     Naming,
+    Value,
     to_document,
 )
 from lakeplan.tree.yaml import NodePath, Problems
@@ -35,9 +36,10 @@ from lakeplan.values.desired import (
     Safety,
     Source,
 )
+from lakeplan.values.pins import PINS, Kept, PinSettings
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, Policy
 from lakeplan.values.sweep import SWEEP, SweepSettings
-from lakeplan.values.units import parse_duration
+from lakeplan.values.units import parse_count, parse_duration
 
 OBJECT_RULES_BLOCK = "object_lifecycle"
 
@@ -159,6 +161,7 @@ def build(
         holds=holds(document),
         sweep=SweepSettings(**given(SWEEP, document.get("sweep", {}))),
         tree=tree,
+        pins=PinSettings(**given(PINS, document.get("pins", {}))),
     )
 
 
@@ -173,8 +176,14 @@ def _gc(document: Mapping[str, Any], sources: Mapping[str, Source]) -> GcSetting
         is_pattern = "pattern" in item
         source = sources[f"/gc/branches/{index}/retention_days"]
         name = item["pattern" if is_pattern else "branch_id"]
-        rules.append(BranchRule(name, is_pattern, item["retention_days"], source))
+        rules.append(BranchRule(name, is_pattern, item["retention_days"], source, _kept(name, item)))
     return GcDesired(block["default_retention_days"], tuple(rules), sources["/gc/default_retention_days"])
+
+
+def _kept(name: str, item: Mapping[str, Any]) -> Kept | None:
+    counts = {key: parse_count(count) for key, count in item.get("keep", {}).items()}
+    kept = Kept(name, parse_count(item.get("min_commits", 0)), **counts)
+    return None if kept == Kept(name) else kept
 
 
 def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
@@ -188,6 +197,9 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
     if "gc" in merged.blocks and ("gc",) not in values and ("gc", "default_retention_days") not in values:
         text = "gc resolves without default_retention_days: lakeFS rules cannot do without it"
         yield merged.blocks["gc"], text, ("gc",)
+    if "pins" in merged.blocks and ("gc", "default_retention_days") not in values and _asks_for_pins(values):
+        text = "pins need GC rules that the tree manages: a pin's own rule is one of them; add gc"
+        yield merged.blocks["pins"], text, ("pins",)
     for block, key, needs in (
         ("branch_lifecycle", "policies", ("patterns",)),
         ("object_lifecycle", "rules", ("branches", "prefix", "expire_after_days")),
@@ -206,6 +218,11 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
                     yield at, f"the key {need} is missing", (block, key, item)
             if block == "branch_lifecycle" and not {"max_age", "max_idle_age"} & fields.keys():
                 yield at, "a policy needs max_age or max_idle_age (or both)", (block, key, item)
+
+
+def _asks_for_pins(values: Mapping[FlatPath, Value]) -> bool:
+    """Whether the block asks for any: ``max`` alone, ``false`` and empty lists do not."""
+    return any(path[0] == "pins" and path[1] != "max" and value.value for path, value in values.items())
 
 
 def conflict_text(conflict: Conflict, one: str, other: str) -> str:

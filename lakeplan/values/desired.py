@@ -25,6 +25,7 @@ from lakeplan.values.declare import (
     settings_of,
     words,
 )
+from lakeplan.values.pins import Kept, PinSettings
 from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy, SettingItem, SettingKind
 from lakeplan.values.sweep import Hold, SweepSettings
 
@@ -63,12 +64,14 @@ class Source:
 
 @dataclass(frozen=True)
 class BranchRule:
-    """One item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``)."""
+    """One item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``).
+    ``kept``: which of the newest commits get pins; None for none."""
 
     name: str
     is_pattern: bool
     retention_days: int
     source: Source
+    kept: Kept | None = None
 
     @property
     def key(self) -> tuple[bool, str]:
@@ -259,6 +262,12 @@ class DesiredRepository:
     sweep: SweepSettings = field(default_factory=SweepSettings)
     tree: str = ""
     """The name of the tree; "" when it has none."""
+    pins: PinSettings = field(default_factory=PinSettings)
+
+    @property
+    def asks_for_pins(self) -> bool:
+        newest = isinstance(self.gc, GcDesired) and any(rule.kept is not None for rule in self.gc.branches)
+        return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)
 
     def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
         """The policies or object rules that the tree asks for; empty: they are to be cleared. None: it does

@@ -81,6 +81,13 @@ HELD_BRANCH = Gate(
     settings=("holds",),
     unit="branches",
 )
+PINS = Gate(
+    "pins",
+    "a repository would have more pins than this",
+    settings=("pins.max",),
+    unit="pins",
+    max_ends="",
+)
 MIN_AGE = Gate(
     "min-age",
     "`sweep.min_age` is below the server's grace period",

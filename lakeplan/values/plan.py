@@ -12,7 +12,8 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.values.desired import Price, Safety
-from lakeplan.values.plan_parts import BESIDE, BranchesPlan, ObjectRulesPlan, PoliciesPlan, Shown
+from lakeplan.values.pins import PinsPlan, PinState
+from lakeplan.values.plan_parts import BESIDE, OPTIONAL, BranchesPlan, ObjectRulesPlan, PoliciesPlan, Shown
 from lakeplan.values.rules import Action, GcRules, etag_of
 from lakeplan.values.simulation import Choice
 from lakeplan.values.sweep import Hold, SweepSettings
@@ -209,7 +210,8 @@ class RepositoryPlan:
     repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
     rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
     ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
-    ``cost_per_gb_month`` is the server's price, where the tree has one.
+    ``cost_per_gb_month`` is the server's price, where the tree has one. ``pins``: None where there are none
+    and the tree asks for none; rules and their ETags are without the entries of pins.
     """
 
     server: str
@@ -237,6 +239,7 @@ class RepositoryPlan:
     storage_namespace: str = ""
     failure: Failure | None = None
     cost_per_gb_month: Price | None = None
+    pins: PinsPlan | None = field(default=None, metadata=OPTIONAL)
     held_deletions: tuple[str, ...] = field(default=(), metadata=BESIDE)
     """Held branches that the server's policies would delete, in words; not in the plan file, whose gates say
     it."""
@@ -266,7 +269,7 @@ class RepositoryPlan:
 
     @property
     def writes(self) -> bool:
-        """Whether anything is to be written: rules, policies or object rules."""
+        """Whether anything is to be written: rules, pins, policies or object rules."""
         return self.overall.writes
 
     @property
@@ -280,7 +283,8 @@ class RepositoryPlan:
     def overall(self) -> Action:
         """One word for all settings: what happens to those that are written when it is the same, else
         ``change``."""
-        actions = {a for a in (self.action, *(s.action for s in self.settings)) if a.writes}
+        pins = Action.CHANGE if self.pins is not None and self.pins.writes else Action.NONE
+        actions = {a for a in (self.action, pins, *(s.action for s in self.settings)) if a.writes}
         if not actions:
             return Action.NONE
         return actions.pop() if len(actions) == 1 else Action.CHANGE
@@ -288,7 +292,8 @@ class RepositoryPlan:
     @property
     def shortens(self) -> bool:
         """True when some data may be kept for less time than before: such writes go last."""
-        return shortens(self.before, self.after) or any(s.shortens for s in self.settings)
+        retires = self.pins is not None and bool(self.pins.of(PinState.RETIRED))
+        return retires or shortens(self.before, self.after) or any(s.shortens for s in self.settings)
 
 
 def shortens(before: GcRules | None, after: GcRules | None) -> bool:

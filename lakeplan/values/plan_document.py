@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from datetime import date, datetime
 from enum import Enum
 
@@ -239,12 +239,17 @@ def encode(value: Json) -> Json:
     if isinstance(value, date):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not f.metadata.get("beside")}
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not _is_left_out(f, value)}
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(v) for v in value]
     return value
+
+
+def _is_left_out(of: Field[Json], value: Json) -> bool:
+    missing = of.metadata.get("optional") and getattr(value, of.name) is None
+    return bool(of.metadata.get("beside") or missing)
 
 
 def decode(data: Json, kind: Json) -> Json:

@@ -236,6 +236,8 @@ class BranchesPlan:
 RECORD_BYTES = 17
 BESIDE = {"beside": True}
 """Metadata of a field that is not in the document of a plan."""
+OPTIONAL = {"optional": True}
+"""Metadata of a field that is in the document of a plan unless it is None."""
 INLINE_RECORDS = 2_000
 """Up to so many of a repository are in the plan file itself."""
 

@@ -7,6 +7,7 @@ import pytest
 from lakeplan.errors import NotFound
 from lakeplan.formats.refs import write_refs_dump
 from lakeplan.review.selection import DANGLING_UNSEEN, read_graph
+from lakeplan.values.branches import LiveBranch
 from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
 
 A, B, C, D = (letter * 64 for letter in "abcd")
@@ -42,6 +43,9 @@ class Server:
 
     def list_branches(self, repository: str) -> list[Branch]:
         return list(self._refs.branches)
+
+    def list_pins(self, repository: str) -> list[LiveBranch]:
+        return []
 
     def list_tags(self, repository: str) -> list[Tag]:
         return list(self._refs.tags)

@@ -30,12 +30,13 @@ from lakeplan.review.strictness import (
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.values.declare import SinceMark, least
 from lakeplan.values.desired import DesiredRepository, Safety
+from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings, Versions
 
-EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *TREE, *SERVER, *JUDGED_ELSEWHERE)
+EVERY = (*SWEEP, *SAFETY, *LIFECYCLE, *PINS, *TREE, *SERVER, *JUDGED_ELSEWHERE)
 
 SOONER, LATER = date(2027, 1, 1), date(2028, 1, 1)
 SETTINGS = st.builds(
@@ -64,7 +65,7 @@ def repository(**more: Any) -> DesiredRepository:
 WEAKEST = SweepSettings(
     "lakefs-spark-client", True, "delete", 0, 0, 0, "collect", Versions.ALL, "sample", 99, 99, None, 0
 )
-BLOCKS = ("sweep", "safety", "branch_lifecycle", "bounds", "holds", "gc", "state")
+BLOCKS = ("sweep", "safety", "branch_lifecycle", "bounds", "holds", "gc", "state", "pins")
 """Blocks whose settings have an entry each; other blocks have one entry."""
 
 

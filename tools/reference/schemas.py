@@ -13,6 +13,7 @@ from typing import Any
 from lakeplan.tree.schemas import schema_folder
 from lakeplan.values.declare import FLAG, Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
+from lakeplan.values.pins import PINS
 from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP
 
@@ -37,6 +38,7 @@ BLOCKS = (
     Block("tree", ("properties", "bounds"), BOUNDS),
     Block("repository", ("$defs", "branch_lifecycle"), LIFECYCLE, by_hand=("policies", "file")),
     Block("repository", ("$defs", "sweep"), SWEEP),
+    Block("repository", ("$defs", "pins"), PINS),
     Block("marks", ("$defs", "settings"), SWEEP, recorded=True),
     Block("sweep", ("$defs", "settings"), SWEEP, recorded=True),
     Block("plan", _GUARD, SWEEP, recorded=True),

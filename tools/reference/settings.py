@@ -135,7 +135,7 @@ SECTIONS = (
         "two they have the blocks of [entries](#entries), with the same keys.",
         "repository",
         "profile",
-        without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "sweep"),
+        without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "sweep", "pins"),
     ),
     Section(
         "Overrides",

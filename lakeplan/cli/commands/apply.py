@@ -289,4 +289,5 @@ class ApplyFlow:
         return "all" if self.sweep is not None else "changed"
 
     def _plan_ports(self) -> Ports:
-        return Ports(self.session.reader, self.session.simulator, self.session.progress)
+        ports = Ports(self.session.reader, self.session.simulator, self.session.progress)
+        return replace(ports, pins=self.session.pins())

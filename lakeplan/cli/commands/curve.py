@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.api import read_rules
+from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository
@@ -234,7 +235,7 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
     rules_alone = replace(desired, holds=())  # what holds keep is not asked here
     read_refs = partial(read_all_refs, reader, name, read_only=False)
     plan = gather(rules_alone, reader, config, as_of=session.as_of, known=True, read_refs=read_refs).plan
-    return plan.after or plan.before
+    return read_stored(reader, name).with_entries(plan.after or plan.before)
 
 
 def _points(at: Sequence[int] | None) -> tuple[int, ...]:

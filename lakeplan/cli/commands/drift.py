@@ -40,6 +40,7 @@ Classes of drift:
   server-edited   the stored rules differ from the applied ones
   tree-ahead      the tree has changes that were not applied
   patterns-stale  branches were created or deleted since the apply
+  pins-missing    pins are gone, or lack the rules that they need
   released        applied once, and no longer managed by the tree
   unmanaged-new   a repository without an entry, newer than the last apply
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.api import read_rules
+from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository
@@ -35,6 +37,7 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.pins import is_pin_name, stands_like_pin
 
 DAY = timedelta(hours=24)
 NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
@@ -49,6 +52,9 @@ def live_world(session: Session, server: str, name: str, *, read_only: bool) -> 
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     rule_sets = [ExplainedRules("stored", stored)]
     proposed = proposed_rules(entry_of(session.tree, server, name), graph)
+    if proposed is not None and proposed.rules is not None and stored is not None:
+        entries = {branch: days for branch, days in stored.branches.items() if is_pin_name(branch)}
+        proposed = replace(proposed, rules=with_rules_of(proposed.rules, entries))
     if proposed is not None and proposed.rules != stored:
         rule_sets.append(proposed)
     book = Addresses((repository.storage_namespace,))
@@ -72,7 +78,8 @@ def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> Exp
         return None
     if isinstance(desired.gc, Cleared):
         return ExplainedRules("proposed", None)
-    expansion = expand(desired.gc, (branch.id for branch in graph.branches))
+    branches = (b.id for b in graph.branches if not stands_like_pin(b.id, b.commit_id))
+    expansion = expand(desired.gc, branches)
     sources = {branch: str(rule.source) for branch, rule in expansion.by_branch.items()}
     default = desired.values.get("/gc/default_retention_days", desired.gc.source)
     return ExplainedRules("proposed", expansion.rules, {"": str(default), **sources})

@@ -119,7 +119,7 @@ def plan_against(base: Base | None, session: Session, options: PlanOptions) -> P
     simulator = session.simulator
     if isinstance(simulator, LazySimulator):
         simulator = replace(simulator, inventories=partial(inventory_for, session))
-    ports = Ports(session.reader, simulator, session.progress, session.branch_ports())
+    ports = Ports(session.reader, simulator, session.progress, session.branch_ports(), session.pins())
     if base is None:
         return make_plan(session.tree, options, ports)
     held = base.hold(session.tree)

@@ -1,0 +1,194 @@
+"""Pins as they are on a server and on record: which are lakeplan's own, and the rules without their entries.
+
+The state names every pin that lakeplan made, before it makes it (``pins/<server>/<repository>.json``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from lakeplan.branches.pins import missing_entries, own_pins
+from lakeplan.errors import GateRefused
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.state.store import repository_key
+from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values import records
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.pins import Pin, is_pin_name, looks_like_pin
+from lakeplan.values.records import utc_text
+from lakeplan.values.rules import GcRules
+
+KIND = "pins"
+_PIN = records.record({}, {"retention_days": records.or_null(records.days)})
+RECORD = records.record(
+    {"repository": records.text, "run_id": records.text, "at": records.moment, "pins": records.map_of(_PIN)}
+)
+_TEXT = {
+    "what": "the state's record of pins",
+    "hint": "Restore it from a backup, or move it away and run `lakeplan pins sync --adopt`.",
+}
+
+
+@dataclass(frozen=True)
+class PinRecord:
+    """The pins that lakeplan made in a repository, each with the rule that it was given last. ``version`` is
+    the record's in the state; None without one."""
+
+    pins: tuple[Pin, ...] = ()
+    version: str | None = None
+
+    @property
+    def commit_ids(self) -> frozenset[str]:
+        return frozenset(pin.commit_id for pin in self.pins)
+
+
+def read_pin_record(state: StateReader, repository: str) -> PinRecord:
+    """The record of ``server/name``. Raises FormatError for a damaged one."""
+    key = repository_key(KIND, repository)
+    found = state.read(key)
+    if found is None:
+        return PinRecord()
+    record = records.read_record(found.data, RECORD, where=key, **_TEXT)
+    records.of_repository(record, repository, where=key, **_TEXT)
+    pins = (Pin(commit, values.get("retention_days")) for commit, values in sorted(record["pins"].items()))
+    return PinRecord(tuple(pins), found.version)
+
+
+def write_pin_record(
+    state: StateWriter,
+    repository: str,
+    pins: Collection[Pin],
+    version: str | None,
+    *,
+    run_id: str,
+    at: datetime,
+) -> PinRecord:
+    """Replaces the record. Raises WriteConflict when it is another than ``version``."""
+    record: dict[str, Any] = {
+        "repository": repository,
+        "run_id": run_id,
+        "at": utc_text(at),
+        "pins": {pin.commit_id: {"retention_days": pin.days} for pin in pins},
+    }
+    data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+    new = state.write(repository_key(KIND, repository), data, if_version=version)
+    return PinRecord(tuple(sorted(pins, key=lambda pin: pin.commit_id)), new)
+
+
+class PinRecords(Protocol):
+    """What the state has on record, by ``server/name``."""
+
+    def of(self, repository: str) -> PinRecord: ...
+
+
+class StatePinRecords:
+    """Lists the state's records once and reads only those that there are."""
+
+    def __init__(self, state: StateReader) -> None:
+        self._state = state
+        self._known: frozenset[str] | None = None
+
+    def of(self, repository: str) -> PinRecord:
+        if self._known is None:
+            keys = (key.removesuffix(".json").split("/") for key in self._state.list_keys(f"{KIND}/"))
+            self._known = frozenset("/".join(map(unquote, key[1:])) for key in keys)
+        return read_pin_record(self._state, repository) if repository in self._known else PinRecord()
+
+
+@dataclass(frozen=True)
+class StoredRules:
+    """The rules of a repository, and its pins. ``raw`` as the server has them; ``bare`` without the entries
+    of pins, which is what a tree asks for, and what is compared. ``pins`` are hidden branches at the commit
+    in their name, recorded or not; ``others`` are only named like pins."""
+
+    raw: GcRules | None
+    bare: GcRules | None
+    pins: tuple[LiveBranch, ...] = ()
+    others: tuple[LiveBranch, ...] = ()
+
+    @property
+    def entries(self) -> Mapping[str, int]:
+        """The rules of pins, also of those whose branch is gone."""
+        return {} if self.raw is None else _entries(self.raw, self.others)
+
+    def with_entries(self, rules: GcRules | None) -> GcRules | None:
+        """Rules that are to be written, with the entries that there are: they are never dropped by a write
+        that is about something else."""
+        return None if rules is None else with_rules_of(rules, self.entries)
+
+    def own(self, record: PinRecord) -> tuple[Pin, ...]:
+        """The pins that are certainly lakeplan's, each with the rule that it is on record with."""
+        days = {pin.commit_id: pin.days for pin in record.pins}
+        found, _ = own_pins(self.pins, days)
+        return tuple(Pin(pin.commit_id, days[pin.commit_id]) for pin in found)
+
+    def foreign(self, record: PinRecord) -> list[str]:
+        """Branches that are named like pins and are not lakeplan's, with why. They are never deleted."""
+        known = record.commit_ids
+        return [
+            *(f"{b.id}: {_why_other(b)}" for b in self.others),
+            *(f"{b.id}: the state has no record of it" for b in self.pins if b.commit_id not in known),
+        ]
+
+    def wrong(self, record: PinRecord) -> list[Pin]:
+        """Own pins whose rule is not the one on record: a server's collector must not run until it is. None
+        without rules, as nothing is collected."""
+        return [] if self.raw is None else missing_entries(self.raw, self.own(record))
+
+    def gone(self, record: PinRecord) -> list[Pin]:
+        """Pins on record that are not there, or were moved."""
+        there = {branch.commit_id for branch in self.pins}
+        return [pin for pin in record.pins if pin.commit_id not in there]
+
+
+def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> None:
+    """Raises GateRefused when a pin of ``server/name`` is gone or lacks its rule: a collection could then
+    delete what pins protect, or what others do."""
+    record = read_pin_record(state, repository)
+    if not record.pins:
+        return
+    stored = read_stored(reader, repository.partition("/")[2], look=True)
+    wrong, gone = stored.wrong(record), stored.gone(record)
+    if wrong or gone:
+        what = "is gone or was moved" if gone else "has another rule than it needs"
+        count = len(wrong) + len(gone)
+        raise GateRefused(
+            f"{(gone or wrong)[0].name} {what} ({count:,} pin{'s' * (count != 1)} in all), so that a"
+            " collection could delete data that pins protect",
+            where=repository,
+            hint="Run `lakeplan pins sync`, then run the command again.",
+        )
+
+
+def _why_other(branch: LiveBranch) -> str:
+    return "it was moved to another commit" if branch.hidden else "it is not hidden"
+
+
+def with_rules_of(rules: GcRules, entries: Mapping[str, int]) -> GcRules:
+    return GcRules(rules.default_retention_days, {**rules.branches, **entries})
+
+
+def _entries(raw: GcRules, others: Collection[LiveBranch]) -> dict[str, int]:
+    foreign = {branch.id for branch in others}
+    return {name: days for name, days in raw.branches.items() if is_pin_name(name) and name not in foreign}
+
+
+def read_stored(reader: LakeFSReader, repository: str, *, look: bool = False) -> StoredRules:
+    """The rules with and without the entries of pins. Branches are listed where a rule is named like a pin's,
+    or to ``look`` for pins without one. Raises ServerError."""
+    raw = reader.get_gc_rules(repository)
+    if not look and (raw is None or not any(is_pin_name(name) for name in raw.branches)):
+        return StoredRules(raw, raw)
+    live = reader.list_pins(repository)
+    others = tuple(branch for branch in live if not looks_like_pin(branch))
+    bare = raw
+    if raw is not None:
+        entries = _entries(raw, others)
+        left = {name: days for name, days in raw.branches.items() if name not in entries}
+        bare = GcRules(raw.default_retention_days, left)
+    return StoredRules(raw, bare, tuple(b for b in live if looks_like_pin(b)), others)

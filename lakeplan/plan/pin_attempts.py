@@ -1,0 +1,313 @@
+"""Rules and pins of one repository, written in an order that never keeps less (``branches.pin_steps``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakeplan.branches.pin_records import PinRecord, read_pin_record, read_stored, write_pin_record
+from lakeplan.branches.pin_steps import Step, Write, losses
+from lakeplan.branches.pins import History, without_pins
+from lakeplan.errors import (
+    FeatureMissing,
+    GateRefused,
+    LakeplanError,
+    NotFound,
+    PermissionDenied,
+    StalePlan,
+    WriteUncertain,
+    may_have_acted,
+)
+from lakeplan.plan.attempts import RulesAttempt
+from lakeplan.plan.pins import PinLook, When, look_at_pins
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.review.run import PINS, Applied, Outcome, PinSync, Run, WritableServer, read_back
+from lakeplan.review.selection import read_all_refs
+from lakeplan.state.store import RunJournal
+from lakeplan.stores.protocols import StateWriter
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.pins import Pin, looks_like_pin
+from lakeplan.values.plan import RepositoryPlan
+from lakeplan.values.repository import Branch
+from lakeplan.values.rules import Action, GcRules
+
+RENEW_EVERY = 20
+"""Branches between two renewals of the lease."""
+
+
+class PinnedRulesAttempt(RulesAttempt):
+    """Computes everything anew right before it writes, and again before pins are deleted. Where it is killed
+    or refuses to go on, nothing is kept less than before, and a later run finishes."""
+
+    _look: PinLook
+    _renew: Callable[[], None]
+
+    def __init__(
+        self,
+        repository: RepositoryPlan,
+        live: RepositoryPlan | None,
+        run: Run,
+        state: StateWriter,
+        history: RunJournal,
+        *,
+        force: bool,
+        pins: PinSync,
+    ) -> None:
+        super().__init__(repository, live, run, state, history, force=force)
+        self._pins = pins
+        self._record = PinRecord()
+        self._steps: dict[Write, Step] = {}
+        self._target: GcRules | None = None
+        self._expected: GcRules | None = None
+        self._retiring = False
+
+    @property
+    def called(self) -> str:
+        return "the rules and pins"
+
+    def action(self) -> str:
+        return Action.CHANGE.value if not self.repository.action.writes else super().action()
+
+    # ---- the order of writes
+    def run_it(self, connection: WritableServer, renew: Callable[[], None]) -> Outcome:
+        self._renew = renew
+        if self.repository.action.writes:
+            outcome = super().run_it(connection, renew)
+        else:
+            outcome = self._run_pins_alone(connection)
+        self._retire(connection)
+        return outcome
+
+    def _run_pins_alone(self, connection: WritableServer) -> Outcome:
+        """No rule of the tree changes, so that nothing of them goes on record."""
+        if not self.check(connection):
+            self._note(status=Outcome.ALREADY.value)
+            return Outcome.ALREADY
+        self._note(status="pending", pins=self._told())
+        self.prepare(connection)
+        if Write.RULES in self._steps:
+            self._send(connection, self._renew)
+        self._write_record(self._all_pins())
+        self._note(status=Outcome.APPLIED.value)
+        return Outcome.APPLIED
+
+    def check(self, connection: WritableServer) -> bool:
+        self._look = self._inspect(connection)
+        self._stored = self._look.stored
+        self._seen = self._before = self._stored.bare
+        self._steps = {step.write: step for step in self._look.change.steps()}
+        if self.repository.action.writes and self._seen != self.repository.after:
+            self.check_may_write(connection)
+        elif not connection.writer.can_set_gc_rules(self.repository.name):
+            raise PermissionDenied(
+                "the credentials may not change this repository's GC rules, which pins need",
+                where=self.repository.key,
+                hint="Grant retention:SetGarbageCollectionRules on the repository.",
+            )
+        step = self._steps.get(Write.RULES)
+        self._target = step.after.rules if step is not None else self._before_rules()
+        self._expected = self._before_rules()
+        return bool(self._steps)
+
+    def _before_rules(self) -> GcRules | None:
+        """What the server stores right before the new rules are written."""
+        step = self._steps.get(Write.ENTRIES)
+        return step.after.rules if step is not None else self._look.change.stored
+
+    def _inspect(self, connection: WritableServer) -> PinLook:
+        key, name = self.repository.key, self.repository.name
+        self._record = read_pin_record(self.state, key)
+        stored = read_stored(connection.reader, name, look=True)
+        after = self.repository.after if self.repository.action.writes else stored.bare
+        refs, _ = read_all_refs(connection.reader, name, read_only=False)
+        when = When(self.run.now(), self._pins.zone, self._pins.retire)
+        return look_at_pins(self._pins.desired, stored, self._record, after, refs, when)
+
+    def prepare(self, connection: WritableServer) -> None:
+        change = self._look.change
+        # On record before they are made: a pin that nobody knows would never be deleted.
+        self._write_record(self._all_pins())
+        if (step := self._steps.get(Write.ENTRIES)) is not None:
+            self._write_rules(connection, step.after.rules)
+        if Write.CREATE in self._steps:
+            self._create(connection, change.new)
+        self._confirm(connection, (*change.have, *change.new))
+
+    def put(self, connection: WritableServer) -> None:
+        if Write.RULES in self._steps:
+            self._put_rules(connection, self._target)
+
+    def read(self, connection: WritableServer) -> None:
+        self._stored = read_stored(connection.reader, self.repository.name)
+        self._seen = self._stored.bare
+
+    def is_stored(self) -> bool:
+        return self._stored.raw == self._target
+
+    def is_as_checked(self) -> bool:
+        return self._stored.raw == self._expected
+
+    def record(self) -> None:
+        super().record()
+        self._write_record(self._all_pins())
+
+    def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
+        end = super().ended(outcome, message, hint, exit_code)
+        return end if self.repository.action.writes else replace(end, setting=PINS)
+
+    def failed(self, error: LakeplanError) -> Applied:
+        if not self._retiring:
+            return super().failed(error)
+        # All that was to be added or changed is there: what is left keeps more, not less.
+        text = f"the rules and new pins were written; deleting retired pins failed: {error}"
+        self._note(status=Outcome.FAILED.value, message=text)
+        return self.ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
+
+    # ---- single writes
+    def _write_rules(self, connection: WritableServer, rules: GcRules | None) -> None:
+        """Writes rules that differ in entries of pins alone, and reads them back."""
+        reader, name = connection.reader, self.repository.name
+        self._renew()
+        self._put_rules(connection, rules)
+        found = read_back(lambda: reader.get_gc_rules(name), lambda now: now == rules, self.run.sleep)
+        if found != rules:
+            raise StalePlan(
+                "the rules read back differ from those written; somebody else wrote too",
+                where=self.repository.key,
+                hint="Check what the server stores now, then run `lakeplan plan` again.",
+            )
+
+    def _put_rules(self, connection: WritableServer, rules: GcRules | None) -> None:
+        if rules is None:
+            connection.writer.delete_gc_rules(self.repository.name)
+        else:
+            connection.writer.set_gc_rules(self.repository.name, rules)
+
+    def _create(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
+        """Makes branches and reads them back: hidden, and at their commit. The first is read back alone, as a
+        server from before hidden branches makes visible ones."""
+        for number, pin in enumerate(pins):
+            if number % RENEW_EVERY == 0:
+                self._renew()
+            branch = LiveBranch(pin.name, pin.commit_id, hidden=True)
+            try:
+                connection.branch_writer.create_branch(self.repository.name, branch)
+            except LakeplanError as error:
+                if not may_have_acted(error):
+                    raise
+            if number == 0:
+                self._check_made(connection, [pin])
+        self._check_made(connection, pins)
+
+    def _check_made(self, connection: WritableServer, pins: Iterable[Pin]) -> None:
+        name, wanted = self.repository.name, {pin.name: pin.commit_id for pin in pins}
+
+        def read() -> dict[str, LiveBranch]:
+            return {branch.id: branch for branch in connection.reader.list_pins(name)}
+
+        def complete(live: dict[str, LiveBranch]) -> bool:
+            return all(pin in live and looks_like_pin(live[pin]) for pin in wanted)
+
+        live = read_back(read, complete, self.run.sleep)
+        for pin, commit_id in wanted.items():
+            found = live.get(pin)
+            if found is None:
+                raise WriteUncertain(
+                    f"the branch {pin} was made, and the server does not list it",
+                    where=self.repository.key,
+                    hint="Wait a minute, then run `lakeplan plan`.",
+                )
+            if found == LiveBranch(pin, commit_id, hidden=False):
+                connection.branch_writer.delete_branch(name, pin)  # made by this run, right before
+                raise FeatureMissing(
+                    "the server makes no hidden branches, so it cannot have pins",
+                    where=self.repository.key,
+                    hint="Upgrade lakeFS, or remove pins, min_commits and keep from the tree.",
+                )
+            if not looks_like_pin(found):
+                raise StalePlan(
+                    f"the branch {pin} is at {found.commit_id[:12]}, not where it was made",
+                    where=self.repository.key,
+                    hint="Find out who moved it, then run `lakeplan plan` again.",
+                )
+
+    def _confirm(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
+        """Reads everything again and judges every state of the change by it. Raises GateRefused when one
+        would keep less, and StalePlan when rules or pins are others than written."""
+        name, change = self.repository.name, self._look.change
+        rules = self._target if self._retiring else self._expected
+        refs, _ = read_all_refs(connection.reader, name, read_only=False)
+        there = set(refs.branches)
+        gone = [pin.name for pin in pins if Branch(pin.name, pin.commit_id) not in there]
+        if gone or connection.reader.get_gc_rules(name) != rules:
+            what = f"the pin {gone[0]} is gone or was moved" if gone else "the rules were changed"
+            raise StalePlan(
+                f"{what} by somebody else just now",
+                where=self.repository.key,
+                hint="Run `lakeplan plan` again.",
+            )
+        refs = without_pins(refs, (*change.have, *change.want))
+        old = self._look.history
+        history = History(refs, CommitGraph.from_refs(refs), old.rules, old.moments, old.zone)
+        if (loss := next(losses(history, change), None)) is not None:
+            raise GateRefused(
+                f"a branch changed meanwhile: {loss}",
+                where=self.repository.key,
+                hint="Nothing is kept less than before. Run `lakeplan plan` again.",
+            )
+
+    # ---- retired pins
+    def _retire(self, connection: WritableServer) -> None:
+        """Deletes retired pins, each once it is sure that it still stands where it was, then their rules."""
+        change = self._look.change
+        if not change.retired:
+            return
+        self._retiring = True
+        self._sent = self._written = False
+        self._confirm(connection, (*change.have, *change.new))
+        for number, pin in enumerate(change.retired):
+            if number % RENEW_EVERY == 0:
+                self._renew()
+            self._delete(connection, pin)
+        if (step := self._steps.get(Write.CLEAN)) is not None:
+            self._write_rules(connection, step.after.rules)
+        self._write_record(change.want)
+
+    def _delete(self, connection: WritableServer, pin: Pin) -> None:
+        name = self.repository.name
+        head = connection.branches.find_branch(name, pin.name)
+        if head is None:
+            return
+        if head != pin.commit_id:
+            raise StalePlan(
+                f"the pin {pin.name} was moved to {head[:12]} by somebody else; it is not deleted",
+                where=self.repository.key,
+                hint="Find out who moved it, then delete it by hand.",
+            )
+        try:
+            connection.branch_writer.delete_branch(name, pin.name)
+        except NotFound:
+            return  # somebody else did
+
+    # ---- records
+    def _all_pins(self) -> tuple[Pin, ...]:
+        """Until retired pins are deleted, with the rule that each has or is given."""
+        change = self._look.change
+        left = (replace(pin, days=self._stored.entries.get(pin.name)) for pin in change.retired)
+        return (*change.want, *left)
+
+    def _write_record(self, pins: Iterable[Pin]) -> None:
+        run = self.run
+        self._record = write_pin_record(
+            *(self.state, self.repository.key, tuple(pins), self._record.version),
+            run_id=run.run_id,
+            at=run.now(),
+        )
+
+    def _told(self) -> dict[str, Any]:
+        change = self._look.change
+        return {
+            "made": [pin.commit_id for pin in change.new],
+            "retired": [pin.commit_id for pin in change.retired],
+        }

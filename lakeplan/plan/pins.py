@@ -1,0 +1,231 @@
+"""Pins in a plan: which are missing, stale or retired, what only each protects, and whether that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
+
+from lakeplan.branches.pin_records import PinRecord, StoredRules, with_rules_of
+from lakeplan.branches.pin_steps import Change, losses, safe_change
+from lakeplan.branches.pins import (
+    NO_DAYS,
+    History,
+    PinRules,
+    blocking_rules,
+    wanted_pins,
+    with_pins,
+    without_pins,
+)
+from lakeplan.errors import GateRefused, LakeplanError
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.retention.graph import CommitGraph, metarange_masks
+from lakeplan.retention.rules import ServerWalk
+from lakeplan.simulation.requests import ImpactRequest
+from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.pins import Pin, PinRow, PinsPlan, PinState
+from lakeplan.values.plan import Horizon
+from lakeplan.values.repository import Refs, Repository
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount, ImpactResult, Transition
+
+
+@dataclass(frozen=True, eq=False)
+class PinLook:
+    """The pins of one repository, and what it takes to bring them up to date. ``history`` is without own
+    pins; ``desired`` the rules to be, without the entries of own pins."""
+
+    stored: StoredRules
+    record: PinRecord
+    history: History
+    change: Change
+    plan: PinsPlan
+
+    @property
+    def rules_after(self) -> GcRules | None:
+        """What the server stores in the end."""
+        steps = self.change.steps()
+        return steps[-1].after.rules if steps else self.change.stored
+
+    @property
+    def graph(self) -> CommitGraph:
+        """The history with the pins that there are and those that are to be made."""
+        return CommitGraph.from_refs(with_pins(self.history.refs, (*self.change.have, *self.change.new)))
+
+    def without(self, *, proposed: bool) -> frozenset[str]:
+        """Pins of ``graph`` that are not there now, or once all is written."""
+        absent = self.change.retired if proposed else self.change.new
+        return frozenset(pin.name for pin in absent)
+
+
+def pin_rules(desired: DesiredRepository) -> PinRules:
+    """What the tree asks to pin."""
+    rules = desired.gc.branches if isinstance(desired.gc, GcDesired) else ()
+    newest = tuple(rule.kept for rule in rules if rule.kept is not None)
+    return PinRules(desired.pins.tags, desired.pins.holds, desired.pins.at_risk, newest)
+
+
+@dataclass(frozen=True)
+class When:
+    """The moment to judge at, the server's zone, and the only pins that may be deleted (full commit ids;
+    None: any)."""
+
+    as_of: datetime
+    zone: tzinfo
+    retire: Collection[str] | None = None
+
+
+def look_at_pins(
+    desired: DesiredRepository,
+    stored: StoredRules,
+    record: PinRecord,
+    after: GcRules | None,
+    refs: Refs,
+    when: When,
+) -> PinLook:
+    """Compares what the tree asks for with what there is. ``after``: the rules that the plan writes, without
+    the entries of pins. Raises GateRefused when no safe way is found, LakeplanError for a broken history."""
+    own = stored.own(record)
+    names = {pin.name for pin in own}
+    # Hidden branches that the state does not know are branches like any other, and keep their rules.
+    rules = None if after is None else with_rules_of(after, _but(stored.entries, names, stored))
+    refs = without_pins(refs, own)
+    graph = CommitGraph.from_refs(refs)
+    moments = [when.as_of + timedelta(days=horizon.days) for horizon in Horizon]
+    history = History(refs, graph, rules or GcRules(0), moments, when.zone)
+    blocked = _why_blocked(stored, names)
+    change = Change(stored.raw, rules, own, _as_they_are(own, stored) if blocked else ())
+    foreign = stored.foreign(record)
+    if blocked:
+        loss = next(losses(history, change), None)
+    else:
+        want = wanted_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
+        free, taken = _free(want, stored)
+        foreign = [*foreign, *taken]
+        change = replace(change, want=(*free, *_not_reviewed(history, own, free, when.retire)))
+        change, loss = safe_change(history, change)
+    if loss is not None:
+        raise GateRefused(
+            f"pins cannot be changed safely: {loss}",
+            where=desired.key,
+            hint="Nothing was written here. Change the rules without pins first, or report this with"
+            " `lakeplan explain` of the commit.",
+        )
+    plan = PinsPlan(when.as_of, tuple(_rows(change)), tuple(foreign), blocked, desired.pins.max)
+    return PinLook(stored, record, history, change, plan)
+
+
+def _but(entries: Mapping[str, int], own: Collection[str], stored: StoredRules) -> dict[str, int]:
+    """Entries of hidden branches that are named like pins and not on record."""
+    there = {branch.id for branch in stored.pins}
+    return {name: days for name, days in entries.items() if name in there and name not in own}
+
+
+def _why_blocked(stored: StoredRules, own: Collection[str]) -> str:
+    """Rules of pins that are gone do nothing."""
+    if stored.bare is None:
+        return ""
+    names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, own, stored)))
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"the server stores a rule of 0 days or less for {', '.join(names[:3])}{more}, so no pin is changed"
+    )
+
+
+def _as_they_are(own: Collection[Pin], stored: StoredRules) -> tuple[Pin, ...]:
+    return tuple(replace(pin, days=stored.entries.get(pin.name)) for pin in own)
+
+
+def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str]]:
+    """Pins whose names are free, and why others cannot be made."""
+    used, free, taken = {branch.id for branch in stored.others}, [], []
+    for pin in want:
+        if pin.name in used:
+            taken.append(f"{pin.name}: commit {pin.commit_id} cannot be pinned, the name is taken")
+        else:
+            used.add(pin.name)
+            free.append(pin)
+    return free, taken
+
+
+def _not_reviewed(
+    history: History, own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None
+) -> list[Pin]:
+    """Pins that nothing asks for any more and whose deletion nobody reviewed: they stay."""
+    if retire is None:
+        return []
+    wanted = {pin.commit_id for pin in want}
+    graph = history.graph
+    dangling = {graph.ids[number] for number in graph.server_dangling}
+    return [
+        Pin(pin.commit_id, None if pin.commit_id in dangling else NO_DAYS)
+        for pin in own
+        if pin.commit_id not in wanted and pin.commit_id not in retire
+    ]
+
+
+def _rows(change: Change) -> list[PinRow]:
+    there = {pin.name for pin in change.have}
+    stored = change.stored.branches if change.stored is not None else None
+    found = []
+    for pin in change.want:
+        state = PinState.KEPT if pin.name in there else PinState.MISSING
+        if state is PinState.KEPT and stored is not None and stored.get(pin.name) != pin.days:
+            state = PinState.STALE
+        found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons))
+    for pin in change.retired:
+        days = stored.get(pin.name) if stored is not None else None
+        found.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days))
+    return sorted(found, key=lambda row: row.commit_id)
+
+
+_KEPT, _PINNED = 1, 2
+_FIRST_BIT = 2
+ONLY_PINNED = "only_pinned"
+
+
+def pins_request(look: PinLook, key: str, repository: Repository, metadata: MetadataReader) -> ImpactRequest:
+    """Asks what only each pin protects, now or within 30 days. Every pin has two bits for each digit of its
+    number, one of which is set: an object of one pin alone has one of each pair, one of several pins has both
+    of some pair."""
+    graph, rows = look.history.graph, look.plan.pins
+    masks = [_KEPT] * len(graph)
+    if look.change.desired is not None:
+        walk = ServerWalk(graph, look.change.desired)
+        for moment in look.history.moments:
+            flags = walk.active(moment, look.history.zone)
+            masks = [mask if flag else 0 for mask, flag in zip(masks, flags, strict=True)]
+    for number, row in enumerate(rows):
+        if row.commit_id in graph.index:
+            masks[graph.index[row.commit_id]] |= _PINNED | _code(number, len(rows))
+    return ImpactRequest(
+        key=f"{key}#pins",
+        storage_namespace=repository.storage_namespace,
+        metadata=metadata,
+        metaranges=metarange_masks(graph, masks),
+        transitions={ONLY_PINNED: Transition(_PINNED, _KEPT)},
+        detail=ONLY_PINNED,
+    )
+
+
+def _code(number: int, count: int) -> int:
+    return sum(1 << (_FIRST_BIT + 2 * digit + (number >> digit & 1)) for digit in range(count.bit_length()))
+
+
+def with_figures(plan: PinsPlan, answer: ImpactResult | LakeplanError | None) -> PinsPlan:
+    """The plan with what only each pin protects, as the simulation counted it."""
+    if not isinstance(answer, ImpactResult):
+        return plan
+    numbers = {_PINNED | _code(number, len(plan.pins)): number for number in range(len(plan.pins))}
+    amounts: dict[int, Amount] = {}
+    for mask, amount in answer.by_mask.items():
+        number = numbers.get(mask)
+        if number is not None:
+            amounts[number] = amounts.get(number, Amount()) + amount
+    rows = []
+    for number, row in enumerate(plan.pins):
+        found = amounts.get(number, Amount())
+        rows.append(replace(row, objects=found.objects, size_bytes=found.size_bytes))
+    return replace(plan, pins=tuple(rows))

@@ -1,0 +1,245 @@
+"""Which commits are pinned, with which rule, and in which order that is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from lakeplan.branches.pin_steps import Change, Write, losses, safe_change
+from lakeplan.branches.pins import (
+    History,
+    PinRules,
+    blocking_rules,
+    missing_entries,
+    newest_of,
+    own_pins,
+    wanted_pins,
+    with_entries,
+    with_pins,
+    without_entries,
+)
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import server_verdict
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.pins import Kept, Pin, pin_name
+from lakeplan.values.repository import Refs, Tag
+from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Hold
+from tests.branches.pin_histories import Life
+from tests.retention.conftest import NOW, draw_refs
+
+MEASURED = draw_refs("""
+          -> c1 400
+          -> c2 300 c1
+          -> c3 200 c2
+    main  -> c4   0 c3
+""")
+
+
+def history(refs: Refs, rules: GcRules, *days: int) -> History:
+    moments = [NOW + timedelta(days=n) for n in (0, *days)]
+    return History(refs, CommitGraph.from_refs(refs), rules, moments)
+
+
+def kept(refs: Refs, rules: GcRules, *pins: Pin, at: datetime = NOW) -> str:
+    graph = CommitGraph.from_refs(with_pins(refs, pins))
+    flags = server_verdict(graph, with_entries(rules, pins), at)
+    return " ".join(graph.ids[n] for n, flag in enumerate(flags) if flag)
+
+
+@pytest.mark.parametrize(
+    ("rules", "pins", "expected"),
+    [
+        (GcRules(7), [], "c3 c4"),
+        (GcRules(7), [Pin("c2")], "c2 c3 c4"),
+        (GcRules(350), [Pin("c2")], "c1 c2 c3 c4"),
+        (GcRules(7, {"main": 0}), [Pin("c2", 0)], "c2 c4"),
+    ],
+)
+def test_a_pin_keeps_what_a_real_server_was_seen_to_keep(
+    rules: GcRules, pins: list[Pin], expected: str
+) -> None:
+    assert kept(MEASURED, rules, *pins) == expected
+
+
+def test_a_tag_gets_a_pin_of_0_days_where_a_commit_follows_it() -> None:
+    refs = replace(MEASURED, tags=(Tag("v1", "c2"), Tag("other", "c1")))
+    assert wanted_pins(history(refs, GcRules(7)), PinRules(tags=("v*",))) == [Pin("c2", 0, ("tag v1",))]
+
+
+DANGLING = draw_refs("""
+          -> root 50
+          -> x1   40 root
+          -> x2   31 x1
+    main  -> m1    1 root
+""")
+
+
+def test_a_pin_at_a_dangling_commit_has_the_default_days_because_0_would_cost_its_ancestors() -> None:
+    refs = replace(DANGLING, tags=(Tag("v1", "x2"),))
+    rules = GcRules(35)
+    assert wanted_pins(history(refs, rules, 10), PinRules(tags=("*",))) == [Pin("x2", None, ("tag v1",))]
+    assert kept(refs, rules) == "m1 root x1 x2"
+    assert kept(refs, rules, Pin("x2", 0)) == "m1 root x2"
+    assert kept(refs, rules, Pin("x2")) == "m1 root x1 x2"
+    lost = next(losses(history(refs, rules), Change(rules, rules, (), (Pin("x2", 0),))))
+    assert (lost.write, lost.verdict, lost.commits) == (Write.CREATE, "the server", ("x1",))
+    assert str(lost) == "to create new pins would let the server give up commit x1"
+
+
+def test_no_pin_for_a_commit_that_expires_nowhere_or_whose_data_another_commit_keeps() -> None:
+    asked = PinRules(tags=("*",))
+    refs = replace(MEASURED, tags=(Tag("v1", "c2"),))
+    assert wanted_pins(history(refs, GcRules(250)), asked) == []
+    assert wanted_pins(history(refs, GcRules(250), 60), asked) == [Pin("c2", 0, ("tag v1",))]
+    again = tuple(replace(c, meta_range_id="mr-c4") if c.id == "c2" else c for c in refs.commits)
+    assert wanted_pins(history(replace(refs, commits=again), GcRules(7)), asked) == []
+
+
+def test_a_pin_that_is_there_stays_for_as_long_as_it_is_asked_for() -> None:
+    refs = replace(MEASURED, tags=(Tag("v1", "c2"),))
+    there = [Pin("c2"), Pin("c1")]
+    found = wanted_pins(history(refs, GcRules(500)), PinRules(tags=("*",)), (), there)
+    assert [pin.commit_id for pin in found] == ["c2"]
+
+
+def test_holds_on_a_branch_ask_for_all_that_its_head_was_made_from() -> None:
+    asked = PinRules(holds=True)
+    holds = [Hold("branch", "main"), Hold("prefix", "legal/")]
+    found = wanted_pins(history(MEASURED, GcRules(7)), asked, holds)
+    assert [(pin.commit_id, pin.reasons) for pin in found] == [
+        ("c1", ("hold on branch main",)),
+        ("c2", ("hold on branch main",)),
+    ]
+    over = [Hold("commit", "c1", until=NOW.date() - timedelta(days=1))]
+    assert wanted_pins(history(MEASURED, GcRules(7)), asked, over) == []
+
+
+def test_what_only_the_documented_rule_keeps_is_pinned_when_at_risk_is_asked_for() -> None:
+    # a walk of fewer days that begins further down by its id stops nothing; one of the same branch point does
+    refs = draw_refs("""
+              -> a 20
+              -> b 12 a
+        dev   -> z  1 b
+        main  -> c 11 b
+    """)
+    rules = GcRules(30, {"dev": 11, "main": 15})
+    found = history(refs, rules)
+    at_risk = {found.graph.ids[n] for n in found.at_risk()}
+    pins = wanted_pins(found, PinRules(at_risk=True))
+    assert {pin.commit_id for pin in pins} == at_risk
+    assert set(kept(refs, rules, *pins).split()) >= at_risk
+
+
+def test_the_newest_commits_of_a_branch_are_counted_as_restic_counts_snapshots() -> None:
+    refs = draw_refs("""
+             -> a 62
+             -> b 31.0 a
+             -> c 30.9 b
+             -> d 9 c
+             -> e 2.1 d
+             -> f 2 e
+        main -> g 0 f
+    """)
+    graph = CommitGraph.from_refs(refs)
+
+    def asked(**counts: int) -> dict[str, str]:
+        return {
+            reason: "".join(graph.ids[n] for n in numbers)
+            for reason, numbers in newest_of(graph, graph.index["g"], Kept("main", **counts))
+        }
+
+    assert asked(commits=3) == {"last 3 commits": "gfe"}
+    assert asked(commits=1) == {"last 1 commit": "g"}
+    assert asked(daily=3) == {"days (3)": "gfd"}
+    assert asked(daily=5) == {"days (5)": "gfdca"}
+    # b and c are of one day; 31 March 2022 is a Thursday, d of the week before
+    assert asked(weekly=3) == {"weeks (3)": "gdc"}
+    assert asked(monthly=9) == {"months (9)": "gca"}
+
+
+def test_only_hidden_branches_on_record_at_the_commit_of_their_name_are_own() -> None:
+    commit = "0123456789abcdef"
+    own = LiveBranch(pin_name(commit), commit, hidden=True)
+    assert pin_name(commit) == "lakeplan-pin-0123456789ab"
+    assert own_pins([own, LiveBranch("main", commit)], [commit]) == ([Pin(commit)], [])
+    moved = replace(own, commit_id="f" * 16)
+    for other, recorded in ((own, []), (replace(own, hidden=False), [commit]), (moved, [commit, "f" * 16])):
+        assert own_pins([other], recorded) == ([], [other])
+
+
+def test_entries_are_added_taken_out_and_missed() -> None:
+    rules = GcRules(7, {"main": 3, pin_name("gone"): 0})
+    pins = [Pin("aaa", 0), Pin("bbb")]
+    both = with_entries(rules, pins)
+    assert both.branches == {"main": 3, pin_name("gone"): 0, pin_name("aaa"): 0}
+    assert without_entries(both, [pin_name("aaa")]) == rules
+    assert missing_entries(both, pins) == []
+    assert missing_entries(rules, pins) == [pins[0]]
+    assert missing_entries(with_entries(both, [Pin("bbb", 0)]), pins) == [pins[1]]
+    assert missing_entries(None, pins) == [pins[0]]
+
+
+def test_a_stored_rule_of_no_days_on_another_branch_blocks_pins() -> None:
+    assert blocking_rules(GcRules(0, {"a": 0, "b": -3, "c": 1, pin_name("c2"): 0})) == [
+        "a",
+        "b",
+        pin_name("c2"),
+    ]
+
+
+def test_the_writes_in_their_order() -> None:
+    stored = with_entries(GcRules(7), [Pin("c1", 0)])
+    change = Change(stored, GcRules(9), (Pin("c1", 0),), (Pin("c2", 0),))
+    old, new = pin_name("c1"), pin_name("c2")
+    assert [(step.write, step.after.rules, [p.name for p in step.after.pins]) for step in change.steps()] == [
+        (Write.ENTRIES, GcRules(7, {old: 0, new: 0}), [old]),
+        (Write.CREATE, GcRules(7, {old: 0, new: 0}), [old, new]),
+        (Write.RULES, GcRules(9, {old: 0, new: 0}), [old, new]),
+        (Write.DELETE, GcRules(9, {old: 0, new: 0}), [new]),
+        (Write.CLEAN, GcRules(9, {new: 0}), [new]),
+    ]
+    assert Change(GcRules(9, {new: 0}), GcRules(9), change.want, change.want).steps() == []
+
+
+def test_without_rules_nothing_is_collected_so_pins_come_before_the_first_rules() -> None:
+    change = Change(None, GcRules(7), (), (Pin("c2", 0),))
+    assert [step.write for step in change.steps()] == [Write.CREATE, Write.RULES]
+
+
+def test_a_lost_entry_is_written_again() -> None:
+    change = Change(GcRules(7), GcRules(7), (Pin("c2"),), (Pin("c2", 0),))
+    assert [(step.write, step.after.rules) for step in change.steps()] == [
+        (Write.RULES, GcRules(7, {pin_name("c2"): 0}))
+    ]
+
+
+def test_a_pin_where_a_branch_stands_has_no_rule_that_would_cost_commits_once_the_branch_goes() -> None:
+    refs = draw_refs("""
+              -> root 50
+              -> x1   40 root
+        dev   -> x2   31 x1
+        main  -> m1    1 root
+    """)
+    refs = replace(refs, tags=(Tag("v1", "x2"),))
+    rules, pin = GcRules(35), Pin("x2", 0, ("tag v1",))
+    asked = Change(rules, rules, (replace(pin, days=None),), (pin,))
+    lost = next(losses(history(refs, rules), asked))
+    assert lost.removed == "dev"
+    assert str(lost).endswith("would let the server give up commit x1 once branch dev is deleted")
+    change, loss = safe_change(history(refs, rules), asked)
+    assert loss is None
+    assert change.want == (replace(pin, days=None),)
+
+
+def test_no_step_ever_keeps_less_in_random_lives() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(400):
+        seen += Life(seed).run()
+    assert seen["pins"] > 400
+    assert seen["changed"] > 500
+    assert seen["killed"] > 100
+    assert seen["refused"] < 5

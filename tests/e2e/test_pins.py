@@ -1,0 +1,244 @@
+"""Pins end to end: planned, made in their order, kept apart from the tree's own rules, and taken away."""
+
+from __future__ import annotations
+
+import pytest
+
+REPOSITORY = "analytics"
+PATH = f"/repositories/{REPOSITORY}"
+
+
+def pin_of(commit: str) -> str:
+    return f"lakeplan-pin-{commit[:12]}"
+
+
+def hidden(world) -> dict[str, str]:
+    """Hidden branches with their HEADs."""
+    listed = [
+        {
+            b["id"]: b["commit_id"]
+            for b in world.api.call("GET", f"{PATH}/branches", params={"show_hidden": on})["results"]
+        }
+        for on in ("true", "false")
+    ]
+    return {name: head for name, head in listed[0].items() if name not in listed[1]}
+
+
+def tree(world, pins: str, default: int = 7, gc: str = "") -> None:
+    world.write(
+        f"repositories/{REPOSITORY}.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  {REPOSITORY}:\n"
+        f"    gc: {{default_retention_days: {default}{gc}}}\n" + (f"    pins: {pins}\n" if pins else ""),
+    )
+
+
+@pytest.fixture
+def commits(world):
+    """A line of four commits on main, each alone with one object; v1 at the second. Rules of 7 days."""
+    world.api.repository(REPOSITORY)
+    ids = []
+    for number, age in enumerate((400, 300, 200, 0)):
+        ids.append(world.api.commit(REPOSITORY, "main", age, **{f"f{number}": 10 + number}))
+        world.api.delete(REPOSITORY, "main", f"f{number}.bin")
+    world.api.commit(REPOSITORY, "main", 0, last=5)
+    world.api.tag(REPOSITORY, "v1", ids[1])
+    world.api.set_rules(REPOSITORY, 7)
+    return ids
+
+
+def planned(world, *more: str):
+    result = world.lakeplan("plan", "--format", "json", *more)
+    assert result.code in (0, 2), result.err
+    (repository,) = result.json["repositories"]
+    return repository
+
+
+def applied(world, *more: str):
+    result = world.lakeplan("apply", "--auto-approve", "--format", "json", *more)
+    assert result.code == 0, result.err + result.out
+    return result.json
+
+
+def it_shows_a_missing_pin_and_what_only_it_protects(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    (row,) = planned(world)["pins"]["pins"]
+    assert row == {
+        "commit_id": commits[1],
+        "branch_id": pin_of(commits[1]),
+        "state": "missing",
+        "retention_days": 0,
+        "reasons": ["tag v1"],
+        "objects": 1,
+        "size_bytes": 11,
+    }
+
+
+def it_makes_the_pin_and_its_rule_and_then_there_is_nothing_to_do(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    report = applied(world)
+    assert [(r["setting"], r["outcome"]) for r in report["results"]] == [("pins", "applied")]
+    assert hidden(world) == {pin_of(commits[1]): commits[1]}
+    assert world.api.rules(REPOSITORY) == {"*": 7, pin_of(commits[1]): 0}
+    repository = planned(world)
+    assert [row["state"] for row in repository["pins"]["pins"]] == ["kept"]
+    assert repository["before"]["branches"] == []
+    assert world.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+def it_takes_pins_away_when_the_tree_asks_for_them_no_more(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    tree(world, "")
+    repository = planned(world)
+    assert [row["state"] for row in repository["pins"]["pins"]] == ["retired"]
+    assert repository["impact"]["horizons"]["now"]["objects_expire"] == 1
+    world.override("tag-loss", "expired-objects")
+    applied(world)
+    assert hidden(world) == {}
+    assert world.api.rules(REPOSITORY) == {"*": 7}
+    assert "pins" not in planned(world)
+
+
+def it_lists_pins_for_people(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    shown = world.lakeplan("plan").out
+    print(shown)
+    markdown = world.lakeplan("plan", "--format", "markdown").out
+    print(markdown)
+    assert "1 missing" in shown
+    assert "tag v1" in shown
+    assert "1 missing" in markdown
+
+
+class DescribeWhatIsNotTheTrees:
+    """Own pins and their rules are no branches and no rules of the tree's."""
+
+    @pytest.fixture
+    def pinned(self, world, commits):
+        tree(world, '{tags: ["v*"]}')
+        applied(world)
+        return pin_of(commits[1])
+
+    def it_expands_no_pattern_over_pins(self, world, pinned):
+        tree(world, '{tags: ["v*"]}', gc=', branches: [{pattern: "*", retention_days: 30}]')
+        repository = planned(world)
+        assert repository["after"]["branches"] == [{"branch_id": "main", "retention_days": 30}]
+        assert set(repository["branches"]) == {"main"}
+        assert repository["unexpanded"] == {}
+        applied(world)
+        assert world.api.rules(REPOSITORY) == {"*": 7, "main": 30, pinned: 0}
+
+    def it_finds_no_drift_and_exports_and_imports_none(self, world, pinned, tmp_path):
+        assert world.lakeplan("drift").code == 0
+        assert "lakeplan-pin" not in world.lakeplan("export", REPOSITORY).out
+        world.tree = tmp_path / "new"
+        made = world.lakeplan("import", "--endpoint", f"prod={world.handle.endpoint_url}")
+        assert made.code == 0, made.err
+        texts = [p.read_text() for p in world.tree.rglob("*.yaml")]
+        assert texts
+        assert not any("lakeplan-pin" in text for text in texts)
+
+    def it_keeps_the_rule_of_a_pin_when_a_rollback_writes(self, world, pinned, tmp_path):
+        world.api.set_rules(REPOSITORY, 7, **{pinned: 0})
+        tree(world, '{tags: ["v*"]}', default=9)
+        run_id = applied(world)["run_id"]
+        assert world.api.rules(REPOSITORY) == {"*": 9, pinned: 0}
+        file = tmp_path / "back.json"
+        more = ("--edit-tree", "--format", "json", "--out", file, "-q")
+        assert world.lakeplan(("history", "rollback"), run_id, *more).code == 0
+        assert world.lakeplan("apply", file).code == 0
+        assert world.api.rules(REPOSITORY) == {"*": 7, pinned: 0}
+
+    def it_reports_a_rule_that_somebody_dropped_and_writes_it_again(self, world, pinned):
+        world.api.set_rules(REPOSITORY, 7)
+        drift = world.lakeplan("drift", "--fail-on", "any", "--format", "json")
+        assert drift.code == 2, drift.err
+        (found,) = drift.json["repositories"]
+        assert found["classes"] == ["pins-missing"]
+        assert found["values"] == [
+            {"class": "pins-missing", "path": f"branches/{pinned}", "applied": 0, "stored": None, "wanted": 0}
+        ]
+        assert [row["state"] for row in planned(world)["pins"]["pins"]] == ["stale"]
+        applied(world)
+        assert world.api.rules(REPOSITORY) == {"*": 7, pinned: 0}
+        assert world.lakeplan("drift").code == 0
+
+    def it_reports_a_pin_that_somebody_deleted_and_makes_it_again(self, world, pinned, commits):
+        world.api.call("DELETE", f"{PATH}/branches/{pinned}")
+        (found,) = world.lakeplan("drift", "--format", "json").json["repositories"]
+        assert found["classes"] == ["pins-missing"]
+        assert f"the pin {pinned} is gone" in found["note"]
+        applied(world)
+        assert hidden(world) == {pinned: commits[1]}
+
+    def it_never_deletes_a_pin_that_was_moved(self, world, pinned):
+        moved = world.api.commit(REPOSITORY, pinned, 0, more=3)
+        tree(world, "")
+        repository = planned(world)
+        assert any("moved to another commit" in text for text in repository["pins"]["foreign"])
+        world.override("tag-loss", "expired-objects")
+        world.lakeplan("apply", "--auto-approve")
+        assert hidden(world) == {pinned: moved}
+
+    def it_never_deletes_one_that_it_has_no_record_of(self, world, pinned, commits):
+        (record,) = (world.tree / ".lakeplan" / "pins").rglob("*.json")
+        record.unlink()
+        tree(world, "")
+        repository = planned(world)
+        assert any("no record of it" in text for text in repository["pins"]["foreign"])
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        assert hidden(world) == {pinned: commits[1]}
+        assert world.api.rules(REPOSITORY) == {"*": 7, pinned: 0}
+
+
+def it_changes_no_pin_while_another_branch_has_a_rule_of_no_days(world, commits):
+    world.api.branch(REPOSITORY, "dev")
+    world.api.set_rules(REPOSITORY, 7, dev=0)
+    tree(world, '{tags: ["v*"]}')
+    repository = planned(world)
+    assert "0 days or less for dev" in repository["pins"]["blocked"]
+    assert repository["pins"]["pins"] == []
+    applied(world)  # takes the rule out
+    assert hidden(world) == {}
+    applied(world)
+    assert set(hidden(world)) == {pin_of(commits[1])}
+
+
+def it_refuses_more_pins_than_the_tree_allows(world, commits):
+    tree(world, '{tags: ["v*"], max: 0}')
+    result = world.lakeplan("plan")
+    assert result.code == 4
+    assert "1 pin in all; the limit is 0" in result.out
+    assert world.lakeplan("apply", "--auto-approve").code == 4
+    assert hidden(world) == {}
+
+
+def it_keeps_the_newest_commits_and_one_a_month(world, commits):
+    gc = ", branches: [{branch_id: main, retention_days: 7, min_commits: 3, keep: {monthly: 3}}]"
+    tree(world, "", gc=gc)
+    rows = {row["commit_id"]: row["reasons"] for row in planned(world)["pins"]["pins"]}
+    assert rows == {
+        commits[3]: ["last 3 commits of main"],
+        commits[2]: ["last 3 commits of main", "months (3) of main"],
+        commits[1]: ["months (3) of main"],
+    }
+
+
+def it_wants_rules_that_the_tree_manages(world):
+    world.write(
+        "repositories/a.yaml", "apiVersion: lakeplan/v1\nrepositories:\n  abc:\n    pins: {at_risk: true}\n"
+    )
+    result = world.lakeplan("validate")
+    assert result.code == 1
+    assert "pins need GC rules that the tree manages" in result.err + result.out
+
+
+def it_leaves_pins_that_nobody_saw_go_in_the_review(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    world.api.tag(REPOSITORY, "v0", commits[0])
+    plan = world.plan_file()
+    world.api.call("DELETE", f"{PATH}/tags/v1")
+    result = world.lakeplan("apply", plan)
+    assert result.code == 0, result.err
+    assert set(hidden(world)) == {pin_of(commits[0]), pin_of(commits[1])}
