@@ -13,7 +13,7 @@ help:
 
 setup: $(STAMP)  ## make .venv from pyproject.toml and constraints.txt
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] <= (3,13) else "lakeplan needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + ": name another one with PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] <= (3,14) else "lakeplan needs Python 3.11 to 3.14, this is " + sys.version.split()[0] + ": name another one with PYTHON=python3.12")'
 	@$(PYTHON) -P -m venv $(VENV) || { echo "venv is missing: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools wheel
 	$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
@@ -24,7 +24,7 @@ java:
 	  || { echo "Java 17 or later is missing: on Debian or Ubuntu, apt-get install openjdk-17-jre-headless; elsewhere any JDK 17+, with JAVA_HOME set." >&2; exit 1; }
 
 demo: setup java  ## plan and apply on the embedded sandbox, end to end
-	@$(BIN)/python examples/quickstart/demo.py
+	@$(BIN)/lakeplan demo --spark
 
 test: setup java  ## all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -15,6 +15,7 @@ from lakeplan.errors import CredentialsError, UsageError
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.sweep.collector import CollectorJob
 from lakeplan.values.desired import ServerConfig, StorageConfig
+from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
 
 SCRIPT = """#!{python}
@@ -44,6 +45,7 @@ def started(tmp_path: Path, namespace: str, environ: dict[str, str], **options: 
     server = ServerConfig("prod", "http://127.0.0.1:8000", storages=storages)
     session: Any = SimpleNamespace(
         approve=None,
+        progress=Silent(),
         environ={"LAKEPLAN_PROD_STORAGE_URL": "http://127.0.0.1:9000", **environ},
         credentials=lambda name: Credentials(Secret(f"AKIA-{name}"), Secret("lake-secret")),
     )

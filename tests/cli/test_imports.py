@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "explain": SERVER | {"pyarrow"},
     "sweep": SERVER | {"pyarrow"},
     "sandbox": SERVER | {"pyarrow"},
+    "demo": SERVER | {"pyarrow"},
 }
 """For its help; all commands that are not here may have what speaking with a server needs."""
 

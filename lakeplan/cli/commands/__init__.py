@@ -47,6 +47,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Set up": {
         "init": "Create a tree and CI workflows.",
         "import": "Write a tree that matches the servers.",
+        "demo": "Run the quickstart on a local lakeFS.",
         "sandbox": "Run a local lakeFS to try lakeplan.",
         "schema": "Print a JSON Schema.",
     },

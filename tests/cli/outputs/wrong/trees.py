@@ -104,6 +104,13 @@ WRONG: dict[str, Uses] = {
         "a folder, not a file": Wrong("spark package --out tests", 1),
         "an argument": Wrong("spark package lakeplan.zip"),
     },
+    "demo": {
+        **typing("demo"),
+        "a folder that is not empty": Wrong("demo --dir repositories"),
+        "a file instead of a folder": Wrong("demo --dir lakeplan.yaml"),
+        "an option without its value": Wrong("demo --dir"),
+        "an argument": Wrong("demo quickstart"),
+    },
     "sandbox up": {
         **typing("sandbox up"),
         "a port that is taken": Wrong("sandbox up --port {port}"),

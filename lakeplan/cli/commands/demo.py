@@ -1,0 +1,208 @@
+"""``lakeplan demo``: the quickstart on a local lakeFS, one command after the other.
+
+Every command is printed and runs in a process of its own; another exit code than the expected ends the demo.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import lakeplan
+from lakeplan.cli.command import command
+from lakeplan.cli.console import say, stdout
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
+
+HELP = """Run the quickstart on a local lakeFS: plan, override a gate, apply, and meet a change by hand.
+
+\b
+Examples:
+  lakeplan demo
+  lakeplan demo --dir ./demo
+"""
+SERVER = "sandbox"
+"""The server's name in the quickstart's tree."""
+REFUSED, STALE = 4, 5
+OVERRIDE = """overrides:
+  - {repository: analytics, gate: tag-loss, max: 1, reason: v1.0 is archived elsewhere, expires: 2099-12-31}
+"""
+
+
+@command(HELP, common="no_color")
+def demo(
+    *,
+    dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            help="Folder for the tree and the server's data. Default: a temporary one, deleted at the end.",
+            metavar="DIR",
+        ),
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Also compare a simulation with Spark's, which needs Java.")
+    ] = False,
+    no_color: bool,
+) -> None:
+    began = time.monotonic()
+    with ExitStack() as stack:
+        if dir is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeplan-demo-")))
+        else:
+            folder = _new(dir)
+        handle = stack.enter_context(start_sandbox(folder / "server"))
+        shown = Demo(folder, handle.endpoint_url, os.environ, no_color=no_color)
+        shown.run()
+        if spark:
+            shown.compare_runners()
+    kept = "" if dir is None else f" The tree is in {shown.tree}."
+    say(stdout(no_color=no_color), f"\nDone in {time.monotonic() - began:.0f} s.{kept}")
+
+
+def quickstart() -> Path:
+    """``lakeplan/examples/quickstart`` when installed, ``examples/quickstart`` in a checkout."""
+    package = Path(lakeplan.__file__).parent
+    installed = package / "examples" / "quickstart"
+    return installed if installed.is_dir() else package.parent / "examples" / "quickstart"
+
+
+def _new(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        empty = not any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"the folder cannot be made: {error.strerror}", where=str(folder), hint="Name another folder."
+        ) from None
+    if not empty:
+        raise UsageError(
+            "the folder is not empty", where=str(folder), hint="Name a new one, or leave out --dir."
+        )
+    return folder.resolve()
+
+
+class Demo:
+    """A copy of the quickstart's tree, the server that it names, and the shell between them."""
+
+    def __init__(
+        self, folder: Path, endpoint_url: str, environ: Mapping[str, str], *, no_color: bool = False
+    ) -> None:
+        self.tree = folder / "quickstart"
+        shutil.copytree(quickstart(), self.tree)
+        self._namespaces = folder / "server"
+        self._endpoint_url = endpoint_url
+        self._console = stdout(no_color=no_color)
+        options = Options()
+        self._key, self._secret = options.access_key_id, options.secret_access_key
+        # A person's own settings are for their own servers.
+        kept = {
+            name: text for name, text in environ.items() if not name.startswith(("LAKEPLAN_", "LAKECTL_"))
+        }
+        self._environ = {
+            **kept,
+            **({"NO_COLOR": "1"} if no_color else {}),
+            "LAKEPLAN_VAR_SANDBOX_URL": endpoint_url,
+            "LAKEPLAN_SANDBOX_ENDPOINT_URL": endpoint_url,
+            "LAKEPLAN_SANDBOX_ACCESS_KEY_ID": self._key,
+            "LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY": self._secret,
+        }
+
+    def run(self) -> None:
+        """Raises LakeplanError when a command ends otherwise than it should."""
+        self._say("Three repositories with histories of months.")
+        self.lakeplan("sandbox", "seed", "history.yaml", "--endpoint", self._endpoint_url)
+        self.lakeplan("validate")
+
+        self._say(
+            "What would the tree change, and what would be deleted? A tag would lose data: a gate refuses."
+        )
+        self.lakeplan("plan", expect=REFUSED)
+
+        self._say(
+            "The team decides that the tag may lose data. An override in the tree says so, until a day."
+        )
+        self._change_tree("lakeplan.yaml", "include:", OVERRIDE + "include:")
+        self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
+        self.lakeplan("apply", "plan.json")
+
+        self._say("Planned again: nothing is left to do.")
+        self.lakeplan("plan", "--detailed-exitcode")
+
+        self._say("Another change is planned. Before it is applied, somebody edits rules on the server.")
+        before, after = "default_retention_days: 60", "default_retention_days: 90"
+        self._change_tree("repositories/streams.yaml", before, after)
+        self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
+        self._edit_by_hand("ml-features", 45)
+        self.lakeplan("apply", "plan.json", expect=STALE)
+
+        self._say("--force skips the ETag check, and nothing else.")
+        self.lakeplan("apply", "plan.json", "--force")
+        self.lakeplan("plan", "--detailed-exitcode")
+
+    def compare_runners(self) -> None:
+        """Raises LakeplanError when Spark finds other amounts than the threads of one process."""
+        self._say("The same simulation without a server, once in threads of one process and once on Spark.")
+        found = [self._simulate("analytics", runner) for runner in ("local", "spark")]
+        if found[0] != found[1]:
+            raise LakeplanError(f"the runners disagree: {found}")
+        goes, kept = (found[0][side]["objects"] for side in ("goes", "kept"))
+        say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} stay.")
+
+    def lakeplan(self, *arguments: str, expect: int = 0) -> None:
+        """Runs one command in the tree's folder, as a person would. Raises LakeplanError for any other exit
+        code than the expected."""
+        self._console.print(f"\n[bold]$ lakeplan {' '.join(arguments)}[/]", highlight=False, soft_wrap=True)
+        self._console.file.flush()
+        began = time.monotonic()
+        words = (sys.executable, "-P", "-m", "lakeplan", *arguments)
+        code = subprocess.run(words, cwd=self.tree, env=self._environ, check=False).returncode
+        say(self._console, f"[exit {code}, {time.monotonic() - began:.1f} s]")
+        if code != expect:
+            raise LakeplanError(f"lakeplan {arguments[0]} ended with {code}; {expect} was expected")
+
+    def _simulate(self, repository: str, runner: str) -> Any:
+        """Amounts of objects that a simulation finds in the repository's namespace."""
+        rules, out = self.tree / "rules.json", self.tree / f"{runner}.json"
+        rules.write_text(json.dumps({"default_retention_days": 21, "branches": []}))
+        namespace = f"file://{self._namespaces / repository}"
+        of = ("--namespace", namespace, "--rules", rules.name, "--no-listing", "--runner", runner)
+        self.lakeplan("simulate", *of, "--format", "json", "--out", out.name, "-q")
+        return json.loads(out.read_text())["rule_sets"][0]["objects"]
+
+    def _edit_by_hand(self, repository: str, days: int) -> None:
+        """Somebody sets rules past the tree, with the API alone."""
+        import requests
+
+        self._say(f"Somebody sets the rules of {repository} on the server to {days} days.")
+        login = b64encode(f"{self._key}:{self._secret}".encode()).decode()
+        answer = requests.put(
+            f"{self._endpoint_url}/api/v1/repositories/{repository}/settings/gc_rules",
+            json={"default_retention_days": days, "branches": []},
+            headers={"Authorization": f"Basic {login}"},
+            timeout=30,
+        )
+        answer.raise_for_status()
+
+    def _change_tree(self, file: str, before: str, after: str) -> None:
+        path = self.tree / file
+        text = path.read_text(encoding="utf-8")
+        if before not in text:
+            raise LakeplanError(f"does not say {before!r}", where=str(path))
+        path.write_text(text.replace(before, after), encoding="utf-8")
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"\n[cyan]# {text}[/]", highlight=False, soft_wrap=True)
