@@ -34,8 +34,8 @@ Examples:
   lakeplan demo
   lakeplan demo --dir ./demo
 """
-SERVER = "sandbox"
-"""The server's name in the quickstart's tree."""
+SERVER = "SANDBOX"
+"""The server of the quickstart's tree, as variables have its name."""
 REFUSED, STALE = 4, 5
 OVERRIDE = """overrides:
   - {repository: analytics, gate: tag-loss, max: 1, reason: v1.0 is archived elsewhere, expires: 2099-12-31}
@@ -115,10 +115,10 @@ class Demo:
         self._environ = {
             **kept,
             **({"NO_COLOR": "1"} if no_color else {}),
-            "LAKEPLAN_VAR_SANDBOX_URL": endpoint_url,
-            "LAKEPLAN_SANDBOX_ENDPOINT_URL": endpoint_url,
-            "LAKEPLAN_SANDBOX_ACCESS_KEY_ID": self._key,
-            "LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY": self._secret,
+            f"LAKEPLAN_VAR_{SERVER}_URL": endpoint_url,
+            f"LAKEPLAN_{SERVER}_ENDPOINT_URL": endpoint_url,
+            f"LAKEPLAN_{SERVER}_ACCESS_KEY_ID": self._key,
+            f"LAKEPLAN_{SERVER}_SECRET_ACCESS_KEY": self._secret,
         }
 
     def run(self) -> None:
