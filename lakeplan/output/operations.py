@@ -44,8 +44,32 @@ def render_drift(document: DriftDocument, console: Console) -> None:
     for note in document["notes"]:
         page.blank()
         page.hanging(Cell("i", "cyan"), note)
+    _render_written(page, document)
     page.blank()
     page.labelled("Drift:", "bold", _sum(document["summary"]), indent=0)
+
+
+def _render_written(page: Page, document: DriftDocument) -> None:
+    """What ``--write`` did."""
+    if "written" not in document:
+        return
+    arrow = Cell(page.arrow, "dim")
+    rows: list[list[str | Cell]] = [
+        [r["repository"], _name(r["path"]), _days(r["before"]), arrow, _days(r["after"]), r["file"]]
+        for r in document["written"]
+    ]
+    if rows:
+        page.heading("Written into the tree", "review it, commit it, apply it")
+        page.table(("", "", "tree", "", "server", "file"), rows, figures=(2, 4))
+    if document["not_written"]:
+        page.heading("Not written")
+        for refused in document["not_written"]:
+            page.failure(
+                Cell(refused["repository"], "bold"), f"{_name(refused['path'])}: {refused['reason']}"
+            )
+    if not rows and not document["not_written"]:
+        page.blank()
+        page.line("No value was changed on a server that the tree does not have: nothing was written.")
 
 
 def _repository(page: Page, repository: DriftedRow) -> None:

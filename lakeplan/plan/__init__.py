@@ -8,6 +8,7 @@ __all__ = [
     "drift",
     "drift_compare",
     "drift_rules",
+    "drift_write",
     "gather",
     "graph",
     "importing",

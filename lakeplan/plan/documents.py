@@ -130,8 +130,27 @@ class DriftSummary(TypedDict):
     classes: Mapping[ClassName, int]
 
 
+class WrittenRow(TypedDict):
+    """A value of the tree that is the server's now; None: not set."""
+
+    repository: str
+    path: str
+    before: int | None
+    after: int | None
+    file: str
+
+
+class NotWrittenRow(TypedDict):
+    """``path``: of the value, or the id of a policy or an object rule."""
+
+    repository: str
+    path: str
+    reason: str
+
+
 class DriftDocument(TypedDict):
-    """``schemas/drift.v1.json``. ``repositories`` are those that drifted."""
+    """``schemas/drift.v1.json``. ``repositories`` are those that drifted. ``written`` and ``not_written`` are
+    of ``--write``."""
 
     format: Literal["lakeplan.drift/v1"]
     as_of: str
@@ -141,3 +160,5 @@ class DriftDocument(TypedDict):
     recorded: list[RecordedRow]
     notes: list[str]
     summary: DriftSummary
+    written: NotRequired[list[WrittenRow]]
+    not_written: NotRequired[list[NotWrittenRow]]

@@ -134,3 +134,144 @@ def _end(node: yaml.Node) -> int:
 
 def _indented(lines: list[str], column: int) -> str:
     return f"\n{' ' * column}".join(lines)
+
+
+def replace_number(text: str, line: int, column: int, number: int) -> str | None:
+    """The text with another whole number at a place (1-based). None where none is written there."""
+    at = _offset(text, line, column)
+    found = _NUMBER.match(text, at) if at is not None else None
+    if at is None or found is None:
+        return None
+    return text[:at] + str(number) + text[found.end() :]
+
+
+_NUMBER = re.compile(r"[0-9][0-9_]*(?![^\s,\]}#:])")
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+
+
+def _offset(text: str, line: int, column: int) -> int | None:
+    starts = [0, *(found.end() for found in _LINE_ENDS.finditer(text))]
+    if not 1 <= line <= len(starts):
+        return None
+    at = starts[line - 1] + column - 1
+    return at if at < len(text) else None
+
+
+def put_default(text: str, entry: str, days: int) -> str | None:
+    """The text with a default of its own in an entry that inherits one. None where that cannot be edited."""
+    return _put(text, entry, "default_retention_days", str(days), [f"default_retention_days: {days}"])
+
+
+def put_branch(text: str, entry: str, branch: str, days: int | None) -> str | None:
+    """The text with one more rule of a branch in the entry; None for ``days`` drops an inherited one. None
+    where that cannot be edited."""
+    last = "remove: true" if days is None else f"retention_days: {days}"
+    item = f"{{branch_id: {quoted(branch)}, {last}}}"
+    gc = _block(text, entry, "gc")
+    branches = _child(gc, "branches")
+    if branches is None:
+        return _put(text, entry, "branches", f"[{item}]", ["branches:", f"  - {item}"])
+    if not isinstance(branches, yaml.SequenceNode) or _is_elsewhere(gc, branches):
+        return None
+    if branches.flow_style:
+        return _before_end(text, branches, item)
+    return _after(text, branches, [f"- {item}"], branches.start_mark.column)
+
+
+def drop_branch(text: str, entry: str, branch: str) -> str | None:
+    """The text without the entry's own rule of a branch, and without its line. None where it has none, or one
+    that cannot be edited."""
+    gc = _block(text, entry, "gc")
+    branches = _child(gc, "branches")
+    if gc is None or not isinstance(branches, yaml.SequenceNode) or _is_elsewhere(gc, branches):
+        return None
+    names = [_child(item, "branch_id") for item in branches.value]
+    found = [n for n, name in enumerate(names) if name is not None and name.value == branch]
+    if len(found) != 1:
+        return None
+    (index,) = found
+    if len(branches.value) == 1:
+        key = next(key for key, value in gc.value if value is branches)
+        return _cut(text, gc, key.start_mark.index, _end(branches), first=gc.value[0][0] is key)
+    item = branches.value[index]
+    if not branches.flow_style:
+        dash = text.rindex("-", 0, item.start_mark.index + 1)
+        return _cut_lines(text, dash, _end(item))
+    if index + 1 < len(branches.value):
+        return text[: item.start_mark.index] + text[branches.value[index + 1].start_mark.index :]
+    return text[: branches.value[index - 1].end_mark.index] + text[item.end_mark.index :]
+
+
+def _put(text: str, entry: str, key: str, value: str, lines: list[str]) -> str | None:
+    """A key of the entry's ``gc`` block, which is made where there is none."""
+    node, gc = _entry(text, entry), _block(text, entry, "gc")
+    if node is None or (gc is None and _child(node, "gc") is not None):
+        return None
+    if gc is None:
+        if node.flow_style or not node.value:
+            return _before_end(text, node, f"gc: {{{key}: {value}}}") if node.flow_style else None
+        column = node.value[0][0].start_mark.column
+        return _after(text, node, ["gc:", *(f"  {line}" for line in lines)], column)
+    if _child(gc, "file") is not None or _child(gc, key) is not None:
+        return None
+    if gc.flow_style:
+        return _before_end(text, gc, f"{key}: {value}")
+    return _after(text, gc, lines, gc.value[0][0].start_mark.column) if gc.value else None
+
+
+def _block(text: str, entry: str, name: str) -> yaml.MappingNode | None:
+    node = _entry(text, entry)
+    block = _child(node, name)
+    if node is None or not isinstance(block, yaml.MappingNode) or _is_elsewhere(node, block):
+        return None
+    return block
+
+
+def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((value for key, value in pairs if key.value == name), None)
+
+
+def _is_elsewhere(parent: yaml.MappingNode | None, child: yaml.Node) -> bool:
+    """Whether a value is an alias: its text is somewhere else."""
+    if parent is None:
+        return True
+    key = next(key for key, value in parent.value if value is child)
+    return bool(child.start_mark.index < key.end_mark.index)
+
+
+def _before_end(text: str, node: yaml.CollectionNode, item: str) -> str:
+    """One more item in a list or map in flow style."""
+    body = text[: node.end_mark.index - 1].rstrip()
+    comma = ", " if node.value and not body.endswith(",") else " " if body.endswith(",") else ""
+    return body + comma + item + text[len(body) :]
+
+
+def _after(text: str, node: yaml.Node, lines: list[str], column: int) -> str:
+    """Lines below the last line of a block, whose comment stays where it is."""
+    end = len(text[: _end(node)].rstrip())
+    stop = _LINE_ENDS.search(text, end)
+    at = stop.start() if stop is not None else len(text)
+    break_ = "\r\n" if "\r\n" in text else "\n"
+    return text[:at] + "".join(f"{break_}{' ' * column}{line}" for line in lines) + text[at:]
+
+
+def _cut(text: str, gc: yaml.MappingNode, start: int, end: int, *, first: bool) -> str | None:
+    """Without the last of the ``branches``, and so without the key."""
+    if not gc.flow_style:
+        return _cut_lines(text, start, end) if len(gc.value) > 1 else None
+    if len(gc.value) == 1:
+        return None
+    if first:
+        return text[:start] + text[gc.value[1][0].start_mark.index :]
+    return text[:start].rstrip().removesuffix(",") + text[end:]
+
+
+def _cut_lines(text: str, start: int, end: int) -> str | None:
+    """Without whole lines. None where something else is on them."""
+    begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    stop = _LINE_ENDS.search(text, end)
+    rest = text[end : stop.start() if stop is not None else len(text)].strip()
+    if text[begin:start].strip() or (rest and not rest.startswith("#")):
+        return None
+    return text[:begin] + (text[stop.end() :] if stop is not None else "")

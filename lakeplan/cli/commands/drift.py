@@ -14,13 +14,15 @@ from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import is_lost
+from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
-from lakeplan.errors import ExitCode, UsageError
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
 from lakeplan.plan.drift_compare import HeadPorts
 from lakeplan.plan.drift_rules import DriftClass
+from lakeplan.plan.drift_write import DriftWritten, write_drift
 from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateWriter
 
@@ -31,6 +33,9 @@ VANISHING = (
 )
 
 HELP = """Compare the servers with the last apply and with the tree. Sends only GET requests.
+
+With --write, values of GC rules that were changed on a server replace those in the tree's files. Comments
+and order stay. Review the change, and apply it.
 
 Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
 that `lakeplan branches undo` can restore them.
@@ -49,6 +54,7 @@ Examples:
   lakeplan drift
   lakeplan drift --fail-on server-edited --fail-on patterns-stale
   lakeplan drift --fail-on any --format openmetrics --out drift.prom
+  lakeplan drift --write
 """
 
 FailOn = Annotated[
@@ -65,6 +71,12 @@ def drift(
     tree: options.TreeDir = Path(),
     selection: Selected,
     fail_on: FailOn = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Put the values that were changed on the servers into the tree's files."
+        ),
+    ] = False,
     outputs: Annotated[Outputs, options.documents("drift")],
     opening: Connecting,
 ) -> int:
@@ -81,7 +93,24 @@ def drift(
     )
     document = with_costs(drift_document(report), session.tree, "recorded")
     code = exit_code_of(report, classes)
+    if write:
+        done = write_into(session, report)
+        document["written"], document["not_written"] = list(done.written), list(done.not_written)
+        code = max(code, ExitCode.PARTLY_DONE) if done.not_written and code != ExitCode.ERROR else code
     return outputs.emit(document, render_drift, Around.of(session.tree), code=code, sort_keys=True)
+
+
+def write_into(session: Session, report: DriftReport) -> DriftWritten:
+    """Edits the checked-out tree. Sends only GET requests."""
+
+    def names(server: str) -> list[str] | None:
+        try:
+            return [repository.id for repository in session.reader(server).list_repositories()]
+        except LakeplanError:
+            return None
+
+    live = {server: names(server) for server in session.tree.servers}
+    return write_drift(session.tree, report.drifted, live, EditedTree(session.tree.root))
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:

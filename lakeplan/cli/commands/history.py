@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -20,11 +19,11 @@ from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
-from lakeplan.limits import read_file, why_unreadable
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, Restoration, checked, disagreements, restorations
@@ -41,8 +40,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.editing import add_entry, gc_lines, set_gc, setting_lines
 from lakeplan.tree.files import ROOT_FILE
-from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.local import SHARED, inside, write_file
+from lakeplan.tree.tree import Tree
 from lakeplan.values.units import parse_duration
 
 Connect = Callable[[str], LakeFSReader]
@@ -76,18 +74,8 @@ def needs_edits(found: Sequence[Disagreement], run_id: str) -> StalePlan:
 
 
 @dataclass
-class TreeEdit:
-    """Edits files of a tree in place. ``restore`` puts every file back as it was."""
-
-    root: Path
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _originals: dict[Path, str] = field(default_factory=dict, init=False)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """What was changed, relative to the tree."""
-        top = inside(self.root, self.root)
-        return tuple(sorted(p.relative_to(top).as_posix() for p in self._originals))
+class TreeEdit(EditedTree):
+    """Edits a tree in place so that it contains the rules to restore."""
 
     def make(self, tree: Tree, wanted: Sequence[Restoration], connect: Connect) -> Tree:
         """The tree after the edits: it says what is wanted, and the same as before of everything else.
@@ -111,31 +99,21 @@ class TreeEdit:
             raise
         return edited
 
-    def restore(self) -> None:
-        for path, text in self._originals.items():
-            write_file(path, text, mode=SHARED)
-        self._originals.clear()
-
     def _pass(self, found: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
         for item in found:
             key = item.restoration.repository
             lines = gc_lines(item.restoration.before, leftover[key].leftover if key in leftover else ())
             self._edit(item, lines)
-        return load_tree(self.root, self.environ)
+        return self.load()
 
     def _edit(self, item: Disagreement, lines: list[str]) -> None:
         desired = item.desired
         own = desired is not None and not desired.by_glob and desired.source is not None
-        path = inside(
-            self.root, self.root / (desired.source.file if own and desired and desired.source else ROOT_FILE)
-        )
-        text = _read(path)
+        file = desired.source.file if own and desired and desired.source else ROOT_FILE
         key = desired.entry if own and desired else item.restoration.repository
-        changed = set_gc(text, key, lines) if own else add_entry(text, key, lines)
-        if changed is None:
+        edit = set_gc if own else add_entry
+        if not self.edit(file, lambda text: edit(text, key, lines)):
             raise ConfigError("an entry is written in a way that lakeplan cannot edit")
-        self._originals.setdefault(path, text)
-        write_file(path, changed, mode=SHARED)
 
 
 def _by_hand(found: Sequence[Disagreement], problems: str) -> StalePlan:
@@ -161,13 +139,6 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) ->
         }
 
     return hashes(before) == hashes(after)
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_file(path).decode()
-    except (OSError, ValueError) as error:
-        raise LakeplanError(f"cannot read: {why_unreadable(error)}", where=str(path)) from None
 
 
 RunArgument = Annotated[

@@ -1,0 +1,267 @@
+"""Puts what was changed on servers into the files of a tree, value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from lakeplan.errors import ConfigError
+from lakeplan.plan.documents import NotWrittenRow, WrittenRow
+from lakeplan.plan.drift_compare import RepositoryDrift
+from lakeplan.plan.drift_rules import DriftClass, DriftedValue
+from lakeplan.retention.patterns import matches
+from lakeplan.review.differences import DEFAULT_PATH, branch_path
+from lakeplan.tree.editing import drop_branch, put_branch, put_default, replace_number
+from lakeplan.tree.tree import Tree
+from lakeplan.values.desired import DesiredRepository, GcDesired, Source
+
+Change = Callable[[str], str | None]
+"""The text of a file after one edit; None where the edit cannot be made."""
+
+
+class TreeFiles(Protocol):
+    def edit(self, file: str, change: Change) -> bool:
+        """Writes the file as the change leaves it. False when it cannot be made. Raises LakeplanError."""
+
+    def load(self) -> Tree:
+        """The tree as its files are now. Raises ConfigError."""
+
+    def keep(self) -> None:
+        """What was written until now is not taken back by ``undo``."""
+
+    def undo(self) -> None:
+        """Puts back what was written since."""
+
+
+@dataclass(frozen=True)
+class DriftWritten:
+    written: tuple[WrittenRow, ...]
+    not_written: tuple[NotWrittenRow, ...]
+
+
+class _Refused(Exception):
+    """Why a value is not written."""
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """One edit of one value. ``users`` are all repositories that it changes, as ``server/name``."""
+
+    value: DriftedValue
+    file: str
+    change: Change
+    users: frozenset[str]
+    place: tuple[int, int] = (0, 0)
+
+
+def write_drift(
+    tree: Tree, found: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: TreeFiles
+) -> DriftWritten:
+    """Every value that is another on the server than in the baseline and in the tree. ``live`` are the
+    repositories of each server, None where they are not known. Each repository's edits are loaded and
+    compared; what gives another result than the server's values, or changes another repository, is undone."""
+    drifted = [drift for drift in found if drift.failure is None]
+    stored = {(d.repository, v.path): v.stored for d in drifted for v in _edited(d)}
+    written: list[WrittenRow] = []
+    refused: list[NotWrittenRow] = []
+    for drift in drifted:
+        for item in drift.items:
+            if item.drift is DriftClass.SERVER_EDITED and item.stored != item.wanted:
+                why = "lakeplan does not edit branch policies and object rules: edit the tree by hand"
+                refused.append({"repository": drift.repository, "path": item.item, "reason": why})
+        writer = _Writer(tree, live, stored, files)
+        edits = writer.edits(drift, refused)
+        if edits and (why := writer.write(drift.repository, edits)):
+            refused += [_refused(drift, edit.value, why) for edit in edits]
+        else:
+            tree = writer.tree
+            written += [_written(drift, edit) for edit in edits]
+    return DriftWritten(tuple(written), tuple(refused))
+
+
+def _edited(drift: RepositoryDrift) -> list[DriftedValue]:
+    """Nothing of what the tree manages no more, and nothing that the tree says already."""
+    return [v for v in drift.values if v.drift is DriftClass.SERVER_EDITED and v.stored != v.wanted]
+
+
+def _refused(drift: RepositoryDrift, value: DriftedValue, reason: str) -> NotWrittenRow:
+    return {"repository": drift.repository, "path": value.path, "reason": reason}
+
+
+def _written(drift: RepositoryDrift, edit: _Edit) -> WrittenRow:
+    return {
+        "repository": drift.repository,
+        "path": edit.value.path,
+        "before": edit.value.wanted,
+        "after": edit.value.stored,
+        "file": edit.file,
+    }
+
+
+Rules = Mapping[tuple[bool, str], int]
+"""Days by pattern or not and name; the default under ``(False, "")``."""
+
+
+class _Writer:
+    def __init__(
+        self,
+        tree: Tree,
+        live: Mapping[str, Iterable[str] | None],
+        stored: Mapping[tuple[str, str], int | None],
+        files: TreeFiles,
+    ) -> None:
+        self.tree = tree
+        self._live, self._stored, self._files = live, stored, files
+        self._all_known = all(live.get(server) is not None for server in tree.servers)
+        self._desired = self._resolved(tree)
+        self._users: dict[Source, set[str]] = {}
+        for key, desired in self._desired.items():
+            for pointer, source in desired.values.items():
+                if pointer.startswith("/gc/"):
+                    self._users.setdefault(source, set()).add(key)
+
+    def _resolved(self, tree: Tree) -> dict[str, DesiredRepository]:
+        return {
+            d.key: d for server in tree.servers for d in tree.resolve(server, self._live.get(server) or ())
+        }
+
+    def edits(self, drift: RepositoryDrift, refused: list[NotWrittenRow]) -> list[_Edit]:
+        """In an order in which no edit moves the place of a later one."""
+        found = []
+        values = _edited(drift)
+        cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
+        if cleared is not None:
+            why = "the server has no GC rules any more: write `gc: clear`, or apply to set them again"
+            refused.append(_refused(drift, cleared, why))
+            return []
+        for value in values:
+            try:
+                found.append(self._edit(drift, value))
+            except _Refused as why:
+                refused.append(_refused(drift, value, str(why)))
+        return sorted(found, key=lambda edit: (edit.file, edit.place), reverse=True)
+
+    def _edit(self, drift: RepositoryDrift, value: DriftedValue) -> _Edit:
+        desired = self._desired.get(drift.repository)
+        gc = desired.gc if desired is not None else None
+        if desired is None or not isinstance(gc, GcDesired):
+            raise _Refused("the tree clears these rules, and the server has some")
+        last = drift.last
+        own_change = last is not None and last.config_hash != desired.config_hash
+        if own_change and value.applied != value.wanted:
+            raise _Refused(
+                f"the tree changed it too, from {_days(value.applied)} to {_days(value.wanted)},"
+                " and was not applied"
+            )
+        if value.path == DEFAULT_PATH:
+            put = partial(put_default, days=value.stored or 0)
+            return self._set(desired, value, gc.source, put)
+        branch = value.path.removeprefix(branch_path(""))
+        rule = next((r for r in gc.branches if not r.is_pattern and r.name == branch), None)
+        if value.stored is None:
+            return self._drop(desired, value, branch)
+        put_rule = partial(put_branch, branch=branch, days=value.stored)
+        return self._set(desired, value, rule.source if rule is not None else None, put_rule)
+
+    def _set(
+        self,
+        desired: DesiredRepository,
+        value: DriftedValue,
+        source: Source | None,
+        put: Callable[[str, str], str | None],
+    ) -> _Edit:
+        """In place where all that share the place have the value, else as the repository's own value."""
+        days = value.stored
+        assert days is not None
+        users = self._users.get(source, set()) if source is not None else set()
+        same = all(self._stored.get((user, value.path), ...) == days for user in users)
+        if source is not None and same and (self._all_known or self._is_own(desired, source)):
+
+            def replace(text: str, at: Source = source, days: int = days) -> str | None:
+                return replace_number(text, at.line, at.column, days)
+
+            return _Edit(value, source.file, replace, frozenset(users), (source.line, source.column))
+        where = f"its value is in {source}, where other repositories have it too" if source else ""
+        file, entry = self._own_entry(desired, where or "no rule of the tree names this branch")
+        return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
+
+    def _drop(self, desired: DesiredRepository, value: DriftedValue, branch: str) -> _Edit:
+        gc = desired.gc
+        patterns = gc.branches if isinstance(gc, GcDesired) else ()
+        by = next((r.name for r in patterns if r.is_pattern and matches(branch, r.name)), None)
+        if by is not None:
+            raise _Refused(f"the server has no rule of this branch, and the pattern {by!r} gives it one")
+        file, entry = self._own_entry(desired, "its rule is one that other repositories have too")
+
+        def drop(text: str) -> str | None:
+            return drop_branch(text, entry, branch) or put_branch(text, entry, branch, None)
+
+        return _Edit(value, file, drop, frozenset({desired.key}))
+
+    def _is_own(self, desired: DesiredRepository, source: Source) -> bool:
+        naming = self.tree.directory.naming(desired.server, desired.name)
+        exact = naming.exact if naming is not None else None
+        return exact is not None and any(v.source == source for v in exact.layer.values.values())
+
+    def _own_entry(self, desired: DesiredRepository, why: str) -> tuple[str, str]:
+        """File and key of the exact entry."""
+        naming = self.tree.directory.naming(desired.server, desired.name)
+        if naming is None or naming.exact is None:
+            raise _Refused(f"{why}, and the repository has no entry of its own: add one")
+        return naming.exact.source.file, naming.exact.key
+
+    def write(self, key: str, edits: Iterable[_Edit]) -> str:
+        """Why the edits cannot be, or "": then ``tree`` is the new one. Nothing is left of what cannot be."""
+        self._files.keep()
+        expected = {user: dict(_rules(self._desired[user])) for edit in edits for user in edit.users}
+        for edit in edits:
+            for user in edit.users:
+                _apply(expected[user], edit.value)
+        try:
+            for edit in edits:
+                if not self._files.edit(edit.file, edit.change):
+                    raise ConfigError(f"{edit.file}: the entry is written in a way that lakeplan cannot edit")
+            tree = self._files.load()
+            after = self._resolved(tree)
+            self._check(key, expected, after)
+        except ConfigError as error:
+            self._files.undo()
+            return "; ".join(error.problems) or error.message
+        except BaseException:
+            self._files.undo()
+            raise
+        self.tree = tree
+        self._files.keep()
+        return ""
+
+    def _check(self, key: str, expected: Mapping[str, Rules], after: Mapping[str, DesiredRepository]) -> None:
+        """Raises ConfigError unless the tree now gives exactly these rules, and the rest as before."""
+        for user, rules in expected.items():
+            if user not in after or _rules(after[user]) != rules:
+                raise ConfigError(f"the edited tree would not contain the server's rules of {user}")
+        others = self._desired.keys() - expected.keys()
+        if after.keys() != self._desired.keys() or any(
+            after[other].config_hash != self._desired[other].config_hash for other in others
+        ):
+            raise ConfigError(f"the edit for {key} would change other repositories")
+
+
+def _rules(desired: DesiredRepository) -> dict[tuple[bool, str], int]:
+    gc = desired.gc
+    if not isinstance(gc, GcDesired):
+        return {}
+    return {(False, ""): gc.default_retention_days, **{r.key: r.retention_days for r in gc.branches}}
+
+
+def _apply(rules: dict[tuple[bool, str], int], value: DriftedValue) -> None:
+    name = "" if value.path == DEFAULT_PATH else value.path.removeprefix(branch_path(""))
+    if value.stored is None:
+        rules.pop((False, name), None)
+    else:
+        rules[False, name] = value.stored
+
+
+def _days(value: int | None) -> str:
+    return "not set" if value is None else f"{value} days"

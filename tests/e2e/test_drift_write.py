@@ -1,0 +1,272 @@
+"""``drift --write``: what was changed on a server, put into the files of the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lakeplan.tree.schemas import load_schema
+
+COMMENTED = """\
+# who owns what
+apiVersion: lakeplan/v1
+repositories:
+  # the lake of the analysts
+  analytics:   # ask ada
+    owner: data   # since 2024
+    gc:
+      default_retention_days: 21   # as lakectl had it
+      branches:
+        # releases first
+        - {pattern: "release-*", retention_days: 90}
+        - branch_id: main   # production
+          retention_days: 28  # four weeks
+
+        - {branch_id: dev, retention_days: 3}   # short
+    # nothing else
+
+  events: {gc: {default_retention_days: 7, branches: [{branch_id: main, retention_days: 9}]}}  # one line
+"""
+
+
+def written(world: Any, *more: str, code: int = 0) -> dict[str, Any]:
+    result = world.lakeplan("drift", "--write", "--format", "json", *more)
+    assert result.code == code, result.out + result.err
+    jsonschema.Draft202012Validator(load_schema("drift")).validate(result.json)
+    document: dict[str, Any] = result.json
+    return document
+
+
+def has_settled(world: Any) -> None:
+    """The tree asks for what the servers have; an apply takes it for the new baseline."""
+    plan = world.lakeplan("plan", "--detailed-exitcode", "--no-simulate")
+    assert plan.code == 0, plan.out + plan.err
+    assert world.lakeplan("apply", "--auto-approve", "-q").code == 0
+    assert world.lakeplan("drift", "--fail-on", "any").code == 0
+
+
+@pytest.fixture
+def commented(world: Any) -> Any:
+    """A tree with comments, as the servers have it."""
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+    world.api.branch("analytics", "release-1")
+    world.write("repositories/all.yaml", COMMENTED)
+    world.override("unknown-impact")
+    assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q").code == 0
+    return world
+
+
+def text(world: Any, file: str = "repositories/all.yaml") -> str:
+    return str((world.tree / file).read_text())
+
+
+def rules(world: Any, default: int = 21, **branches: int | None) -> None:
+    """On the server, by hand; None removes a rule."""
+    found = {"main": 28, "dev": 3, "release-1": 90, **branches}
+    world.api.set_rules("analytics", default, **{b: d for b, d in found.items() if d is not None})
+
+
+@pytest.mark.parametrize(
+    ("edit", "old", "new"),
+    [
+        ({"default": 14}, "default_retention_days: 21   #", "default_retention_days: 14   #"),
+        ({"main": 365}, "retention_days: 28  # four", "retention_days: 365  # four"),
+        ({"dev": 30}, "{branch_id: dev, retention_days: 3}   #", "{branch_id: dev, retention_days: 30}   #"),
+        (
+            {"hot-fix": 5},
+            "3}   # short\n",
+            "3}   # short\n        - {branch_id: hot-fix, retention_days: 5}\n",
+        ),
+        (
+            {"release-1": 30},
+            "3}   # short\n",
+            "3}   # short\n        - {branch_id: release-1, retention_days: 30}\n",
+        ),
+        ({"dev": None}, "        - {branch_id: dev, retention_days: 3}   # short\n", ""),
+        (
+            {"main": None},
+            "        - branch_id: main   # production\n          retention_days: 28  # four weeks\n",
+            "",
+        ),
+    ],
+)
+def it_changes_one_value_and_leaves_every_other_character(
+    commented: Any, edit: dict[str, Any], old: str, new: str
+) -> None:
+    rules(commented, **edit)
+    (row,) = written(commented)["written"]
+    assert (row["repository"], row["file"]) == ("prod/analytics", "repositories/all.yaml")
+    assert text(commented) == COMMENTED.replace(old, new)
+    has_settled(commented)
+
+
+def it_writes_all_values_at_once_and_says_which(commented: Any) -> None:
+    rules(commented, 14, main=7, dev=None, new=1)
+    commented.api.set_rules("events", 70, main=9, other=1)
+    commented.handle.faults.forget()
+    result = commented.lakeplan("drift", "--write")
+    assert {r.method for r in commented.handle.faults.requests} == {"GET"}
+    assert result.code == 0
+    shown = " ".join(result.out.split())
+    assert "Written into the tree" in shown
+    assert "prod/analytics branch main 28 days" in shown
+    for comment in (line.partition("#")[2] for line in COMMENTED.splitlines() if "# short" not in line):
+        assert comment in text(commented)
+    assert "[{branch_id: main, retention_days: 9}, {branch_id: other, retention_days: 1}]" in text(commented)
+    has_settled(commented)
+
+
+def it_writes_nothing_when_nothing_drifted(commented: Any) -> None:
+    document = written(commented)
+    assert (document["written"], document["not_written"]) == ([], [])
+    assert text(commented) == COMMENTED
+    assert "nothing was written" in commented.lakeplan("drift", "--write").out
+    assert "written" not in commented.lakeplan("drift", "--format", "json").json
+
+
+def it_leaves_alone_what_the_tree_changed_too(commented: Any) -> None:
+    commented.write("repositories/all.yaml", COMMENTED.replace("days: 28 ", "days: 60 "))
+    rules(commented, main=5, dev=9)
+    document = written(commented, code=3)
+    assert [row["path"] for row in document["written"]] == ["branches/dev"]
+    (refused,) = document["not_written"]
+    assert (refused["path"], "the tree changed it too, from 28 days to 60 days" in refused["reason"]) == (
+        "branches/main",
+        True,
+    )
+    assert "days: 60  #" in text(commented)
+
+
+def it_refuses_what_no_value_of_the_tree_can_say(commented: Any) -> None:
+    rules(commented, **{"release-1": None})
+    (refused,) = written(commented, code=3)["not_written"]
+    assert "the pattern 'release-*' gives it one" in refused["reason"]
+    commented.api.call("DELETE", "/repositories/analytics/settings/gc_rules")
+    reasons = {r["path"]: r["reason"] for r in written(commented, code=3)["not_written"]}
+    assert "write `gc: clear`, or apply" in reasons["default_retention_days"]
+    assert text(commented) == COMMENTED
+
+
+def it_refuses_what_would_not_validate_and_restores_the_file(commented: Any) -> None:
+    root = text(commented, "lakeplan.yaml")
+    commented.write("lakeplan.yaml", root + "bounds: {min_retention_days: 3}\n")
+    rules(commented, 1)
+    (refused,) = written(commented, code=3)["not_written"]
+    assert "outside the tree's bounds" in refused["reason"]
+    assert text(commented) == COMMENTED
+
+
+PROFILES = """\
+profiles:
+  standard:   # of everybody
+    gc: {default_retention_days: 21, branches: [{branch_id: main, retention_days: 28}]}
+"""
+
+
+@pytest.fixture
+def sharing(world: Any) -> Any:
+    """Three repositories with one profile: two entries of their own, and one that only a glob names."""
+    for name in ("analytics", "events", "team-a"):
+        world.api.repository(name)
+        world.api.set_rules(name, 21, main=28)
+    world.append("lakeplan.yaml", PROFILES)
+    world.write(
+        "repositories/all.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n"
+        "  analytics:\n    use: [standard]   # as everybody\n"
+        "  events: {use: [standard]}\n"
+        '  "team-*": {use: [standard]}\n',
+    )
+    world.override("unknown-impact", "adoption")
+    assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q").code == 0
+    return world
+
+
+class DescribeSharedValues:
+    def it_changes_a_profile_that_all_its_repositories_left(self, sharing: Any) -> None:
+        for name in ("analytics", "events", "team-a"):
+            sharing.api.set_rules(name, 14, main=28)
+        assert {r["file"] for r in written(sharing)["written"]} == {"lakeplan.yaml"}
+        assert "gc: {default_retention_days: 14, branches: [{branch_id: main" in text(
+            sharing, "lakeplan.yaml"
+        )
+        has_settled(sharing)
+
+    def it_gives_one_repository_its_own_value(self, sharing: Any) -> None:
+        sharing.api.set_rules("analytics", 14, main=5)
+        sharing.api.set_rules("events", 21, main=28, dev=1)
+        before = text(sharing, "lakeplan.yaml")
+        written(sharing)
+        assert text(sharing, "lakeplan.yaml") == before
+        lines = text(sharing).splitlines()
+        assert "    use: [standard]   # as everybody" in lines
+        assert "  events: {use: [standard], gc: {branches: [{branch_id: dev, retention_days: 1}]}}" in lines
+        has_settled(sharing)
+
+    def it_drops_an_inherited_rule_by_name(self, sharing: Any) -> None:
+        sharing.api.set_rules("analytics", 21)
+        written(sharing)
+        assert "{branch_id: main, remove: true}" in text(sharing)
+        has_settled(sharing)
+
+    def it_refuses_what_a_glob_gives_to_several(self, sharing: Any) -> None:
+        before = text(sharing), text(sharing, "lakeplan.yaml")
+        sharing.api.set_rules("team-a", 14, main=28)
+        (refused,) = written(sharing, code=3)["not_written"]
+        assert (
+            "where other repositories have it too, and the repository has no entry of its own"
+            in (refused["reason"])
+        )
+        assert (text(sharing), text(sharing, "lakeplan.yaml")) == before
+
+    def it_does_not_take_part_of_the_repositories_for_all(self, sharing: Any) -> None:
+        for name in ("analytics", "events", "team-a"):
+            sharing.api.set_rules(name, 14, main=28)
+        before = text(sharing, "lakeplan.yaml")
+        document = written(sharing, "--target", "events")
+        assert [row["repository"] for row in document["written"]] == ["prod/events"]
+        assert text(sharing, "lakeplan.yaml") == before
+
+
+class DescribeOtherFiles:
+    def it_edits_a_rules_file_of_lakectl(self, world: Any) -> None:
+        world.api.repository("analytics")
+        world.write(
+            "repositories/a.yaml",
+            "apiVersion: lakeplan/v1\nrepositories: {analytics: {gc: {file: rules.json}}}\n",
+        )
+        rule = '{"branch_id": "main", "retention_days": 3}'
+        body = f'{{\n\t"default_retention_days": 21,\n\t"branches": [{rule}]\n}}'
+        world.write("repositories/rules.json", body)
+        world.override("unknown-impact")
+        assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q").code == 0
+        world.api.set_rules("analytics", 9, main=3)
+        assert written(world)["written"][0]["file"] == "repositories/rules.json"
+        assert text(world, "repositories/rules.json") == body.replace("21", "9")
+        world.api.set_rules("analytics", 9, main=3, new=1)
+        (refused,) = written(world, code=3)["not_written"]
+        assert "cannot edit" in refused["reason"]
+
+    def it_keeps_the_line_ends_of_windows(self, commented: Any) -> None:
+        windows = COMMENTED.replace("\n", "\r\n").encode()
+        path: Path = commented.tree / "repositories/all.yaml"
+        path.write_bytes(windows)
+        rules(commented, 14, new=2)
+        written(commented)
+        item = b"# short\r\n        - {branch_id: new, retention_days: 2}\r\n"
+        expected = windows.replace(b"days: 21 ", b"days: 14 ").replace(b"# short\r\n", item)
+        assert path.read_bytes() == expected
+
+    def it_works_right_after_an_import(self, world: Any) -> None:
+        for name in ("analytics", "events"):
+            world.api.repository(name)
+            world.api.set_rules(name, 21, main=28)
+        (world.tree / "lakeplan.yaml").unlink()
+        assert world.lakeplan("import", "--endpoint", f"prod={world.handle.endpoint_url}", "-q").code == 0
+        world.api.set_rules("analytics", 21, main=9)
+        assert [r["file"] for r in written(world)["written"]] == ["repositories/analytics.yaml"]
+        has_settled(world)
