@@ -49,6 +49,7 @@ MOST_EQUIVALENT = 3.0
 MODULES = {
     "branches/fates": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
     "branches/ledger": ["tests/branches/test_ledger.py"],
+    "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/verdicts": [
         "tests/branches/test_keepers.py",
         "tests/branches/test_staged.py",

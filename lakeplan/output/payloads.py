@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypedDict
 
 from lakeplan.limits import NOTIFICATION_TEXT
-from lakeplan.output.text import safe
+from lakeplan.output.text import safe, safe_json
 from lakeplan.values.notify import ChannelKind, Item, Message
 
 FORMAT: Final = "lakeplan.notification/v1"
+_QUOTE = "\u2019"
 _BREAK = "\u200b"
 """Between characters that a chat program would act on together."""
-_ACTED_ON = re.compile(r"(?<=[@#:*_~`\[\]()!|/.])(?=\S)|(?<=\S)(?=[@*_~`])")
+_ACTED_ON = re.compile(r"(?<=[@#:*_~\[\]()!|/.])(?=\S)|(?<=\S)(?=[@*_~])")
+_SLACK_TEXT = 250
+_SLACK_SECTION = 3000
+"""What Slack accepts. Escaped, a character is at most five, so that two texts fit."""
 
 
 class NotificationItem(TypedDict):
@@ -48,7 +52,7 @@ class Notification(TypedDict):
 def payload(kind: ChannelKind, message: Message) -> bytes:
     """The body of one request."""
     document = _PAYLOADS[kind](message)
-    return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return safe_json(json.dumps(document, ensure_ascii=False)).encode()
 
 
 def notification(message: Message) -> Notification:
@@ -73,15 +77,15 @@ def notification(message: Message) -> Notification:
     }
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int = NOTIFICATION_TEXT) -> str:
     """One line without control characters, of bounded length."""
     shown = safe(text)
-    return shown if len(shown) <= NOTIFICATION_TEXT else f"{shown[: NOTIFICATION_TEXT - 1]}…"
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 # ---- Slack
 def _slack(message: Message) -> dict[str, Any]:
-    texts = [f"*{_prose(message.title)}*", *(_slack_item(item) for item in message.items)]
+    texts = [f"*{_prose(message.title)}*", *(text for item in message.items for text in _slack_item(item))]
     texts += [_prose(message.hint)] if message.hint else []
     texts += [f"<{_link(message.link)}|CI run>"] if _link(message.link) else []
     return {
@@ -92,15 +96,16 @@ def _slack(message: Message) -> dict[str, Any]:
         "unfurl_links": False,
         "unfurl_media": False,
         "blocks": [
-            {"type": "section", "text": {"type": "mrkdwn", "text": text[:2900], "verbatim": True}}
-            for text in texts
+            {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}} for text in texts
         ],
     }
 
 
-def _slack_item(item: Item) -> str:
-    lines = [f"{_code(_short(item.subject))} {_prose(item.text)}".rstrip()]
-    return "\n".join([*lines, *([_code(safe(item.command))] if item.command else [])])
+def _slack_item(item: Item) -> list[str]:
+    """A command that does not fit is left out: half of one would be another."""
+    command = _code(safe(item.command)) if item.command else ""
+    texts = [f"{_code(_short(item.subject, _SLACK_TEXT))} {_prose(item.text)}".rstrip()]
+    return [*texts, *([command] if 0 < len(command) <= _SLACK_SECTION else [])]
 
 
 def _escaped(text: str) -> str:
@@ -110,12 +115,13 @@ def _escaped(text: str) -> str:
 
 def _code(text: str) -> str:
     """A code span, in which nothing is formatted; it has no backquote inside."""
-    return f"`{_escaped(text.replace('`', chr(0x2019)))}`"
+    return f"`{_escaped(text.replace('`', _QUOTE))}`"
 
 
 def _prose(text: str) -> str:
     """Text in which programs that also read ``@here``, bare addresses or Markdown find none."""
-    return _escaped(_BREAK.join(part for part in _ACTED_ON.split(_short(text)) if part))
+    shown = _short(text, _SLACK_TEXT).replace("`", _QUOTE)
+    return _escaped(_BREAK.join(part for part in _ACTED_ON.split(shown) if part))
 
 
 def _link(text: str) -> str:
