@@ -1,10 +1,12 @@
-"""Notifications of a command: channels of the tree, and URLs of the environment."""
+"""Notifications of a command: channels of the tree, URLs of the environment, and what failed of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from lakeplan.cli.who import now_utc
+from lakeplan.cli.console import say, stderr
+from lakeplan.cli.who import ci_of, now_utc
 from lakeplan.review.notify import Answer, Clocks, Notifier
 from lakeplan.values.notify import (
     Channel,
@@ -12,14 +14,33 @@ from lakeplan.values.notify import (
     Message,
     NoPublisher,
     NotifyConfig,
+    Occasion,
     Publisher,
 )
+
+if TYPE_CHECKING:
+    from lakeplan.cli.wiring import Session
 
 
 def publisher_of(config: NotifyConfig | None, environ: Mapping[str, str]) -> Publisher:
     if config is None:
         return NoPublisher()
-    return Notifier(config, _Posting(environ), _payload, Clocks(now_utc), link=run_link(environ))
+    link = ci_of(environ).get("run_url", "")
+    return Notifier(config, _Posting(environ), _payload, Clocks(now_utc), link=link)
+
+
+def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
+    """Tells those whom the tree names; a channel that does not accept it is a warning. ``reviewed`` is the
+    base tree's ``notify``, which a pull request cannot change for itself. Nothing without either."""
+    config = reviewed or session.tree.notify
+    if occasion is None or config is None:
+        return
+    publisher = publisher_of(config, session.environ)
+    sent = publisher.publish(occasion.event, occasion.title, occasion.items, occasion.hint)
+    for channel, problem in dict.fromkeys((part.channel, part.problem) for part in sent if part.problem):
+        where = f" (channel {channel})" if channel else ""
+        text = f"warning: nobody was notified of {occasion.event.value}: {problem}{where}"
+        say(stderr(), text, label=("warning:", "yellow"))
 
 
 class _Posting:
@@ -38,13 +59,3 @@ def _payload(kind: ChannelKind, message: Message) -> bytes:
     from lakeplan.output.payloads import payload
 
     return payload(kind, message)
-
-
-def run_link(environ: Mapping[str, str]) -> str:
-    """The address of this CI run on GitHub or GitLab; "" elsewhere."""
-    server, repository, run = (
-        environ.get(f"GITHUB_{word}", "") for word in ("SERVER_URL", "REPOSITORY", "RUN_ID")
-    )
-    if server and repository and run:
-        return f"{server}/{repository}/actions/runs/{run}"
-    return environ.get("CI_JOB_URL", "")

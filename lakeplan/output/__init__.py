@@ -4,6 +4,7 @@ __all__ = [
     "check",
     "explain",
     "lifecycle",
+    "occasions",
     "operations",
     "payloads",
     "plan",

@@ -78,6 +78,16 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Occasion:
+    """What a command has to tell, before anybody knows whom."""
+
+    event: Event
+    title: str
+    items: Sequence[Item]
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Message:
     """``id`` is the same when the same message is sent again. ``at`` is ISO 8601 UTC."""
 

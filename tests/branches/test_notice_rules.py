@@ -81,6 +81,10 @@ class DescribeTheVerdict:
         assert verdict(period=longer, after=longer).goes
         assert verdict(period=DAY, after=PERIOD - SECOND).kept_by is Keep.NOTICE_GIVEN
 
+    def it_keeps_what_was_exempt_since_the_notice(self) -> None:
+        assert verdict(exemption=Exemption(NOW, NOW + DAY)).kept_by is Keep.NOTICE_DUE
+        assert verdict(exemption=Exemption(NOW - 2 * DAY, NOW - DAY)).goes
+
     def it_lapses(self) -> None:
         assert verdict(after=PERIOD + LAPSE - SECOND).goes
         late = verdict(after=PERIOD + LAPSE)

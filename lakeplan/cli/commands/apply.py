@@ -16,16 +16,24 @@ from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import show_plan
-from lakeplan.cli.console import said_yes, say, stderr, stdout
+from lakeplan.cli.console import said_yes, say, stderr, stdout, told
 from lakeplan.cli.formats import RICH, Around
 from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.notifying import notify
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session
-from lakeplan.errors import ExitCode, UsageError
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.formats.namespace import XidSource
+from lakeplan.output.occasions import (
+    apply_failed,
+    apply_stopped,
+    marks_waiting,
+    plan_refused,
+    sweeps_ended,
+)
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
@@ -34,7 +42,7 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.gates import Openers
 from lakeplan.review.journal import open_journal
-from lakeplan.review.run import ApplyPorts, Run
+from lakeplan.review.run import ApplyPorts, ApplyReport, Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.state.sweeps import read_sweeps
@@ -109,6 +117,9 @@ class AfterApply:
         marked = with_costs(document["marked"], self.session.tree, "marks")
         document = {**document, "marked": marked}
         render_after_apply(self.outputs.shown(document), stream(no_color=self.outputs.no_color))
+        owner_of = self.session.tree.owner_of
+        notify(self.session, marks_waiting(document["marked"], owner_of, document["waiting"]))
+        notify(self.session, sweeps_ended(document["swept"], owner_of))
 
 
 def _names(keys: set[str], server: str) -> list[str]:
@@ -233,6 +244,8 @@ class ApplyFlow:
         show_plan(plan, rich, to_stderr=self.outputs.is_stdout_taken)
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked:
+            _, document = self.outputs.shown_plan(plan)
+            notify(self.session, plan_refused(document, self.session.tree.owner_of))
             return planned
         if not plan.writes and self.sweep is None:
             self._record_baselines(plan)
@@ -246,7 +259,26 @@ class ApplyFlow:
 
     def apply(self, plan: Plan) -> int:
         """Applies a reviewed plan, shows the report, sweeps if asked to, and gives the worst exit code."""
-        report = apply_plan(
+        try:
+            report = self._apply(plan)
+        except LakeplanError as error:
+            notify(self.session, apply_stopped(error.replaced(message=told(error.message))))
+            raise
+        document = report_document(report)
+        code = self.outputs.emit(
+            document,
+            render_apply,
+            Around.of(self.session.tree),
+            code=exit_code_of(report),
+            sort_keys=True,
+        )
+        notify(self.session, apply_failed(self.outputs.shown(document), self.session.tree.owner_of))
+        if self.sweep is None:
+            return code
+        return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
+
+    def _apply(self, plan: Plan) -> ApplyReport:
+        return apply_plan(
             plan,
             self.session.tree,
             self.options,
@@ -262,16 +294,6 @@ class ApplyFlow:
             self.run,
             plan_digest=to_document(plan)["digest"],
         )
-        code = self.outputs.emit(
-            report_document(report),
-            render_apply,
-            Around.of(self.session.tree),
-            code=exit_code_of(report),
-            sort_keys=True,
-        )
-        if self.sweep is None:
-            return code
-        return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
 
     def _record_baselines(self, plan: Plan) -> None:
         """Nothing is to be written: the state records that, so that drift sees edits from now on."""

@@ -12,12 +12,14 @@ from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
+from lakeplan.cli.notifying import notify
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.output.occasions import drift_found
 from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
 from lakeplan.plan.drift_compare import HeadPorts
@@ -97,7 +99,9 @@ def drift(
         done = write_into(session, report)
         document["written"], document["not_written"] = list(done.written), list(done.not_written)
         code = max(code, ExitCode.PARTLY_DONE) if done.not_written and code != ExitCode.ERROR else code
-    return outputs.emit(document, render_drift, Around.of(session.tree), code=code, sort_keys=True)
+    outputs.emit(document, render_drift, Around.of(session.tree), code=code, sort_keys=True)
+    notify(session, drift_found(outputs.shown(document), [c.value for c in classes or DriftClass]))
+    return code
 
 
 def write_into(session: Session, report: DriftReport) -> DriftWritten:

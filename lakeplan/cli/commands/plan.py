@@ -16,10 +16,12 @@ from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching, inventory_for
+from lakeplan.cli.notifying import notify
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
+from lakeplan.output.occasions import plan_refused
 from lakeplan.output.plan import render_plan
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.state.store import known_repositories
@@ -83,8 +85,9 @@ def plan(
     quiet: bool,
 ) -> int:
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
+    compared = _base(tree, base, is_new=new_tree)
     made = plan_against(
-        _base(tree, base, is_new=new_tree),
+        compared,
         session,
         PlanOptions(
             as_of=session.as_of,
@@ -103,6 +106,10 @@ def plan(
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):
         _tell_why(made)
+    if made.refused:
+        known = compared.tree if compared is not None else None
+        _, document = outputs.shown_plan(made)
+        notify(session, plan_refused(document, session.tree.owner_of), known.notify if known else None)
     return exit_code_of(made, detailed=detailed_exitcode)
 
 

@@ -20,6 +20,7 @@ from lakeplan.cli.console import said_yes
 from lakeplan.cli.formats import Around, formats_of
 from lakeplan.cli.marked import DEPTH, Depth, contents_of, shown_mark
 from lakeplan.cli.namespaces import parse_age
+from lakeplan.cli.notifying import notify
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import open_checker, sweep_ports
@@ -27,6 +28,7 @@ from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
+from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.sweep import (
     render_approval,
     render_mark_list,
@@ -166,7 +168,9 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
-    return outputs.emit(document, render_marks, Around.of(session.tree), code=made.exit_code)
+    outputs.emit(document, render_marks, Around.of(session.tree), code=made.exit_code)
+    notify(session, marks_waiting(document, session.tree.owner_of))
+    return made.exit_code
 
 
 @command(APPROVE, "Approve a mark.", without="no_progress")
@@ -235,7 +239,7 @@ def run(
         this = this_run(tree, session.tree)
         site, stored = open_mark(session.tree, mark_id, ports)
         before = check_before(site, ports, checker) if check else None
-        document = read_summary(site, mark_id)
+        document = ended_before = read_summary(site, mark_id)
         if document is None or may_delete(document):
             if stored.mark.settings.engine == OFFICIAL_ENGINE:
                 end = run_official(site, stored, ports, this, open_collector(session, site, collecting))
@@ -245,10 +249,14 @@ def run(
         elif document["came_back"] != 0:  # what came back may have been restored since: only inspect
             end = replace(close_sweep(site, stored, ports, this), closed=bool(document.get("closed")))
             document = _finished(site, end, ports, this)
+        has_run = document is not ended_before
         if before is not None:
             after = check_after(site, ports, checker, mark_id)
             document = {**document, "checks": {"before": before, "after": after}}
-    return _emit_sweep(session, document, outputs)
+    code = _emit_sweep(session, document, outputs)
+    if has_run:
+        notify(session, sweeps_ended([document], session.tree.owner_of))
+    return code
 
 
 @command(ABORT, "End a sweep that cannot continue.")
