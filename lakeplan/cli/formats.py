@@ -80,6 +80,7 @@ FORMATS = (
         {
             "plan": Renderer("markdown_plan:render_markdown", ("tree",)),
             "check": Renderer("check:check_markdown"),
+            "audit": Renderer("audit:audit_markdown"),
         },
     ),
     Format("csv", {"check": Renderer("check:check_csv")}),

@@ -31,7 +31,7 @@ from lakeplan.lakefs.credentials import (
     several,
     variable,
 )
-from lakeplan.lakefs.transport import Timeouts
+from lakeplan.lakefs.transport import Pace, Timeouts
 from lakeplan.lakefs.writers import (
     LakeFSBranchWriter,
     LakeFSMetadataWriter,
@@ -85,6 +85,8 @@ class Session:
     timeouts: Timeouts | None = None
     approve: Approve | None = None
     """Asks about an address that only the tree names; None without a terminal."""
+    pace: Pace | None = None
+    """Of requests to servers."""
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
     _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
@@ -98,7 +100,7 @@ class Session:
                 self.credentials(server),
                 timeouts=self.timeouts,
                 storage=several(self.environ.get(variable(server, "STORAGE_URL"), "")),
-            )
+            ).paced(self.pace)
         return self._readers[server]
 
     def connection(self, server: str) -> ServerConnection:
@@ -117,7 +119,7 @@ class Session:
         """What a look at a server's branches needs; nothing in it writes but the refs dump."""
         if server not in self._branches:
             config = self.tree.servers[server]
-            self._branches[server] = connect_branch_reader(config, self.credentials(server))
+            self._branches[server] = connect_branch_reader(config, self.credentials(server)).paced(self.pace)
         return Readers(self.reader(server), self._branches[server])
 
     def branch_ports(self) -> BranchPorts:

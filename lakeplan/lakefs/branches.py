@@ -91,9 +91,10 @@ class LakeFSBranchReader(Adapter):
             call,
             lambda fields: [Fields.of(item).name("path") for item in fields.items("results")],
         )
-        return len(paths), sum(not self._readable(repository, commit_id, path) for path in paths)
+        return len(paths), sum(not self.readable(repository, commit_id, path) for path in paths)
 
-    def _readable(self, repository: str, commit_id: str, path: str) -> bool:
+    def readable(self, repository: str, commit_id: str, path: str) -> bool:
+        """See ``ObjectPinger``."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects"),
             operation="read an object",

@@ -108,7 +108,13 @@ class StagingReader(Protocol):
         """The full address of the object at a path, staged data first; None when there is none."""
 
 
-class BranchReader(Protocol):
+class ObjectPinger(Protocol):
+    def readable(self, repository: str, commit_id: str, path: str) -> bool:
+        """Whether the server can read an object of a commit: by GET of one byte, since HEAD and stat answer
+        for collected data too."""
+
+
+class BranchReader(ObjectPinger, Protocol):
     """Only reads. Errors are those of ``lakeplan.errors.ServerError``."""
 
     def list_live(self, repository: str) -> list[LiveBranch]:

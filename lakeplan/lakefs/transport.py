@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, ClassVar, Self
 from urllib.parse import quote
@@ -317,6 +317,27 @@ class BasicAuth(AuthBase):
         return request
 
 
+class Pace:
+    """At most so many requests a second, over all threads of a process that share it."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._rate,))
+
+    def wait(self, clock: Clock) -> None:
+        """Until the next request may be sent."""
+        with self._lock:
+            now = clock.monotonic()
+            at = max(now, self._next)
+            self._next = at + 1 / self._rate
+        if at > now:
+            clock.sleep(at - now)
+
+
 @dataclass(frozen=True)
 class Connection:
     """All that is needed to talk to a server: picklable, credentials included, and shown without them.
@@ -334,6 +355,7 @@ class Connection:
     allowed: re.Pattern[str] = READS
     storage: tuple[str, ...] = ()
     """Addresses of storage that the server's presigned URLs may lead to, next to the vendors' own."""
+    pace: Pace | None = field(default=None, compare=False, repr=False)
 
 
 def connection_of(
@@ -445,6 +467,8 @@ class Transport:
 
     def _attempt(self, call: Call) -> requests.Response | requests.RequestException:
         session, timeouts = self._session(), call.timeouts or self.connection.timeouts
+        if self.connection.pace is not None:
+            self.connection.pace.wait(self.connection.clock)
         try:
             return within(timeouts.total, lambda: self._send(session, timeouts, call))
         except TooSlow as error:
@@ -493,6 +517,10 @@ class Adapter:
     def __repr__(self) -> str:
         server = self._transport.connection
         return f"{type(self).__name__}({server.name!r}, {server.endpoint!r})"
+
+    def paced(self, pace: Pace | None) -> Self:
+        """The same, with requests at this pace."""
+        return self if pace is None else type(self)(replace(self._transport.connection, pace=pace))
 
     @classmethod
     def connect(

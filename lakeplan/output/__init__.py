@@ -1,6 +1,7 @@
 """Documents as terminal text, Markdown, pages, JUnit, annotations and metrics."""
 
 __all__ = [
+    "audit",
     "check",
     "explain",
     "lifecycle",

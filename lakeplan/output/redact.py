@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 _PATHS = frozenset(
-    {"prefix", "paths", "address", "addresses", "storage_namespace", "namespace", "held_prefixes"}
+    {"prefix", "paths", "address", "addresses", "examples", "storage_namespace", "namespace", "held_prefixes"}
 )
 _NAMES = frozenset(
     {

@@ -16,6 +16,7 @@ __all__ = [
     "run",
     "runners",
     "spark",
+    "surveying",
     "verdicts",
     "work",
 ]

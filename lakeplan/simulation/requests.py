@@ -8,15 +8,18 @@ from datetime import datetime
 from functools import reduce
 from itertools import zip_longest
 from operator import or_
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.plan_parts import Bit
 from lakeplan.values.simulation import Amount, Choice, ImpactResult, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartEnd, UncommittedRun, Versions
+
+if TYPE_CHECKING:
+    from lakeplan.simulation.verdicts import ObjectClass
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,39 @@ class SampledEntry:
     e_tag: str
     mask: int
     last: int
+
+
+@dataclass(frozen=True)
+class SurveyRequest:
+    """Where objects of a repository are seen. ``metaranges``: of all commits, with any mask. ``namespace`` is
+    listed where there is one; objects that were stored at ``young_from_us`` or later are too young to be
+    deleted. ``staged``: keys of a run of uncommitted addresses. ``sample``: about so many entries with a bit
+    of ``sampled_mask`` are drawn by ``seed``."""
+
+    name: str
+    storage_namespace: str
+    metadata: MetadataReader
+    metaranges: Mapping[str, Facts]
+    namespace: NamespaceReader | None = None
+    young_from_us: int = 0
+    staged: tuple[str, ...] = ()
+    sample: int = 0
+    sampled_mask: int = 0
+    seed: str = ""
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """``classes`` of all objects; of the ``listed`` ones also those that no commit names."""
+
+    classes: Sequence[ObjectClass]
+    listed: bool
+    sample: Sequence[SampledEntry] = ()
+
+
+class Surveyor(Protocol):
+    def survey(self, request: SurveyRequest) -> Surveyed:
+        """Raises LakeplanError of what cannot be read."""
 
 
 class Checker(Protocol):

@@ -68,7 +68,7 @@ def last_runs(site: Site, addresses: Collection[str]) -> dict[str, FoundInRun]:
 
 
 def _runs(site: Site) -> Iterator[_Run]:
-    for row in runs_of(site):
+    for row in runs_of(site.store):
         old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"
         prefix = old if row["by"] == "the old collector" else f"{UnifiedRun(row['run_id']).prefix}deleted/"
         yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)

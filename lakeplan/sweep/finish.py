@@ -18,6 +18,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import record_sweep
+from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import deleted, official_run
@@ -171,26 +172,26 @@ def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts
     repositories: dict[str, list[CollectorRunRow]] = {}
     for desired in wanted:
         try:
-            repositories[desired.key] = runs_of(open_site(desired, tree, ports))
+            repositories[desired.key] = runs_of(open_site(desired, tree, ports).store)
         except LakeplanError as error:
             failed[desired.key] = error
     return {"format": RUNS_FORMAT, "repositories": repositories, "failed": error_rows(failed)}
 
 
-def runs_of(site: Site) -> list[CollectorRunRow]:
+def runs_of(store: NamespaceReader) -> list[CollectorRunRow]:
     """Runs that left a report, newest first."""
-    unified = [_unified(site, _name(prefix)) for prefix in site.store.list_prefixes(UNIFIED_PREFIX)]
-    old = [_old(site, prefix) for prefix in site.store.list_prefixes(OLD_RUNS_PREFIX)]
+    unified = [_unified(store, _name(prefix)) for prefix in store.list_prefixes(UNIFIED_PREFIX)]
+    old = [_old(store, prefix) for prefix in store.list_prefixes(OLD_RUNS_PREFIX)]
     return sorted([*unified, *old], key=lambda run: run["started"], reverse=True)
 
 
-def _unified(site: Site, run_id: str) -> CollectorRunRow:
+def _unified(store: NamespaceReader, run_id: str) -> CollectorRunRow:
     run = UnifiedRun(run_id)
     try:
-        data = site.store.read(run.summary_key)
+        data = store.read(run.summary_key)
     except StorageNotFound:
         return {**_UNKNOWN, "run_id": run_id, "note": NO_SUMMARY}
-    summary = read_summary(data, name=f"{site.store.url}/{run.summary_key}")
+    summary = read_summary(data, name=f"{store.url}/{run.summary_key}")
     return {
         "run_id": run_id,
         "by": summary.written_by or "lakefs-spark-client",
@@ -202,10 +203,10 @@ def _unified(site: Site, run_id: str) -> CollectorRunRow:
     }
 
 
-def _old(site: Site, prefix: str) -> CollectorRunRow:
+def _old(store: NamespaceReader, prefix: str) -> CollectorRunRow:
     objects = sum(
-        len(read_deleted(site.store.read(stored.key), name=f"{site.store.url}/{stored.key}"))
-        for stored in site.store.list_objects(prefix)
+        len(read_deleted(store.read(stored.key), name=f"{store.url}/{stored.key}"))
+        for stored in store.list_objects(prefix)
         if stored.key.endswith(".parquet")
     )
     run_id = _name(prefix).rpartition("=")[2]

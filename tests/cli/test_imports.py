@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "simulate": TREE | {"numpy", "cramjam"},
     "show": TREE | {"numpy", "cramjam"},
     "apply": SERVER | {"pyarrow"},
+    "audit": SERVER | {"pyarrow"},
     "check": SERVER | {"pyarrow"},
     "explain": SERVER | {"pyarrow"},
     "sweep": SERVER | {"pyarrow"},

@@ -11,6 +11,7 @@ from lakeplan.branches.documents import PlanDocument, RunDocument, UndoDocument
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
+from lakeplan.fleet.documents import AuditDocument
 from lakeplan.plan.documents import ApplyDocument, DriftDocument
 from lakeplan.review.history import HistoryDocument
 from lakeplan.simulation.documents import CurveDocument, SimulateDocument
@@ -28,6 +29,7 @@ from tests.schemas.typed import differences
 PARTS = {"plan": PlanDocument, "run": RunDocument, "undo": UndoDocument}
 """Of the documents of branches."""
 TYPES = {
+    "audit": AuditDocument,
     "apply": ApplyDocument,
     "check": CheckDocument,
     "collector-runs": CollectorRunsDocument,

@@ -28,6 +28,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "drift": "Compare the servers with the last apply.",
     },
     "Understand": {
+        "audit": "Show what retention does on a server, and what it costs.",
         "explain": "Explain why data is kept or deleted.",
         "simulate": "Show what rules would delete, without a server.",
         "curve": "Show how many objects expire at each retention period.",

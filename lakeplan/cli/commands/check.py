@@ -16,6 +16,7 @@ from lakeplan.cli.wiring import Connecting, Selected, Waiting
 from lakeplan.errors import UsageError
 from lakeplan.output.check import render_check
 from lakeplan.sweep.check import ReadData, check_all, exit_code_of
+from lakeplan.values.units import parse_percent
 
 HELP = """Check that storage holds every object that commits name. Changes nothing.
 
@@ -58,10 +59,10 @@ def check(
 def parse_share(option: str, text: str) -> float:
     """A share between 0 and 1 out of a percentage. Raises UsageError."""
     try:
-        percent = float(text.strip().removesuffix("%"))
+        percent = parse_percent(text.strip())
     except ValueError:
         percent = 0.0
-    if not 0 < percent <= 100:  # nan is not either
+    if not percent:
         raise UsageError(
             f"{option} {text!r} is not a percentage above 0", hint=f"Write for example {option} 5%"
         )

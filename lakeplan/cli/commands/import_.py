@@ -110,12 +110,12 @@ def import_(
 ) -> int:
     by: Split = options.one_of("--split", split, get_args(Split))
     owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
-    _refuse_a_tree(tree)
+    refuse_a_tree(tree)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     selection = Selection(tuple(target or ()))
     with TemporaryDirectory(prefix="lakeplan-import-") as name:
         # A tree of servers alone: names and addresses are checked as everywhere.
-        write_files(Path(name), {ROOT_FILE: _servers_only(endpoints, state)})
+        write_files(Path(name), {ROOT_FILE: servers_only(endpoints, state)})
         with of_options():
             session = opening.session(Path(name))
         if session.approve is not None:
@@ -203,7 +203,7 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
     return found
 
 
-def _refuse_a_tree(folder: Path) -> None:
+def refuse_a_tree(folder: Path) -> None:
     repositories = folder / "repositories"
     there = [p for p in (folder / ROOT_FILE, folder / "lakeplan.yml") if p.exists()]
     if repositories.exists() and (not repositories.is_dir() or any(repositories.iterdir())):
@@ -216,7 +216,7 @@ def _refuse_a_tree(folder: Path) -> None:
         )
 
 
-def _servers_only(endpoints: Mapping[str, str], state: str | None) -> str:
+def servers_only(endpoints: Mapping[str, str], state: str | None) -> str:
     servers = "".join(f"  {quoted(n)}: {{endpoint_url: {quoted(u)}}}\n" for n, u in endpoints.items())
     where = "" if state is None else f"state: {{url: {quoted(state)}}}\n"
     return f"apiVersion: lakeplan/v1\nservers:\n{servers}{where}"

@@ -93,6 +93,13 @@ CASES = {
         ("claim analytics", "claim analytics", "claim analytics --release", "claim analytics --release"),
         prepare=named_tree,
     ),
+    "audit": Case(
+        "applied",
+        (
+            "audit --endpoint prod={url} --storage-path {lake} --price '20 EUR' analytics click*",
+            "audit --endpoint prod={url} --sample 0 --write ../written lake-*",
+        ),
+    ),
     "check": Case("swept", ("check",), prepare=loss, code=3),
     "doctor": Case("seeded", ("doctor --no-spark --for apply",)),
     "simulate": Case(

@@ -94,6 +94,17 @@ WRONG: dict[str, Uses] = {
             "explain --namespace file:///data --rules rules.json main --min-age old"
         ),
     },
+    "audit": {
+        **typing("audit"),
+        "no server": Wrong("audit"),
+        "a server without a name": Wrong("audit --endpoint {url}"),
+        "no such repository": Wrong("audit --endpoint prod={url} none-*"),
+        "a price that cannot be read": Wrong("audit --endpoint prod={url} --price cheap"),
+        "a report that is none": Wrong("audit --endpoint prod={url} --resume lakeplan.yaml"),
+        "a tree is there": Wrong("audit --endpoint prod={url} --write .", 1),
+        "credentials of another server": Wrong("audit --endpoint prod=https://l.example.com", 1),
+        "a time zone that does not exist": Wrong("audit --endpoint prod={url} --time-zone Mars"),
+    },
     "drift": {
         **typing("drift"),
         **no_tree("drift"),

@@ -1,0 +1,258 @@
+"""``lakeplan audit``."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, cast
+
+import jsonschema
+import typer
+
+from lakeplan.cli import namespaces, options
+from lakeplan.cli.command import command
+from lakeplan.cli.commands.import_ import (
+    Endpoints,
+    endpoints_of,
+    make_checked,
+    refuse_a_tree,
+    servers_only,
+    write_files,
+)
+from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.stopping import stopping
+from lakeplan.cli.who import new_mark_id, now_utc
+from lakeplan.cli.wiring import Connecting, Session, Waiting
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules
+from lakeplan.fleet.documents import AuditDocument, AuditedRow
+from lakeplan.lakefs.transport import Pace
+from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.output.audit import render_audit
+from lakeplan.plan.importing import Imported
+from lakeplan.retention.patterns import names_repository
+from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.stores.open import open_namespace, parse_location
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.urls import AzureLocation, folder_of
+from lakeplan.tree.files import ROOT_FILE
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.desired import Price
+from lakeplan.values.repository import Repository
+from lakeplan.values.storages import UrlForm, storage_of
+from lakeplan.values.units import parse_price
+
+HELP = """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
+
+Needs no tree: it uses lakectl's server and credentials. Where storage can be listed, figures are exact;
+otherwise they come from metadata and from a sample that is read through the server.
+
+\b
+Examples:
+  lakeplan audit
+  lakeplan audit 'analytics*' --price '0.023 USD'
+  lakeplan audit --format json --out audit.json
+  lakeplan audit --resume audit.json --format json --out audit.json
+  lakeplan audit --write retention
+"""
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[REPOSITORY]...", help="Repositories, or patterns of names. Default: all."),
+]
+DumpRefs = Annotated[
+    bool,
+    typer.Option(
+        "--dump-refs",
+        help="Also see commits of deleted branches: ask the server for refs dumps, which it stores in the"
+        " namespaces.",
+    ),
+]
+StoragePath = Annotated[
+    Path | None,
+    typer.Option("--storage-path", help="Folder of local:// namespaces on this machine.", metavar="DIR"),
+]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How namespaces are reached from here. ``no_listing``: not at all."""
+
+    no_listing: namespaces.NoListing = False
+    endpoint_url: namespaces.EndpointUrl = None
+    region: namespaces.Region = None
+    storage_path: StoragePath = None
+
+
+StorageOptions = Annotated[Storage, options.Options(Storage)]
+
+
+@command(HELP)
+def audit(
+    *,
+    repositories: Names = None,
+    endpoint: Endpoints = None,
+    storage: StorageOptions,
+    dump_refs: DumpRefs = False,
+    sample: Annotated[
+        int,
+        typer.Option(
+            "--sample", help="Objects to read, one byte each, where storage is not listed.", min=0, max=10_000
+        ),
+    ] = 30,
+    rate: Annotated[
+        float, typer.Option("--rate", help="Requests to a server in a second, at most.", min=0.1, metavar="N")
+    ] = 100.0,
+    max_requests: Annotated[
+        int,
+        typer.Option("--max-requests", help="Leave out repositories that need more than this.", min=1),
+    ] = 20_000,
+    stale_days: Annotated[
+        int, typer.Option("--stale-days", help="Age of a branch's last commit to call it stale.", min=1)
+    ] = 90,
+    price: Annotated[
+        str | None, typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.")
+    ] = None,
+    time_zone: namespaces.TimeZone = "UTC",
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", help="Take repositories of this earlier JSON report as they are.", metavar="FILE"
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write a tree with the stored rules, without nonsense.", metavar="DIR"),
+    ] = None,
+    outputs: Annotated[Outputs, options.documents("audit")],
+    opening: Connecting,
+    timeouts: Waiting,
+) -> int:
+    paid, zone = None if price is None else _price(price), parse_zone(time_zone)
+    endpoints = endpoints_of(endpoint, opening.lakectl_config)
+    known = {} if resume is None else read_rows(resume)
+    if write is not None:
+        refuse_a_tree(write)
+    with (
+        TemporaryDirectory(prefix="lakeplan-audit-") as folder,
+        stopping(signal.SIGTERM, signal.SIGINT) as stop,
+    ):
+        write_files(Path(folder), {ROOT_FILE: servers_only(endpoints, None)})
+        session = opening.session(Path(folder), timeouts=timeouts)
+        session = replace(session, pace=Pace(rate), approve=session.approve and _typed)
+        found = audit_servers(
+            [*endpoints],
+            _ports(session, storage, stop.is_set),
+            AuditSettings(
+                session.as_of,
+                zone,
+                dump_refs=dump_refs,
+                sample=sample,
+                max_requests=max_requests,
+                stale_days=stale_days,
+                seed=new_mark_id(now_utc()),
+            ),
+            takes=lambda server, name: _takes(repositories, server, name),
+            known=known,
+        )
+        document = found.document(now_utc(), endpoints)
+        if not (found.rows or found.failed or found.unfinished):
+            raise UsageError("no repository is selected", hint="Check the names, and what the user may list.")
+        if write is not None:
+            write_tree(write, document, endpoints, Path(folder))
+    return outputs.emit(_with_price(document, paid), render_audit, code=exit_code_of(document))
+
+
+def exit_code_of(document: AuditDocument) -> ExitCode:
+    """3 when a repository could not be read, or the audit was stopped. What it found is no error."""
+    return ExitCode.PARTLY_DONE if document["failed"] or document["unfinished"] else ExitCode.OK
+
+
+def _typed(what: str, url: str) -> bool:
+    return True  # the person typed the address
+
+
+def _takes(patterns: list[str] | None, server: str, name: str) -> bool:
+    return not patterns or any(names_repository(pattern, server, name) for pattern in patterns)
+
+
+def _ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> AuditPorts:
+    # Arrow and numpy take long to import: help needs neither.
+    from lakeplan.simulation.surveying import StepSurveyor
+
+    return AuditPorts(
+        reader=session.reader,
+        pinger=lambda server: session.branch_readers(server).branches,
+        store=lambda repository: open_store(repository, storage),
+        surveyor=StepSurveyor(Runners(LOCAL).open),
+        progress=session.progress,
+        stop=stop,
+    )
+
+
+def open_store(repository: Repository, storage: Storage) -> NamespaceReader | str:
+    """The namespace of a repository, or why it is not read."""
+    if storage.no_listing:
+        return "--no-listing was given"
+    url = repository.storage_namespace
+    kind = storage_of(url)
+    try:
+        if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
+            if storage.storage_path is None:
+                return "it is a folder on the server; --storage-path says where that is"
+            return open_namespace(folder_of(url, str(storage.storage_path)))
+        location = parse_location(url)
+        if isinstance(location, AzureLocation) and not location.is_azure:
+            return "the server names an address that is not Azure's"
+        return open_namespace(url, endpoint_url=storage.endpoint_url, region=storage.region)
+    except LakeplanError as error:
+        return error.message
+
+
+def _price(text: str) -> Price:
+    try:
+        return Price(*parse_price(text))
+    except ValueError as error:
+        raise UsageError(f"--price: {error}", hint="Write for example --price '0.023 USD'") from None
+
+
+def _with_price(document: AuditDocument, price: Price | None) -> AuditDocument:
+    if price is None:
+        return document
+    shown = {"amount": price.amount, "currency": price.currency}
+    rows = [cast("AuditedRow", {**row, "cost_per_gb_month": shown}) for row in document["repositories"]]
+    return {**document, "repositories": rows}
+
+
+def read_rows(path: Path) -> dict[str, AuditedRow]:
+    """Rows of an earlier report, by ``server/name``. Raises UsageError for a file that is none."""
+    try:
+        document = parse_json(read_file(path))
+        jsonschema.validate(document, load_schema("audit"))
+    except (OSError, TooLarge) as error:
+        raise UsageError(f"cannot read the report: {why_unreadable(error)}", where=str(path)) from None
+    except (ValueError, jsonschema.ValidationError):
+        raise UsageError(
+            "this is not the JSON report of an audit", where=str(path), hint="Leave --resume out."
+        ) from None
+    rows = cast("AuditDocument", document)["repositories"]
+    return {row["repository"]: row for row in rows}
+
+
+def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:
+    """A tree of the stored rules, without nonsense. Raises LakeplanError when no repository has rules."""
+    imported = []
+    for row in document["repositories"]:
+        server, _, name = row["repository"].partition("/")
+        if (rules := sound_rules(row)) is not None:
+            imported.append(Imported(server, name, rules))
+    if not imported:
+        raise LakeplanError(
+            "no repository has GC rules, so there is no tree to write",
+            hint="Write rules for a repository in a tree of `lakeplan init`.",
+        )
+    made = make_checked(endpoints, imported, (), "repository", scratch)
+    write_files(folder, made.files)

@@ -1,0 +1,6 @@
+"""All repositories of a server at once: audit."""
+
+__all__ = [
+    "audit",
+    "documents",
+]

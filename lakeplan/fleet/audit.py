@@ -1,0 +1,379 @@
+"""Audits repositories: by requests that change nothing, and by listing where storage can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from lakeplan.errors import FeatureMissing, LakeplanError, PermissionDenied, StorageError
+from lakeplan.fleet.documents import (
+    AuditDocument,
+    AuditedRow,
+    DestroyedRow,
+    LeftoversRow,
+)
+from lakeplan.fleet.judging import (
+    PERIODS,
+    STALE_NAMED,
+    Bit,
+    advice_of,
+    destroyed,
+    expired,
+    interval,
+    masks_of,
+    never_committed,
+    nonsense_of,
+    period_bit,
+    sound,
+    stale_branches,
+    total,
+    unknown_branches,
+)
+from lakeplan.lakefs.protocols import LakeFSReader, ObjectPinger
+from lakeplan.retention.graph import CommitGraph, by_date
+from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
+from lakeplan.review.selection import read_all_refs
+from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.listings import find_run
+from lakeplan.simulation.requests import Facts, SampledEntry, Surveyed, Surveyor, SurveyRequest
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.sweep.documents import CollectorRunRow
+from lakeplan.sweep.finish import runs_of
+from lakeplan.values.documents import error_rows
+from lakeplan.values.progress import Progress
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Commit, Refs, Repository
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import Policy
+
+AUDIT_FORMAT: Final = "lakeplan.audit/v1"
+WORKERS = 8
+MIN_AGE = timedelta(hours=24)
+"""Collectors leave younger objects alone."""
+RUNS_NAMED = 5
+COMMITS_A_REQUEST = 100
+"""At least so many commits come in a page of a log."""
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """``dump_refs``: ask the server for a refs dump, which it writes into the namespace, and see dangling
+    commits. ``sample``: objects that are asked for where storage is not listed. ``stale_days``: age from
+    which a branch's HEAD is stale. ``max_requests``: about how many one repository may need. ``zone`` is the
+    server's."""
+
+    as_of: datetime
+    zone: tzinfo
+    dump_refs: bool = False
+    sample: int = 30
+    max_requests: int = 20_000
+    stale_days: int = 90
+    seed: str = ""
+
+
+@dataclass(frozen=True)
+class AuditPorts:
+    """``store`` opens a namespace, or says why it cannot be read."""
+
+    reader: Callable[[str], LakeFSReader]
+    pinger: Callable[[str], ObjectPinger]
+    store: Callable[[Repository], NamespaceReader | str]
+    surveyor: Surveyor
+    progress: Progress
+    stop: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class Audit:
+    """What became of every repository."""
+
+    rows: list[AuditedRow] = field(default_factory=list)
+    failed: dict[str, LakeplanError] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+
+    def document(self, at: datetime, servers: Mapping[str, str]) -> AuditDocument:
+        return {
+            "format": AUDIT_FORMAT,
+            "at": utc_text(at),
+            "servers": dict(servers),
+            "repositories": sorted(self.rows, key=lambda row: row["repository"]),
+            "failed": error_rows(dict(sorted(self.failed.items()))),
+            "unfinished": sorted(self.unfinished),
+        }
+
+
+def audit_servers(
+    servers: Sequence[str],
+    ports: AuditPorts,
+    settings: AuditSettings,
+    *,
+    takes: Callable[[str, str], bool],
+    known: Mapping[str, AuditedRow],
+) -> Audit:
+    """Audits every repository that ``takes(server, name)``, several at a time; each fails on its own. Rows of
+    ``known`` are taken as they are. Once ``ports.stop`` says so no other repository is begun. Raises
+    ServerError for a server that does not list its repositories."""
+    found = Audit()
+    for server in servers:
+        reader = ports.reader(server)
+        live = [one for one in reader.list_repositories() if takes(server, one.id)]
+        with (
+            ports.progress.task(f"auditing {server}", len(live)) as step,
+            ThreadPoolExecutor(WORKERS) as pool,
+        ):
+
+            def one(repository: Repository, server: str = server) -> AuditedRow | LakeplanError | None:
+                key = f"{server}/{repository.id}"
+                try:
+                    if ports.stop() or key in known:
+                        return known.get(key)
+                    return _Repository(server, repository, ports, settings).audit()
+                except LakeplanError as error:
+                    return error
+                finally:
+                    step()
+
+            for repository, row in zip(live, pool.map(one, live), strict=True):
+                key = f"{server}/{repository.id}"
+                if row is None:
+                    found.unfinished.append(key)
+                elif isinstance(row, LakeplanError):
+                    found.failed[key] = row
+                else:
+                    found.rows.append(row)
+    return found
+
+
+class _Repository:
+    """One repository on its way through an audit."""
+
+    def __init__(
+        self, server: str, repository: Repository, ports: AuditPorts, settings: AuditSettings
+    ) -> None:
+        self._server = server
+        self._repository = repository
+        self._name = repository.id
+        self._ports = ports
+        self._settings = settings
+        self._reader = ports.reader(server)
+
+    def audit(self) -> AuditedRow:
+        rules = self._reader.get_gc_rules(self._name)
+        policies = self._policies()
+        refs = self._refs()
+        graph = CommitGraph.from_refs(refs)
+        masks = self._masks(graph, refs, rules)
+        store = self._ports.store(self._repository)
+        found, why = self._survey(graph, masks, store)
+        gone, not_sampled = self._destroyed(found, graph)
+        runs = self._runs(store) if found.listed else None
+        stale = stale_branches(
+            refs, self._repository.default_branch, self._settings.as_of, self._settings.stale_days
+        )
+        at_risk = Bit.DOCUMENTED
+        classes, listed = found.classes, found.listed
+        row: AuditedRow = {
+            "repository": f"{self._server}/{self._name}",
+            "storage_namespace": self._repository.storage_namespace,
+            "as_of": utc_text(self._settings.as_of),
+            "rules": None if rules is None else rules.to_body(),
+            "commits": {
+                "total": len(graph),
+                "branches": len(refs.branches),
+                "tags": len(refs.tags),
+                "kept_by_server": sum(bool(mask & Bit.SERVER) for mask in masks),
+                "kept_by_rule": sum(bool(mask & Bit.DOCUMENTED) for mask in masks),
+                "at_risk": sum(mask & (Bit.SERVER | at_risk) == at_risk for mask in masks),
+                "dangling_seen": self._settings.dump_refs,
+            },
+            "objects": total(classes, listed=listed).to_row(),
+            "estimated": not listed,
+            "not_listed": "" if listed else why,
+            "destroyed": gone,
+            "not_sampled": not_sampled,
+            "next_run": {
+                "expired": expired(classes, Bit.SERVER, listed=listed).to_row(),
+                "at_risk": expired(classes, Bit.SERVER, listed=listed, among=at_risk).to_row(),
+                "tagged": expired(classes, Bit.SERVER, listed=listed, among=Bit.TAG).to_row(),
+            },
+            "freeable": expired(classes, Bit.SERVER | Bit.DOCUMENTED, listed=listed).to_row(),
+            "periods": [
+                {"days": days, "expired": expired(classes, period_bit(number), listed=listed).to_row()}
+                for number, days in enumerate(PERIODS)
+            ],
+            "leftovers": self._leftovers(found, store) if listed else None,
+            "stale_branches": stale[:STALE_NAMED],
+            "stale_count": len(stale),
+            "nonsense": nonsense_of(rules, refs, policies),
+            "unknown_branches": unknown_branches(rules, refs),
+            "collector_runs": None if runs is None else runs[:RUNS_NAMED],
+            "advice": [],
+        }
+        failed = any(run["success"] is False or run["note"] for run in (runs or ())[:RUNS_NAMED])
+        row["advice"] = advice_of(row, has_failed_runs=failed)
+        return row
+
+    def _policies(self) -> Sequence[Policy]:
+        try:
+            return self._reader.get_policies(self._name).items or ()
+        except (FeatureMissing, PermissionDenied):
+            return ()
+
+    # ---- commits
+    def _refs(self) -> Refs:
+        if self._settings.dump_refs:
+            return read_all_refs(self._reader, self._name, read_only=False)[0]
+        branches = tuple(self._reader.list_branches(self._name))
+        tags = tuple(self._reader.list_tags(self._name))
+        commits: dict[str, Commit] = {}
+        for head in (*(one.commit_id for one in branches), *(one.commit_id for one in tags)):
+            commits |= self._new_commits(head, commits)
+        return Refs(tuple(commits.values()), branches, tags)
+
+    def _new_commits(self, head: str, known: Mapping[str, Commit]) -> dict[str, Commit]:
+        """Commits that a HEAD leads to and that are not known, without reading its log further."""
+        found: dict[str, Commit] = {}
+        pending = {head} - known.keys()
+        if pending:
+            for commit in self._reader.log_commits(self._name, head):
+                if commit.id not in known:
+                    found[commit.id] = commit
+                    pending.update(parent for parent in commit.parents if parent not in known)
+                pending -= found.keys()
+                if not pending:
+                    break
+                if len(known) + len(found) > COMMITS_A_REQUEST * self._settings.max_requests:
+                    raise self._too_many("its log is too long")
+        return found
+
+    def _masks(self, graph: CommitGraph, refs: Refs, rules: GcRules | None) -> list[int]:
+        now, zone = self._settings.as_of, self._settings.zone
+        every = [1] * len(graph)
+        tagged = {tag.commit_id for tag in refs.tags}
+        flags: dict[int, Sequence[int]] = {
+            Bit.SERVER: every if rules is None else ServerWalk(graph, rules).active(now, zone),
+            Bit.DOCUMENTED: every if rules is None else DocumentedRule(graph, rules).active(now, zone),
+            Bit.TAG: [id in tagged for id in graph.ids],
+        }
+        for number, days in enumerate(PERIODS):
+            flags[period_bit(number)] = DocumentedRule(graph, GcRules(days)).active(now, zone)
+        return masks_of(flags, len(graph))
+
+    # ---- objects
+    def _survey(
+        self, graph: CommitGraph, masks: list[int], store: NamespaceReader | str
+    ) -> tuple[Surveyed, str]:
+        """By listing where that works; else by metadata and a sample, and why."""
+        facts: dict[str, Facts] = {}
+        for commit, position in enumerate(by_date(graph)):
+            if id := graph.meta_range_ids[commit]:
+                facts[id] = facts.get(id, Facts()) | Facts(masks[commit], position)
+        why = store if isinstance(store, str) else "the credentials may not list it"
+        if not isinstance(store, str):
+            try:
+                found = self._ports.surveyor.survey(self._request(facts, store))
+                if found.listed:
+                    return found, ""
+            except StorageError as error:
+                why = error.message
+        if len(facts) > self._settings.max_requests:
+            raise self._too_many(f"it has {len(facts):,} metaranges, and storage was not listed ({why})")
+        return self._ports.surveyor.survey(self._request(facts, None)), why
+
+    def _too_many(self, why: str) -> LakeplanError:
+        return LakeplanError(
+            f"reading it needs more than {self._settings.max_requests:,} requests: {why}",
+            where=f"{self._server}/{self._name}",
+            hint="Raise --max-requests, or audit it where its storage can be listed.",
+        )
+
+    def _request(self, facts: Mapping[str, Facts], store: NamespaceReader | None) -> SurveyRequest:
+        as_of = self._settings.as_of
+        return SurveyRequest(
+            name=f"{self._server}/{self._name}",
+            storage_namespace=self._repository.storage_namespace,
+            metadata=self._reader.metadata_reader(self._name) if store is None else NamespaceMetadata(store),
+            metaranges=facts,
+            namespace=store,
+            young_from_us=to_us(as_of - MIN_AGE),
+            staged=() if store is None else self._staged(store),
+            sample=self._settings.sample if store is None else 0,
+            sampled_mask=Bit.DOCUMENTED,
+            seed=f"{self._settings.seed} {self._name}",
+        )
+
+    def _staged(self, store: NamespaceReader) -> tuple[str, ...]:
+        """Files of the newest list of uncommitted objects, if it is of the last day."""
+        try:
+            return find_run(
+                store, as_of_us=to_us(self._settings.as_of), max_age_seconds=int(MIN_AGE.total_seconds())
+            ).files
+        except StorageError:
+            raise
+        except LakeplanError:
+            return ()
+
+    def _destroyed(self, found: Surveyed, graph: CommitGraph) -> tuple[DestroyedRow | None, str]:
+        if found.listed:
+            amount = destroyed(found.classes)
+            kept = total((each for each in found.classes if each.mask & Bit.DOCUMENTED), listed=False)
+            share = round(100 * amount.objects / kept.objects, 2) if kept.objects else 0.0
+            return {
+                "how": "listing",
+                "amount": amount.to_row(),
+                "asked": None,
+                "gone": None,
+                "low_percent": share,
+                "high_percent": share,
+                "examples": [],
+            }, ""
+        if not found.sample:
+            return None, "no object to ask for" if self._settings.sample else "--sample is 0"
+        commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
+        try:
+            gone = list(self._gone(found.sample, commits))
+        except LakeplanError as error:
+            return None, error.message
+        low, high = interval(len(gone), len(found.sample))
+        return {
+            "how": "sample",
+            "amount": None,
+            "asked": len(found.sample),
+            "gone": len(gone),
+            "low_percent": low,
+            "high_percent": high,
+            "examples": gone[:EXAMPLES],
+        }, ""
+
+    def _gone(self, sample: Sequence[SampledEntry], commits: Mapping[int, str]) -> Iterator[str]:
+        pinger = self._ports.pinger(self._server)
+        for one in sample:
+            if not pinger.readable(self._name, commits[one.last], one.path):
+                yield one.path
+
+    def _leftovers(self, found: Surveyed, store: NamespaceReader | str) -> LeftoversRow:
+        known = not isinstance(store, str) and bool(self._staged(store))
+        return {
+            "never_committed": never_committed(found.classes, staged=False).to_row(),
+            "staged": never_committed(found.classes, staged=True).to_row() if known else None,
+        }
+
+    def _runs(self, store: NamespaceReader | str) -> list[CollectorRunRow] | None:
+        if isinstance(store, str):
+            return None
+        try:
+            return runs_of(store)
+        except LakeplanError:
+            return None
+
+
+def sound_rules(row: AuditedRow) -> GcRules | None:
+    """Rules for a tree: those that are stored, without nonsense; None where none are stored."""
+    if (body := row["rules"]) is None:
+        return None
+    branches = {one["branch_id"]: one["retention_days"] for one in body["branches"]}
+    return sound(GcRules(body["default_retention_days"], branches), row["unknown_branches"])

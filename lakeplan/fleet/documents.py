@@ -1,0 +1,117 @@
+"""The document of an audit (``schemas/audit.v1.json``). Moments are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NotRequired, TypedDict
+
+from lakeplan.sweep.documents import CollectorRunRow
+from lakeplan.values.desired import PriceRow
+from lakeplan.values.documents import ErrorRow
+from lakeplan.values.rules import RulesBody
+from lakeplan.values.simulation import AmountRow
+
+
+class AuditCommits(TypedDict):
+    """How many commits there are, and how many each rule keeps. ``at_risk``: the documented rule keeps them,
+    the server's walk does not. ``dangling_seen``: whether commits that no branch or tag leads to were
+    read."""
+
+    total: int
+    branches: int
+    tags: int
+    kept_by_server: int
+    kept_by_rule: int
+    at_risk: int
+    dangling_seen: bool
+
+
+class DestroyedRow(TypedDict):
+    """Objects that the documented rule keeps and that are gone. By ``listing``: all of them. By ``sample``:
+    ``gone`` of ``asked``, and between which percentages the share of all lies, with a confidence of 95 %."""
+
+    how: Literal["listing", "sample"]
+    amount: AmountRow | None
+    asked: int | None
+    gone: int | None
+    low_percent: float
+    high_percent: float
+    examples: list[str]
+
+
+class NextRunRow(TypedDict):
+    """What the server's collector would delete next; ``at_risk`` and ``tagged`` are among it."""
+
+    expired: AmountRow
+    at_risk: AmountRow
+    tagged: AmountRow
+
+
+class PeriodRow(TypedDict):
+    """What would be expired if every branch had this many days."""
+
+    days: int
+    expired: AmountRow
+
+
+class LeftoversRow(TypedDict):
+    """What is stored and in no commit, and older than a day. ``staged`` None: no recent list of uncommitted
+    objects is at hand, so staged objects are among ``never_committed``."""
+
+    never_committed: AmountRow
+    staged: AmountRow | None
+
+
+class StaleRow(TypedDict):
+    branch: str
+    days: int
+
+
+Severity = Literal["data-loss", "cost", "settings"]
+
+
+class AdviceRow(TypedDict):
+    """What is wrong, and what to do. ``command`` "" for none."""
+
+    severity: Severity
+    problem: str
+    command: str
+
+
+class AuditedRow(TypedDict):
+    """One repository. ``estimated``: what is stored was not listed: figures come from metadata, and count
+    what is gone already. ``not_listed``: why."""
+
+    repository: str
+    storage_namespace: str
+    as_of: str
+    rules: RulesBody | None
+    commits: AuditCommits
+    objects: AmountRow
+    estimated: bool
+    not_listed: str
+    destroyed: DestroyedRow | None
+    not_sampled: str
+    next_run: NextRunRow
+    freeable: AmountRow
+    periods: list[PeriodRow]
+    leftovers: LeftoversRow | None
+    stale_branches: list[StaleRow]
+    stale_count: int
+    nonsense: list[str]
+    unknown_branches: list[str]
+    collector_runs: list[CollectorRunRow] | None
+    advice: list[AdviceRow]
+    cost_per_gb_month: NotRequired[PriceRow]
+
+
+class AuditDocument(TypedDict):
+    """``failed``: repositories that could not be read, by ``server/name``. ``unfinished``: those that were
+    not tried, because the audit was stopped."""
+
+    format: Literal["lakeplan.audit/v1"]
+    at: str
+    servers: Mapping[str, str]
+    repositories: list[AuditedRow]
+    failed: Mapping[str, ErrorRow]
+    unfinished: list[str]

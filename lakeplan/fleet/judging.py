@@ -1,0 +1,201 @@
+"""What an audit makes of rules, refs and figures. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import IntFlag
+
+from lakeplan.fleet.documents import AdviceRow, AuditedRow, Severity, StaleRow
+from lakeplan.retention.curve import MAX_DAYS
+from lakeplan.retention.rules import DAY_US, to_us
+from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.values.repository import Refs
+from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import Policy
+from lakeplan.values.simulation import Amount
+
+PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
+SAFE_DAYS = 30
+"""For rules without a usable number of days."""
+STALE_NAMED = 20
+Z = 1.96
+"""Standard deviations of a confidence of 95 %."""
+
+
+class Bit(IntFlag):
+    """Verdict bits of a commit."""
+
+    ALL = 1
+    SERVER = 2
+    DOCUMENTED = 4
+    TAG = 8
+
+
+def period_bit(number: int) -> int:
+    """The bit of a period, by its place in ``PERIODS``."""
+    return 16 << number
+
+
+def total(classes: Iterable[ObjectClass], *, listed: bool) -> Amount:
+    """Everything that is stored; without a listing everything that commits name."""
+    return _sum(each for each in classes if each.counts(listed))
+
+
+def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: int = Bit.ALL) -> Amount:
+    """Committed objects that no commit with a bit of ``keeps`` holds, and some commit with one of ``among``
+    does. What is staged, or too young, is left out."""
+    return _sum(
+        each
+        for each in classes
+        if each.is_candidate(listed)
+        and each.is_committed
+        and each.any_mask & among
+        and not each.any_mask & keeps
+        and not each.seen & Seen.UNCOMMITTED
+    )
+
+
+def destroyed(classes: Iterable[ObjectClass]) -> Amount:
+    """What commits that the documented rule keeps name, and a listing does not have."""
+    return _sum(
+        each
+        for each in classes
+        if each.seen & Seen.CANDIDATE and each.mask & Bit.DOCUMENTED and not each.seen & Seen.LISTED
+    )
+
+
+def never_committed(classes: Iterable[ObjectClass], *, staged: bool) -> Amount:
+    return _sum(
+        each
+        for each in classes
+        if each.seen & Seen.OLD and not each.is_committed and bool(each.seen & Seen.UNCOMMITTED) == staged
+    )
+
+
+def _sum(classes: Iterable[ObjectClass]) -> Amount:
+    return sum((each.amount for each in classes), Amount())
+
+
+def interval(gone: int, asked: int) -> tuple[float, float]:
+    """The percentages between which a share lies of which a sample is known (Wilson's score interval)."""
+    if not asked:
+        return 0.0, 100.0
+    share, square = gone / asked, Z * Z
+    middle = (share + square / (2 * asked)) / (1 + square / asked)
+    half = Z * math.sqrt(share * (1 - share) / asked + square / (4 * asked * asked)) / (1 + square / asked)
+    low = 0.0 if not gone else max(0.0, middle - half)
+    high = 1.0 if gone == asked else min(1.0, middle + half)
+    return round(100 * low, 2), round(100 * high, 2)
+
+
+def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
+    """Stored settings that cannot be meant, in words."""
+    found: list[str] = []
+    if rules is not None:
+        named = {"by default": rules.default_retention_days} | {
+            f"on branch {branch!r}": days for branch, days in rules.branches.items()
+        }
+        for where, days in named.items():
+            if days < 1:
+                found.append(f"{days} retention days {where}: only HEADs are kept")
+            elif days > MAX_DAYS:
+                found.append(f"{days:,} retention days {where}: nothing ever expires")
+    found += [f"a rule for branch {name!r}, which does not exist" for name in unknown_branches(rules, refs)]
+    return sorted(found) + _clashes(policies)
+
+
+def _clashes(policies: Sequence[Policy]) -> list[str]:
+    by_pattern: dict[str, list[Policy]] = {}
+    for policy in policies:
+        for pattern in policy.patterns:
+            by_pattern.setdefault(pattern, []).append(policy)
+    return [
+        f"{len(several)} branch policies for the pattern {pattern!r} with different ages"
+        for pattern, several in sorted(by_pattern.items())
+        if len({(one.max_age_seconds, one.max_idle_seconds) for one in several}) > 1
+    ]
+
+
+def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
+    """Rules without nonsense that keep no less: numbers of days that no tree can have become the greatest
+    sound one, at least ``SAFE_DAYS``; rules for ``unknown`` branches are dropped."""
+    days = [rules.default_retention_days, *rules.branches.values()]
+    safe = max([SAFE_DAYS, *(one for one in days if 1 <= one <= MAX_DAYS)])
+
+    def of(one: int) -> int:
+        return safe if one < 1 else min(one, MAX_DAYS)
+
+    branches = {name: of(one) for name, one in rules.branches.items() if name not in unknown}
+    return GcRules(of(rules.default_retention_days), branches)
+
+
+def unknown_branches(rules: GcRules | None, refs: Refs) -> list[str]:
+    """Branches that have a rule and do not exist."""
+    there = {branch.id for branch in refs.branches}
+    return [] if rules is None else sorted(rules.branches.keys() - there)
+
+
+def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[StaleRow]:
+    """Branches whose HEAD is older, oldest first; never the default branch."""
+    dates = {commit.id: commit.creation_us for commit in refs.commits}
+    ages = (
+        (branch.id, (to_us(now) - dates[branch.commit_id]) // DAY_US)
+        for branch in refs.branches
+        if branch.id != default and branch.commit_id in dates
+    )
+    found: list[StaleRow] = [{"branch": name, "days": age} for name, age in ages if age >= days]
+    return sorted(found, key=lambda row: (-row["days"], row["branch"]))
+
+
+def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
+    """What to do about a repository, the worst first."""
+    gone, next_run, target = row["destroyed"], row["next_run"], f"--target {row['repository']}"
+    lost = gone is not None and (gone["gone"] or (gone["amount"] is not None and gone["amount"]["objects"]))
+    write = "lakeplan audit --write DIR"
+    every: list[tuple[object, Severity, str, str]] = [
+        (lost, "data-loss", "objects that the documented rule keeps are gone", f"lakeplan check {target}"),
+        (
+            next_run["at_risk"]["objects"],
+            "data-loss",
+            "the server's collector would delete objects that the documented rule keeps",
+            f"lakeplan sweep mark {target}",
+        ),
+        (
+            next_run["tagged"]["objects"],
+            "data-loss",
+            "the server's collector would delete data of tags",
+            f"lakeplan plan {target}",
+        ),
+        (row["nonsense"], "settings", "stored settings make no sense", write),
+        (row["rules"] is None, "cost", "no GC rules are stored: nothing ever expires", "lakeplan init"),
+        (
+            row["rules"] is not None and row["freeable"]["objects"],
+            "cost",
+            "expired objects are stored",
+            f"lakeplan sweep mark {target}",
+        ),
+        (
+            row["stale_count"],
+            "cost",
+            "branches without new commits keep their data",
+            f"lakeplan branches plan {target}",
+        ),
+        (has_failed_runs, "settings", "a collector failed", f"lakeplan sweep list --collector-runs {target}"),
+    ]
+    return [
+        {"severity": severity, "problem": problem, "command": command}
+        for applies, severity, problem, command in every
+        if applies
+    ]
+
+
+def masks_of(flags: Mapping[int, Sequence[int]], count: int) -> list[int]:
+    """Per commit, the bits whose flags it has, with ``Bit.ALL``."""
+    masks = [int(Bit.ALL)] * count
+    for bit, of_bit in flags.items():
+        for commit, flag in enumerate(of_bit):
+            if flag:
+                masks[commit] |= bit
+    return masks

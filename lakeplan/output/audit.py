@@ -1,0 +1,147 @@
+"""An audit of whole servers, from its document: for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page, code, names_of, prose, table
+from lakeplan.output.text import Money, amounts, count, counted, days, moment, volume
+
+if TYPE_CHECKING:
+    from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow, Severity
+
+_SEVERITIES: dict[Severity, tuple[str, str]] = {
+    "data-loss": ("DATA LOSS", "bold red"),
+    "settings": ("settings", "bold yellow"),
+    "cost": ("cost", "cyan"),
+}
+_NAMED = 5
+
+
+def render_audit(document: AuditDocument, console: Console) -> None:
+    """Every repository with its figures and what to do, then all together."""
+    page = Page(console)
+    for row in document["repositories"]:
+        _repository(page, row)
+    for key, failure in document["failed"].items():
+        page.heading(key, "not read")
+        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
+    page.blank()
+    page.labelled("Audit:", "bold", _total(document), indent=0)
+    if document["unfinished"]:
+        rest = names_of(document["unfinished"][:_NAMED], len(document["unfinished"]))
+        page.warnings([f"stopped before {rest}: continue with --resume"])
+
+
+def _total(document: AuditDocument) -> str:
+    rows = document["repositories"]
+    lost = sum(any(one["severity"] == "data-loss" for one in row["advice"]) for row in rows)
+    failed = f", {count(len(document['failed']))} not read" if document["failed"] else ""
+    return f"{counted(len(rows), 'repository')}, {count(lost)} with data loss or about to lose data{failed}."
+
+
+def _repository(page: Page, row: AuditedRow) -> None:
+    page.heading(row["repository"])
+    page.facts(dict(_facts(row)), lead_width=14)
+    rows, cost = _figures(row), Money.of(row)
+    page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
+    for one in row["advice"]:
+        label, style = _SEVERITIES[one["severity"]]
+        lines = [page.join(Cell(label, style), f"  {one['problem']}")]
+        if one["command"]:
+            lines.append(page.join(Cell(one["command"], "dim")))
+        page.hanging(Cell("-"), *lines, indent=2)
+    page.warnings(_notes(row), indent=2)
+
+
+def _facts(row: AuditedRow) -> Iterator[tuple[str, str]]:
+    rules, commits = row["rules"], row["commits"]
+    if rules is None:
+        yield "rules", "none"
+    else:
+        own = [f"{one['branch_id']} {days(one['retention_days'])}" for one in rules["branches"]]
+        more = f"; {names_of(own[:_NAMED], len(own))}" if own else ""
+        yield "rules", f"{days(rules['default_retention_days'])} by default{more}"
+    kept = f"{count(commits['kept_by_server'])} kept by the server"
+    risk = f", {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
+    yield "commits", f"{counted(commits['total'], 'commit')}, {kept}{risk}"
+    yield "already gone", "" if row["destroyed"] is None else _destroyed(row["destroyed"])
+    yield "nonsense", "; ".join(row["nonsense"])
+    stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
+    yield "stale branches", names_of(stale, row["stale_count"]) if stale else ""
+    runs = row["collector_runs"]
+    if runs:
+        last = runs[0]
+        began = f", {moment(last['started'])}" if last["started"] else ""
+        state = "failed" if last["success"] is False else last["note"]
+        yield "last collection", f"{last['by']} {last['run_id']}{began}{f': {state}' if state else ''}"
+
+
+def _destroyed(gone: DestroyedRow) -> str:
+    if gone["amount"] is not None:
+        return volume(gone["amount"]) + f" ({gone['low_percent']:g} %) that the documented rule keeps"
+    found = f"{count(gone['gone'] or 0)} of {counted(gone['asked'] or 0, 'sampled object')}"
+    share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with a confidence of 95 %"
+    return f"{found}: {share}"
+
+
+def _figures(row: AuditedRow) -> list[Sequence[str | Cell]]:
+    cost, next_run, leftovers = Money.of(row), row["next_run"], row["leftovers"]
+    found = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
+    found.append(("the next collection would delete", next_run["expired"], ""))
+    found += [
+        (name, amount, "bold red")
+        for name, amount in (("  at risk", next_run["at_risk"]), ("  of tags", next_run["tagged"]))
+        if amount["objects"]
+    ]
+    found.append(("can be deleted now", row["freeable"], ""))
+    for one in row["periods"]:
+        found.append((f"  at {days(one['days'])}", one["expired"], "dim"))
+        if not one["expired"]["objects"]:
+            break  # nor is anything with more days
+    if leftovers is not None:
+        staged = leftovers["staged"]
+        found.append(("never committed", leftovers["never_committed"], ""))
+        found += [] if staged is None else [("  staged", staged, "dim")]
+    return [(Cell(name, style), *amounts(amount, cost)) for name, amount, style in found]
+
+
+def _notes(row: AuditedRow) -> Iterator[str]:
+    if row["estimated"]:
+        why = row["not_listed"]
+        yield f"storage was not listed ({why}): figures come from metadata, and count what is gone already"
+    if row["not_sampled"]:
+        yield f"no sample was read: {row['not_sampled']}"
+    if not row["commits"]["dangling_seen"]:
+        yield "commits of deleted branches were not seen: --dump-refs shows them"
+
+
+def audit_markdown(document: AuditDocument) -> str:
+    """A table of all repositories, then what to do about each."""
+    headers = ("repository", "rules", "already gone", "next collection", "at risk", "can be deleted")
+    lines = [
+        [
+            code(row["repository"]),
+            prose(dict(_facts(row))["rules"]),
+            prose(dict(_facts(row))["already gone"]),
+            prose(volume(row["next_run"]["expired"], Money.of(row))),
+            prose(volume(row["next_run"]["at_risk"])),
+            prose(volume(row["freeable"], Money.of(row))),
+        ]
+        for row in document["repositories"]
+    ]
+    parts = ["### lakeplan audit\n", prose(_total(document)) + "\n\n", table(headers, lines)]
+    for row in document["repositories"]:
+        if not row["advice"]:
+            continue
+        parts.append(f"\n#### {code(row['repository'])}\n")
+        for one in row["advice"]:
+            command = f": {code(one['command'])}" if one["command"] else ""
+            parts.append(f"- {_SEVERITIES[one['severity']][0]}: {prose(one['problem'])}{command}\n")
+        parts += [f"- {prose(text)}\n" for text in row["nonsense"]]
+    for key, failure in document["failed"].items():
+        parts.append(f"\n#### {code(key)}: not read\n{prose(failure['message'])}\n")
+    return "".join(parts)

@@ -1,0 +1,311 @@
+"""An audit of a server: figures against an independent count, and what it may not do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lakeplan.errors import LakeplanError, StorageError
+from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules
+from lakeplan.formats.collector import UnifiedRun
+from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.credentials import Credentials, Secret
+from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.simulation.surveying import StepSurveyor
+from lakeplan.stores.open import open_namespace
+from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.tree.schemas import load_schema
+from lakeplan.values.desired import ServerConfig
+from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Repository
+from lakeplan.values.rules import GcRules
+from tests.commits_csv import read_commits_csv
+from tests.sweeping.lake import Lake, LakeRepository
+
+NOTHING = {"objects": 0, "size_bytes": 0}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    lake = Lake(tmp_path / "lake")
+    yield lake
+    lake.close()
+
+
+@pytest.fixture
+def repo(lake: Lake) -> LakeRepository:
+    """``a.bin`` was written anew 40, 30 and 20 days ago and yesterday, under a rule of 7 days."""
+    repository = lake.repository("repo1")
+    lake.clock.advance(days=1)
+    for age, data in ((40, b"first"), (30, b"second"), (20, b"third"), (1, b"fourth")):
+        repository.commit(age, a=data)
+    repository.set_rules(7)
+    lake.clock.advance(days=2)
+    return repository
+
+
+def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
+    credentials = Credentials(Secret(lake.handle.access_key_id), Secret(lake.handle.secret_access_key))
+    config = ServerConfig("prod", lake.handle.endpoint_url)
+    reader: LakeFSServer = connect(config, credentials, retries=RetryPolicy(tries=1))
+    pinger: LakeFSBranchReader = connect_branch_reader(config, credentials, retries=RetryPolicy(tries=1))
+
+    def store(repository: Repository) -> NamespaceReader | str:
+        folder = lake.folder / repository.storage_namespace.removeprefix("local://")
+        return open_namespace(str(folder)) if listed else "no credentials"
+
+    made: dict[str, Any] = {
+        "reader": lambda server: reader,
+        "pinger": lambda server: pinger,
+        "store": store,
+        "surveyor": StepSurveyor(Runners(LOCAL).open),
+        "progress": Silent(),
+    }
+    return AuditPorts(**made | more)
+
+
+def audit(
+    lake: Lake,
+    *,
+    listed: bool = True,
+    known: Mapping[str, Any] | None = None,
+    takes: Callable[[str, str], bool] = lambda server, name: True,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Audit, dict[str, Any]]:
+    chosen = AuditSettings(lake.clock(), timezone.utc, **{"seed": "seed", **(settings or {})})
+    found = audit_servers(
+        ["prod"], ports(lake, listed=listed, **more), chosen, takes=takes, known=known or {}
+    )
+    document = json.loads(json.dumps(found.document(lake.clock(), {"prod": "x"})))
+    jsonschema.Draft202012Validator(load_schema("audit")).validate(document)
+    return found, document
+
+
+def audited(lake: Lake, **more: Any) -> dict[str, Any]:
+    found, document = audit(lake, **more)
+    assert found.failed == {}
+    (row,) = document["repositories"]
+    made: dict[str, Any] = row
+    return made
+
+
+def address_of(repo: LakeRepository, ref: str, path: str = "a.bin") -> Path:
+    answer = repo.call("GET", f"/refs/{ref}/objects/stat", params={"path": path}).json()
+    return repo.folder / repo.relative(answer["physical_address"])
+
+
+def kept_by_server(repo: LakeRepository) -> set[str]:
+    """What the server itself answers a collector."""
+    answer = repo.call("POST", "/gc/prepare_commits").json()
+    key = answer["gc_commits_location"].partition(f"{repo.name}/")[2]
+    return set(read_commits_csv((repo.folder / key).read_bytes()))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def it_says_what_the_next_collection_would_delete(lake: Lake, repo: LakeRepository, listed: bool) -> None:
+    row = audited(lake, listed=listed)
+    assert row["next_run"] == {
+        "expired": {"objects": 2, "size_bytes": 11},
+        "at_risk": NOTHING,
+        "tagged": NOTHING,
+    }
+    assert row["freeable"] == {"objects": 2, "size_bytes": 11}
+    assert row["objects"] == {"objects": 4, "size_bytes": 22}
+    assert (row["estimated"], row["not_listed"]) == (not listed, "" if listed else "no credentials")
+    assert row["commits"]["kept_by_server"] == row["commits"]["kept_by_rule"] == len(kept_by_server(repo))
+
+
+def it_says_what_other_periods_would_delete(lake: Lake, repo: LakeRepository) -> None:
+    periods = {one["days"]: one["expired"]["objects"] for one in audited(lake)["periods"]}
+    assert periods == {1: 3, 7: 2, 14: 2, 30: 1, 60: 0, 90: 0, 180: 0, 365: 0}
+
+
+def it_counts_what_tags_would_lose(lake: Lake, repo: LakeRepository) -> None:
+    repo.tag("v1", "main~3")
+    row = audited(lake)
+    assert row["next_run"]["tagged"] == {"objects": 1, "size_bytes": 5}
+    assert ("data-loss", "lakeplan plan --target prod/repo1") in [
+        (one["severity"], one["command"]) for one in row["advice"]
+    ]
+
+
+def it_counts_what_is_gone_although_the_rule_keeps_it(lake: Lake, repo: LakeRepository) -> None:
+    assert audited(lake)["destroyed"]["amount"] == NOTHING
+    address_of(repo, "main~1").unlink()
+    address_of(repo, "main~3").unlink()  # expired: nobody misses it
+    row = audited(lake)
+    assert row["destroyed"]["amount"] == {"objects": 1, "size_bytes": 5}
+    assert row["destroyed"]["low_percent"] == 50.0
+    assert row["advice"][0]["command"] == "lakeplan check --target prod/repo1"
+
+
+def it_finds_what_is_gone_by_a_sample(lake: Lake, repo: LakeRepository) -> None:
+    address_of(repo, "main~1").unlink()
+    row = audited(lake, listed=False, settings={"sample": 50})
+    found = row["destroyed"]
+    assert (found["how"], found["asked"], found["gone"], found["examples"]) == ("sample", 2, 1, ["a.bin"])
+    assert found["low_percent"] < 50 < found["high_percent"]
+    assert row["advice"][0]["severity"] == "data-loss"
+
+
+def it_says_why_it_has_no_sample(lake: Lake, repo: LakeRepository) -> None:
+    row = audited(lake, listed=False, settings={"sample": 0})
+    assert (row["destroyed"], row["not_sampled"]) == (None, "--sample is 0")
+
+
+def it_falls_back_when_storage_cannot_be_listed(lake: Lake, repo: LakeRepository) -> None:
+    class Broken:
+        url = "s3://bucket/none"
+
+        def __getattr__(self, name: str) -> Any:
+            raise StorageError("the connection was refused")
+
+    row = audited(lake, store=lambda repository: Broken())
+    assert (row["estimated"], row["not_listed"]) == (True, "the connection was refused")
+    assert row["next_run"]["expired"]["objects"] == 2
+
+
+def it_counts_what_was_never_committed(lake: Lake, repo: LakeRepository) -> None:
+    repo.upload("staged.bin", b"staged")
+    lake.clock.advance(days=2)
+    row = audited(lake)
+    assert row["leftovers"] == {"never_committed": {"objects": 1, "size_bytes": 6}, "staged": None}
+    repo.call("POST", "/gc/prepare_uncommited", json={})
+    row = audited(lake)
+    assert row["leftovers"] == {"never_committed": NOTHING, "staged": {"objects": 1, "size_bytes": 6}}
+
+
+def it_names_stored_nonsense_and_mends_it(lake: Lake, repo: LakeRepository) -> None:
+    repo.set_rules(0, main=-3, gone=4)
+    row = audited(lake)
+    assert [text.partition(":")[0] for text in row["nonsense"]] == [
+        "-3 retention days on branch 'main'",
+        "0 retention days by default",
+        "a rule for branch 'gone', which does not exist",
+    ]
+    assert sound_rules(row) == GcRules(30, {"main": 30})  # type: ignore[arg-type]
+
+
+def it_names_stale_branches(lake: Lake, repo: LakeRepository) -> None:
+    repo.branch("old", "main~2")
+    row = audited(lake, settings={"stale_days": 30})
+    assert row["stale_branches"] == [{"branch": "old", "days": 32}]
+    assert (row["stale_count"], audited(lake, settings={"stale_days": 33})["stale_count"]) == (1, 0)
+
+
+def it_says_that_nothing_expires_without_rules(lake: Lake, repo: LakeRepository) -> None:
+    repo.call("DELETE", "/settings/gc_rules")
+    row = audited(lake)
+    assert row["rules"] is None
+    assert row["next_run"]["expired"] == NOTHING
+    assert "no GC rules" in row["advice"][0]["problem"]
+    assert sound_rules(row) is None  # type: ignore[arg-type]
+
+
+def it_names_runs_of_collectors_and_their_failures(lake: Lake, repo: LakeRepository) -> None:
+    run = UnifiedRun("run1")
+    now = lake.clock()
+    data = run.summary(started=now, cutoff=now, first_slice="", deleted=3, now=now)
+    file = repo.folder / run.summary_key
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data.replace(b'"success": true', b'"success": false'))
+    row = audited(lake)
+    assert [(one["run_id"], one["success"]) for one in row["collector_runs"]] == [("run1", False)]
+    assert "a collector failed" in [one["problem"] for one in row["advice"]]
+
+
+def it_sees_deleted_branches_only_with_a_dump(lake: Lake, repo: LakeRepository) -> None:
+    repo.branch("extra")
+    repo.commit(1, "extra", b=b"dangling")
+    repo.drop_branch("extra")
+    assert audited(lake)["commits"]["total"] == 5
+    row = audited(lake, settings={"dump_refs": True})
+    assert (row["commits"]["total"], row["commits"]["dangling_seen"]) == (6, True)
+    assert row["commits"]["kept_by_server"] == len(kept_by_server(repo))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def it_changes_nothing(lake: Lake, repo: LakeRepository, listed: bool) -> None:
+    repo.tag("v1", "main~3")
+
+    def files() -> dict[str, bytes]:
+        every = (f for f in lake.folder.rglob("*") if f.is_file() and ".db" not in f.name)
+        return {str(f): f.read_bytes() for f in every}
+
+    before = files()
+    audited(lake, listed=listed)
+    assert files() == before
+
+
+def it_asks_for_each_commit_once(lake: Lake, repo: LakeRepository) -> None:
+    """Many branches share their history: a log is read until nothing in it is new."""
+    for number in range(5):
+        repo.branch(f"b{number}")
+    asked: list[str] = []
+    made = ports(lake)
+    reader: Any = made.reader("prod")
+    log = reader.log_commits
+    reader.log_commits = lambda name, ref: (asked.append(ref), log(name, ref))[1]
+    audit_servers(
+        ["prod"],
+        made,
+        AuditSettings(lake.clock(), timezone.utc),
+        takes=lambda server, name: True,
+        known={},
+    )
+    assert len(asked) == 1
+
+
+def it_leaves_out_what_needs_too_many_requests(lake: Lake, repo: LakeRepository) -> None:
+    found, _ = audit(lake, listed=False, settings={"max_requests": 3})
+    assert "more than 3 requests" in found.failed["prod/repo1"].message
+    assert audited(lake, settings={"max_requests": 3})["estimated"] is False
+
+
+def it_fails_by_repository_and_goes_on(lake: Lake, repo: LakeRepository) -> None:
+    lake.repository("repo2").set_rules(7)
+    made = ports(lake)
+    reader: Any = made.reader("prod")
+    rules = reader.get_gc_rules
+
+    def broken(name: str) -> Any:
+        if name == "repo1":
+            raise LakeplanError("denied")
+        return rules(name)
+
+    reader.get_gc_rules = broken
+    found, document = audit(lake, reader=lambda server: reader)
+    assert [row["repository"] for row in document["repositories"]] == ["prod/repo2"]
+    assert found.failed["prod/repo1"].message == "denied"
+
+
+def it_stops_when_told_and_goes_on_from_a_report(lake: Lake, repo: LakeRepository) -> None:
+    lake.repository("repo2")
+    _, first = audit(lake, takes=lambda server, name: name == "repo1")
+    known = {row["repository"]: row for row in first["repositories"]}
+    lake.clock.advance(days=1)
+    found, document = audit(lake, known=known, stop=lambda: True)
+    assert found.unfinished == ["prod/repo2"]
+    assert document["repositories"] == first["repositories"]
+    found, document = audit(lake, known=known)
+    assert found.unfinished == []
+    times = [row["as_of"] for row in document["repositories"]]
+    assert times[0] == first["repositories"][0]["as_of"] != times[1]
+
+
+def it_does_not_take_young_objects_for_garbage(lake: Lake, repo: LakeRepository) -> None:
+    address = repo.upload("young.bin", b"young")
+    repo.touch(address, age_hours=1)
+    row = audited(lake)
+    assert row["leftovers"]["never_committed"] == NOTHING
+    lake.clock.advance(days=2)
+    assert audited(lake)["leftovers"]["never_committed"]["objects"] == 1

@@ -1,0 +1,43 @@
+"""Intervals and sound rules."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, interval, sound
+from lakeplan.values.rules import GcRules
+
+DAYS = st.integers(-(2**31), 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("gone", "asked", "low", "high"),
+    [(0, 0, 0, 100), (0, 100, 0, 3.7), (100, 100, 96.3, 100), (50, 100, 40.38, 59.62), (1, 10, 1.79, 40.42)],
+)
+def it_gives_wilson_s_interval(gone: int, asked: int, low: float, high: float) -> None:
+    assert interval(gone, asked) == pytest.approx((low, high), abs=0.01)
+
+
+def it_holds_the_share_in_about_95_of_100_samples() -> None:
+    draw, hits = random.Random(7), 0
+    for _ in range(1_000):
+        gone = sum(draw.random() < 0.07 for _ in range(120))
+        low, high = interval(gone, 120)
+        hits += low <= 7 <= high
+    assert 930 <= hits <= 985
+
+
+@given(DAYS, st.dictionaries(st.sampled_from("abc"), DAYS))
+def it_makes_rules_that_keep_no_less(default: int, branches: dict[str, int]) -> None:
+    stored = GcRules(default, branches)
+    made = sound(stored, ["c"])
+    for name in "ab":
+        days = stored.days_for(name)
+        assert 1 <= made.days_for(name) <= MAX_DAYS
+        assert made.days_for(name) >= min(days, MAX_DAYS)
+        assert days >= 1 or made.days_for(name) >= SAFE_DAYS
+    assert "c" not in made.branches

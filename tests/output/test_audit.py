@@ -1,0 +1,103 @@
+"""An audit as text and Markdown; names in it are other people's."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from lakeplan.output.audit import audit_markdown, render_audit
+from lakeplan.output.redact import redacted
+
+NOTHING = {"objects": 0, "size_bytes": 0}
+SOME = {"objects": 3, "size_bytes": 3_000_000_000}
+
+
+def document(**more: Any) -> Any:
+    row = {
+        "repository": "prod/lake",
+        "storage_namespace": "s3://bucket/lake",
+        "as_of": "2026-03-31T12:00:00+00:00",
+        "rules": {"default_retention_days": 7, "branches": [{"branch_id": "main", "retention_days": 9}]},
+        "commits": {
+            "total": 5,
+            "branches": 2,
+            "tags": 0,
+            "kept_by_server": 3,
+            "kept_by_rule": 4,
+            "at_risk": 1,
+            "dangling_seen": True,
+        },
+        "objects": SOME,
+        "estimated": False,
+        "not_listed": "",
+        "destroyed": None,
+        "not_sampled": "",
+        "next_run": {"expired": SOME, "at_risk": SOME, "tagged": NOTHING},
+        "freeable": NOTHING,
+        "periods": [{"days": 1, "expired": SOME}, {"days": 7, "expired": NOTHING}],
+        "leftovers": None,
+        "stale_branches": [{"branch": "old", "days": 99}],
+        "stale_count": 4,
+        "nonsense": ["-3 retention days by default"],
+        "unknown_branches": [],
+        "collector_runs": None,
+        "advice": [{"severity": "data-loss", "problem": "it loses data", "command": "lakeplan check"}],
+        "cost_per_gb_month": {"amount": 2.0, "currency": "EUR"},
+        **more,
+    }
+    return {
+        "format": "lakeplan.audit/v1",
+        "at": "",
+        "servers": {},
+        "repositories": [row],
+        "failed": {"prod/other": {"message": "denied", "where": "", "hint": "ask"}},
+        "unfinished": ["prod/third"],
+    }
+
+
+def shown(made: Any) -> str:
+    console = Console(file=io.StringIO(), width=120, no_color=True)
+    render_audit(made, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def it_shows_figures_money_and_what_to_do() -> None:
+    text = shown(document())
+    for part in ("3.0 GB", "6.00", "at risk", "DATA LOSS", "old (99 days) and 3 more", "-3 retention days"):
+        assert part in text, part
+    assert "denied" in text
+    assert "stopped before prod/third: continue with --resume" in text
+    made = audit_markdown(document())
+    for part in ("3.0 GB", "DATA LOSS", "lakeplan check", "-3 retention days", "denied"):
+        assert part in made, part
+
+
+def it_shows_a_sample_with_its_interval() -> None:
+    sample = {
+        "how": "sample",
+        "amount": None,
+        "asked": 30,
+        "gone": 2,
+        "low_percent": 1.85,
+        "high_percent": 21.32,
+        "examples": ["secret/path.bin"],
+    }
+    for text in (shown(document(destroyed=sample)), audit_markdown(document(destroyed=sample))):
+        assert "2 of 30 sampled objects: 1.85 to 21.32 % of all, with a confidence of 95 %" in text
+    assert "secret" not in str(redacted(document(destroyed=sample)))
+
+
+def it_lets_no_name_act() -> None:
+    name = "\x1b[2Jx | [a](http://example.com) <img src=x>"
+    made = document(
+        nonsense=[name],
+        stale_branches=[{"branch": name, "days": 3}],
+        rules={"default_retention_days": 7, "branches": [{"branch_id": name, "retention_days": 1}]},
+    )
+    for text in (shown(made), audit_markdown(made)):
+        assert "\x1b" not in text
+    assert "<img" not in audit_markdown(made)
+    assert "](http" not in audit_markdown(made)
