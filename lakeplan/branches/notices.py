@@ -95,14 +95,13 @@ def after_notice(
     verdict = outlook.verdict
     if not period:
         return verdict
+    unannounced = BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since, as_of + period)
     if notice is None or not is_about(notice, outlook, exemption):
-        return BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since)
+        return unannounced
     due = notice.due(period)
     if as_of < due:
         return BranchVerdict(Keep.NOTICE_GIVEN, verdict.policy, verdict.since, due)
-    if as_of >= due + LAPSE:
-        return BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since)
-    return verdict
+    return verdict if as_of < due + LAPSE else unannounced
 
 
 # ---- records

@@ -43,11 +43,12 @@ class Followed:
 def what_follows(
     found: Survey, rules: GcRules | None, as_of: datetime, zone: ZoneInfo
 ) -> Consequences | None:
-    """The commits' part. None when no branch goes, or without rules: nothing is collected then."""
-    if not found.deleted or found.graph is None or rules is None:
+    """The commits' part, of branches that go at once or after a notice. None when there is none, or without
+    rules: nothing is collected then."""
+    if not found.expired or found.graph is None or rules is None:
         return None
     tags = found.refs.tags if found.refs is not None else ()
-    return consequences(found.graph, [o.id for o in found.deleted], rules, as_of, zone, tags)
+    return consequences(found.graph, [o.id for o in found.expired], rules, as_of, zone, tags)
 
 
 def request_of(key: str, found: Survey, what: Consequences, reader: LakeFSReader) -> ImpactRequest:
@@ -88,7 +89,7 @@ def find_stale(found: Survey, rules: GcRules | None, as_of: datetime, zone: Zone
     """Under ``rules``. None when there is none, or nothing read the history."""
     if found.graph is None:
         return None
-    going = [outlook.id for outlook in found.deleted]
+    going = [outlook.id for outlook in found.expired]
     return stale_branches(found.graph, found.repository.default_branch, going, rules, as_of, zone)
 
 
@@ -284,7 +285,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
 
 
 def _count(outlook: RepositoryOutlook) -> int:
-    return sum(1 for o in outlook.outlooks if o.verdict.goes)
+    return len(outlook.survey.expired) if outlook.survey is not None else 0
 
 
 # ---- what follows
@@ -356,8 +357,8 @@ def repository_gates(
 ) -> tuple[GateResult, ...]:
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
-    going = [row_of(o) for o in outlooks if o.verdict.goes]
-    return openers.decide_each(gates.run_gates(desired.key, going, desired.safety), desired)
+    rows = [row_of(outlook) for outlook in outlooks]
+    return openers.decide_each(gates.run_gates(desired.key, rows, desired.safety), desired)
 
 
 def whole_gates(

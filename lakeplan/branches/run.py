@@ -312,8 +312,9 @@ class _Runner:
         return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
 
     def _followed(self, held: _Held) -> Survey:
-        """The look, with the commits that follow beside each branch that goes; objects are not read."""
-        found, zone = held.survey, ZoneInfo(self._tree.servers[held.desired.server].time_zone)
+        """What this run deletes, with the commits that follow beside each branch; objects are not read."""
+        zone = ZoneInfo(self._tree.servers[held.desired.server].time_zone)
+        found = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
         what = what_follows(found, found.rules, self._options.now, zone)
         return follow(found, what, None, simulated=False).survey
 

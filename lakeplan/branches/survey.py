@@ -25,7 +25,15 @@ from lakeplan.retention import keep
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, hold_problem
 from lakeplan.review.selection import read_all_refs
-from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep, LiveBranch, PullRequest, StagedData
+from lakeplan.values.branches import (
+    AWAITS_NOTICE,
+    BranchOutlook,
+    BranchVerdict,
+    Keep,
+    LiveBranch,
+    PullRequest,
+    StagedData,
+)
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
@@ -67,6 +75,12 @@ class Survey:
     def notice_due(self) -> tuple[BranchOutlook, ...]:
         """What would be deleted if its notice had been given, by name."""
         return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.kept_by is Keep.NOTICE_DUE)
+
+    @property
+    def expired(self) -> tuple[BranchOutlook, ...]:
+        """What goes, at once or after its notice, by name."""
+        found = (o for _, o in sorted(self.outlooks.items()))
+        return tuple(o for o in found if o.verdict.goes or o.verdict.kept_by in AWAITS_NOTICE)
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:

@@ -225,8 +225,8 @@ def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) 
 
 def run_gates(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
     """What one ``branches run`` would do to a repository. An apply deletes no branch, so it is not stopped.
-    ``rows`` have what follows beside them."""
-    going = [row for row in rows if row.goes]
+    ``rows`` have what follows beside them. What is deleted after a notice counts as if it were now."""
+    going = [row for row in rows if row.is_expired]
     tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_of_branches(going, safety))
     return [*run_gate(scope, len(going), safety), *tags]
 

@@ -77,6 +77,10 @@ class Keep(str, Enum):
     """The notice period is not over."""
 
 
+AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
+"""Nothing but a notice, or its period, keeps the branch."""
+
+
 @dataclass(frozen=True)
 class BranchVerdict:
     """``kept_by`` None: the branch goes, by ``policy`` (its id, or its place such as ``policy 2``), which it

@@ -10,7 +10,14 @@ from datetime import datetime
 from enum import IntFlag
 from typing import TYPE_CHECKING
 
-from lakeplan.values.branches import BranchOutlook, Consequence, Keep, MomentTotal, OnlyHere
+from lakeplan.values.branches import (
+    AWAITS_NOTICE,
+    BranchOutlook,
+    Consequence,
+    Keep,
+    MomentTotal,
+    OnlyHere,
+)
 from lakeplan.values.rules import Action
 from lakeplan.values.settings import Evidence, ObjectRule, Policy, SettingKind, setting_etag
 
@@ -138,6 +145,10 @@ BY_POLICY = "policy"
 """The reason of a branch that goes."""
 
 
+_AWAITS_NOTICE = frozenset(keep.value for keep in AWAITS_NOTICE)
+_GO_WHEN_DUE = _AWAITS_NOTICE | {Keep.NOT_CROSSED.value, Keep.EXEMPTED.value}
+
+
 @dataclass(frozen=True)
 class BranchRow:
     """One branch of a document. ``verdict`` is ``delete`` or ``keep``; ``reason`` is ``policy`` or a value of
@@ -169,10 +180,15 @@ class BranchRow:
     def goes(self) -> bool:
         return self.reason == BY_POLICY
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether it goes, at once or after its notice."""
+        return self.goes or self.reason in _AWAITS_NOTICE
+
     def goes_by(self, moment: datetime) -> bool:
         """Whether it goes by then if nobody writes; what is staged on it may keep it all the same."""
         due = self.due is not None and self.due <= moment
-        return self.goes or (due and self.reason == Keep.NOT_CROSSED.value)
+        return self.goes or (due and self.reason in _GO_WHEN_DUE)
 
 
 def row_of(outlook: BranchOutlook) -> BranchRow:
@@ -229,8 +245,8 @@ class BranchesPlan:
 
     @property
     def going(self) -> int:
-        """Branches that the next run deletes."""
-        return sum(1 for row in self.branches if row.goes)
+        """Branches that the next run deletes, or gives notice of."""
+        return sum(1 for row in self.branches if row.is_expired)
 
 
 RECORD_BYTES = 17

@@ -67,7 +67,9 @@ class DescribeTheVerdict:
         assert early == BranchVerdict(Keep.NOTICE_GIVEN, "old", NOW - DAY, NOW + PERIOD)
 
     def it_keeps_what_nobody_was_told(self) -> None:
-        assert verdict(None) == BranchVerdict(Keep.NOTICE_DUE, "old", NOW - DAY)
+        assert verdict(None, after=DAY) == BranchVerdict(
+            Keep.NOTICE_DUE, "old", NOW - DAY, NOW + DAY + PERIOD
+        )
 
     def it_needs_none_without_a_period(self) -> None:
         assert verdict(None, period=timedelta()).goes
@@ -88,7 +90,7 @@ class DescribeTheVerdict:
     def it_lapses(self) -> None:
         assert verdict(after=PERIOD + LAPSE - SECOND).goes
         late = verdict(after=PERIOD + LAPSE)
-        assert late == BranchVerdict(Keep.NOTICE_DUE, "old", NOW - DAY)
+        assert late == BranchVerdict(Keep.NOTICE_DUE, "old", NOW - DAY, NOW + 2 * PERIOD + LAPSE)
 
     def it_counts_thirty_days_and_two_years(self) -> None:
         assert timedelta(days=30) == LAPSE

@@ -16,6 +16,8 @@ from lakeplan.errors import FormatError, UsageError, WriteConflict
 from lakeplan.values.branches import Keep
 from lakeplan.values.desired import Safety
 from lakeplan.values.notify import Event, Item, Sent
+from lakeplan.values.plan_parts import row_of
+from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import LifecycleSettings, Policy
 from lakeplan.values.sweep import Hold
 
@@ -399,6 +401,42 @@ class DescribeRecords:
         found = {b["branch_id"]: b for b in repository["branches"]}
         assert found["feature-1"]["reason"] == "notice_given"
         assert found["feature-1"]["due"] == "2026-03-08T00:01:00Z"
+
+    def it_counts_them_in_a_plan_as_if_they_were_deleted_now(self, board):
+        world = board.world
+        world.tree.safety = Safety(max_deleted_branches=1)
+        for _ in range(2):
+            made = world.plan()
+            (gate,) = made.repositories[0].gates
+            assert (gate.gate, gate.outcome.value, gate.value) == ("deleted-branches", "refused", 2)
+            assert [g.value for g in made.gates] == [2]
+            assert made.deletions == 0
+            world.run()
+
+    def it_shows_what_follows_from_them(self, board):
+        world = board.world
+        world.lakefs.rules = GcRules(1)
+        world.lakefs.commit("feature-1")
+        world.clock.wait(8)
+        world.run()
+        world.clock.wait(4)
+        found = world.outlooks().feature_1
+        assert found.verdict.kept_by is Keep.NOTICE_DUE
+        assert found.follows is not None
+        assert found.follows.commits == 1
+
+    def it_forecasts_when_they_are_deleted(self, board):
+        world = board.world
+        row = row_of(world.outlooks().feature_1)
+        assert not row.goes
+        assert row.is_expired
+        assert not row.goes_by(world.clock.now + timedelta(days=2))
+        assert row.goes_by(world.clock.now + timedelta(days=3))
+        exempt(world, "feature-2", 5)
+        row = row_of(world.outlooks().feature_2)
+        assert not row.is_expired
+        assert not row.goes_by(world.clock.now + timedelta(days=4))
+        assert row.goes_by(world.clock.now + timedelta(days=5))
 
     def it_fails_when_a_record_is_of_another_format(self, idle):
         idle.state.write(
