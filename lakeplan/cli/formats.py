@@ -49,12 +49,12 @@ class Renderer:
     function: str
     needs: tuple[str, ...] = ()
 
-    def load(self) -> Callable[..., str]:
+    def load(self) -> Callable[..., str | bytes]:
         module, _, name = self.function.partition(":")
-        found: Callable[..., str] = getattr(import_module(f"lakeplan.output.{module}"), name)
+        found: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), name)
         return found
 
-    def text(self, document: Document, around: Around) -> str:
+    def text(self, document: Document, around: Around) -> str | bytes:
         return self.load()(document, **around.keywords(self.needs))
 
 
@@ -83,7 +83,11 @@ FORMATS = (
             "audit": Renderer("audit:audit_markdown"),
         },
     ),
-    Format("csv", {"check": Renderer("check:check_csv")}),
+    Format(
+        "csv",
+        {"check": Renderer("check:check_csv"), "mark-objects": Renderer("mark_objects:objects_csv")},
+    ),
+    Format("parquet", {"mark-objects": Renderer("mark_objects:objects_parquet")}),
     Format(
         "github",
         {
@@ -126,8 +130,8 @@ def formats_of(kind: str) -> tuple[str, ...]:
     return tuple(f.name for f in FORMATS if f.name in (RICH, JSON) or kind in f.renderers)
 
 
-def texts_of(kind: str, document: Document, around: Around) -> dict[str, Callable[[], str]]:
-    """What makes each format of a document that is text, JSON aside."""
+def texts_of(kind: str, document: Document, around: Around) -> dict[str, Callable[[], str | bytes]]:
+    """What makes each format of a document, JSON and the rich form aside. Bytes are no text."""
     renderers = {format.name: format.renderers[kind] for format in FORMATS if kind in format.renderers}
     return {name: partial(renderer.text, document, around) for name, renderer in renderers.items()}
 

@@ -187,9 +187,10 @@ def formats(names: Sequence[str]) -> OptionInfo:
     return option
 
 
-def documents(kind: str) -> Options:
-    """``--format`` and ``--out``: where the documents of a command go, which are of this kind."""
-    names = formats_of(kind)
+def documents(kind: str, *others: str) -> Options:
+    """``--format`` and ``--out``: where the documents of a command go, which are of this kind. ``others``:
+    with some of its options they are; the command checks that their formats are not asked for without."""
+    names = tuple(dict.fromkeys(name for each in (kind, *others) for name in formats_of(each)))
 
     def outputs(
         format: Formats = None,

@@ -130,7 +130,7 @@ class Outputs:
 
     def write(
         self,
-        texts: Mapping[str, Callable[[], str]],
+        texts: Mapping[str, Callable[[], str | bytes]],
         show: Callable[[Console], None],
         *,
         code: int = ExitCode.OK,
@@ -143,6 +143,9 @@ class Outputs:
                 _write_rich(output, show, no_color=self.no_color)
                 continue
             text = texts[output.format]()
+            if isinstance(text, bytes):
+                _write_bytes(output, text)
+                continue
             text = safe_json(text) if output.format == JSON else safe_output(text)
             if output.path is None:
                 sys.stdout.write(json_for(text, sys.stdout.encoding))
@@ -193,6 +196,15 @@ def with_costs(document: D, tree: Tree, *lists: str) -> D:
 def _priced(part: Document, prices: Mapping[str, Price]) -> dict[str, Any]:
     server = part["server"] if "server" in part else part["repository"].partition("/")[0]
     return {**part, KEY: encode(prices[server])} if server in prices else dict(part)
+
+
+def _write_bytes(output: Output, data: bytes) -> None:
+    if output.path is not None:
+        write_file(output.path, data, mode=file_mode(output.format))
+    elif sys.stdout.isatty():
+        raise UsageError(f"{output.format} is no text for a terminal", hint="Add --out FILE.")
+    else:
+        sys.stdout.buffer.write(data)
 
 
 def _write_rich(output: Output, show: Callable[[Console], None], *, no_color: bool) -> None:

@@ -5,6 +5,8 @@ __all__ = [
     "check",
     "explain",
     "lifecycle",
+    "mark_objects",
+    "mark_page",
     "occasions",
     "operations",
     "payloads",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names, names_of, prose, table
-from lakeplan.output.text import count, counted, moment, safe, size, volume
+from lakeplan.output.text import count, counted, csv_cell, moment, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (
@@ -210,9 +210,9 @@ def check_csv(document: CheckDocument) -> str:
     writer.writerow(CSV_COLUMNS)
     for row in document["repositories"]:
         for line in _lines(row):
-            writer.writerow([_csv_cell(row["repository"]), *map(_csv_cell, line)])
+            writer.writerow([csv_cell(row["repository"]), *map(csv_cell, line)])
     for key, failure in document["failed"].items():
-        writer.writerow([_csv_cell(key), "not checked", *[""] * 3, _csv_cell(failure["message"]), *[""] * 6])
+        writer.writerow([csv_cell(key), "not checked", *[""] * 3, csv_cell(failure["message"]), *[""] * 6])
     return out.getvalue()
 
 
@@ -242,14 +242,3 @@ def _lines(row: CheckedRow) -> Iterator[Sequence[str | int]]:
             yield "quarantine", *[""] * 4, address, *[""] * 4, copies["mark_id"]
     for hold in row["holds"]:
         yield "hold", *[""] * 3, hold, *[""] * 6
-
-
-_FORMULA = ("=", "+", "-", "@")
-
-
-def _csv_cell(value: str | int) -> str | int:
-    """Names are other people's: none may become a formula of a spreadsheet."""
-    if isinstance(value, int):
-        return value
-    text = safe(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text

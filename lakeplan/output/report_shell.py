@@ -133,19 +133,47 @@ def asset(name: str) -> Markup:
     return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
 
 
-def styles() -> Markup:
-    return Markup("\n".join(asset(name) for name in STYLES))
+def styles(names: Sequence[str] = STYLES) -> Markup:
+    return Markup("\n".join(asset(name) for name in names))
 
 
-def script() -> Markup:
+def script(names: Sequence[str] = SCRIPTS) -> Markup:
     """One function around all files: they see each other, and the page sees none of their names."""
-    return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in SCRIPTS) + "\n})();")
+    return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in names) + "\n})();")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a page is about: its title, the moment that the window's title names, facts below the title, and
+    words at the foot."""
+
+    title: str
+    at: str
+    facts: Sequence[str]
+    foot: str
 
 
 def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) -> str:
-    """The whole file. ``data`` are the blocks of JSON that the scripts read."""
-    title = "lakeplan report"
-    css, js = styles(), script()
+    """The whole file of a plan. ``data`` are the blocks of JSON that the scripts read."""
+    plan = document["plan"]
+    facts = [f"Judged at {moment(plan['as_of'])}"]
+    if plan["tree_commit"]:
+        facts.append(f"tree commit {plan['tree_commit'][:12]}")
+    if plan["base"]:
+        facts.append(f"base {plan['base'][:12]}")
+    facts.append(f"plan {plan['digest'][:12]}")
+    foot = (
+        "Made by lakeplan from a plan file; this page is one file, asks no network and remembers nothing. "
+        f"Times are UTC, sizes decimal. Plan made by lakeplan {plan['lakeplan_version']}."
+    )
+    about = About("lakeplan report", plan["as_of"], facts, foot)
+    return whole_page(about, sections, data, styles(), script())
+
+
+def whole_page(
+    about: About, sections: Sequence[Section], data: Sequence[Markup], css: Markup, js: Markup
+) -> str:
+    """The whole file."""
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -153,7 +181,7 @@ def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) ->
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{title}, {moment(document['plan']['as_of'])}"),
+        el("title", f"{about.title}, {moment(about.at)}"),
         Markup(f"<style>{css}</style>"),
     )
     main = [
@@ -163,10 +191,10 @@ def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) ->
     body = el(
         "body",
         el("a", "Skip to the content", href="#content", cls="skip"),
-        _header(document, title),
+        _header(about),
         _navigation(sections),
         el("main", *main, id="content", tabindex=-1),
-        _footer(document),
+        el("footer", el("p", about.foot, cls="dim")),
         *data,
         Markup(f"<script>{js}</script>"),
     )
@@ -184,21 +212,14 @@ def _digest(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
-def _header(document: Json, title: str) -> Markup:
-    plan = document["plan"]
-    facts = [f"Judged at {moment(plan['as_of'])}"]
-    if plan["tree_commit"]:
-        facts.append(f"tree commit {plan['tree_commit'][:12]}")
-    if plan["base"]:
-        facts.append(f"base {plan['base'][:12]}")
-    facts.append(f"plan {plan['digest'][:12]}")
+def _header(about: About) -> Markup:
     choices = [
         el("option", label, value=value)
         for value, label in (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
     ]
     return el(
         "header",
-        el("div", el("h1", title), el("p", ", ".join(facts), cls="dim"), cls="title"),
+        el("div", el("h1", about.title), el("p", ", ".join(about.facts), cls="dim"), cls="title"),
         el(
             "p",
             el("label", "Colours ", for_="theme"),
@@ -214,15 +235,6 @@ def _navigation(sections: Sequence[Section]) -> Markup:
         el("li", el("a", section.title.partition(" by ")[0], href=f"#{section.id}")) for section in sections
     ]
     return el("nav", el("ul", *links), aria_label="Sections")
-
-
-def _footer(document: Json) -> Markup:
-    version = document["plan"]["lakeplan_version"]
-    words = (
-        "Made by lakeplan from a plan file; this page is one file, asks no network and remembers nothing. "
-        "Times are UTC, sizes decimal."
-    )
-    return el("footer", el("p", join([words, text(f" Plan made by lakeplan {version}.")]), cls="dim"))
 
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 74, 20, 14, 46

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -88,19 +88,27 @@ def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
     page.labelled(title, "bold", text, indent=0)
 
 
-def _mark(page: Page, mark: MarkDocument) -> None:
-    page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
-    collects, cost = mark["settings"]["never_committed"] == "collect", Money.of(mark)
-    rows: list[Sequence[str | Cell]] = []
-    for key, (name, why, style) in CLASSES.items():
-        amount = mark["classes"][key]
-        if not amount["objects"]:
+def class_rows(mark: MarkDocument) -> Iterator[tuple[ClassName, bool, str, str]]:
+    """Of classes that have objects: whether they would be deleted, the name, and why they are what they
+    are."""
+    collects = mark["settings"]["never_committed"] == "collect"
+    for key, (name, why, _) in CLASSES.items():
+        if not mark["classes"][key]["objects"]:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
-        verdict = Cell("delete", "red") if goes else Cell("keep", "green")
         if key == "backlog" and mark["rules_before"]["known"] == "unknown":
             why = BACKLOG_UNKNOWN
-        rows.append((verdict, Cell(name, style if goes else ""), *amounts(amount, cost), why))
+        yield key, goes, name, why
+
+
+def _mark(page: Page, mark: MarkDocument) -> None:
+    page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
+    cost = Money.of(mark)
+    rows: list[Sequence[str | Cell]] = []
+    for key, goes, name, why in class_rows(mark):
+        verdict = Cell("delete", "red") if goes else Cell("keep", "green")
+        styled = Cell(name, CLASSES[key][2] if goes else "")
+        rows.append((verdict, styled, *amounts(mark["classes"][key], cost), why))
     if rows:
         headers = ("", "", "objects", "size", *cost.header(), "")
         page.table(headers, rows, figures=(2, 3, 4) if cost.shown else (2, 3), solid=(0, 1))

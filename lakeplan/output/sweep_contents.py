@@ -9,7 +9,7 @@ from lakeplan.output.page import Cell, Page
 from lakeplan.output.text import Money, amounts, count, moment, size
 
 if TYPE_CHECKING:
-    from lakeplan.sweep.documents import AgeRow, ContentsRow, KeeperRow
+    from lakeplan.sweep.documents import AgeRow, ContentsRow, KeeperName
 
 PREFIXES_SHOWN = 20
 COMMITS_SHOWN = 10
@@ -80,7 +80,7 @@ def age_words(row: AgeRow) -> str:
     return f"{row['from_days']} to {row['to_days']} days"
 
 
-def keeper_words(row: KeeperRow) -> str:
+def keeper_words(row: KeeperName) -> str:
     """``tag v1.0``, ``hold on prefix audit/``."""
     if row["kind"] != "hold":
         return f"{row['kind']} {row['name']}"

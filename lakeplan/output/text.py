@@ -255,3 +255,14 @@ def _fitting(character: str, encoding: str) -> str:
     except UnicodeEncodeError:
         return json.dumps(character)[1:-1]
     return character
+
+
+_FORMULA = ("=", "+", "-", "@")
+
+
+def csv_cell(value: str | int) -> str | int:
+    """Names are other people's: none may become a formula of a spreadsheet."""
+    if isinstance(value, int):
+        return value
+    text = safe(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

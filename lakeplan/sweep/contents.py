@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,18 @@ from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.work import ahead
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.sweep.documents import AgeRow, ClassName, ContentsRow, KeeperRow, LastCommitRow, PrefixRow
+from lakeplan.sweep.documents import (
+    AgeRow,
+    ClassName,
+    ContentsRow,
+    KeeperName,
+    KeeperRow,
+    LastCommitRow,
+    ObjectRow,
+    ObjectsDocument,
+    PrefixRow,
+    TreeRow,
+)
 from lakeplan.sweep.records import read_marked
 from lakeplan.sweep.values import Mark
 from lakeplan.values.records import utc_text
@@ -31,6 +42,9 @@ AGES = (7, 30, 90, 365)
 MOST_PREFIXES = 10_000
 MOST_COMMITS = 1_000
 MOST_KEEPERS = 1_000
+MOST_OBJECTS = 1_000_000
+"""Objects that a list names."""
+OBJECTS_FORMAT: Final = "lakeplan.mark-objects/v1"
 TREE_DEPTH = 8
 """Folders of a page's tree lie this deep at most."""
 Amounts = dict[tuple[object, ...], Amount]
@@ -66,7 +80,7 @@ def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
 
 def read_prefixes(
     store: NamespaceReader, mark: Mark, *, step: Callable[[], None] = lambda: None
-) -> list[PrefixRow]:
+) -> list[TreeRow]:
     """The folders of every depth up to ``TREE_DEPTH``, for a tree: each counts all objects below it. The
     largest, and with each all above it."""
     tally = _Tally(mark, TREE_DEPTH)
@@ -147,14 +161,15 @@ class _Tally:
             "more_kept_by": max(len(keepers) - MOST_KEEPERS, 0),
         }
 
-    def tree(self) -> list[PrefixRow]:
+    def tree(self) -> list[TreeRow]:
         found: Amounts = {}
         for (prefix, goes), amount in self.prefixes.items():
             for folder in [prefix] if prefix is None else _folders(cast(str, prefix)):
                 found[folder, goes] = found.get((folder, goes), Amount()) + amount
         rows = self._prefix_rows(found)
         # a folder is never smaller than what is below it: the largest have all above them among themselves
-        return sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
+        named = sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
+        return [{**row, "depth": (row["prefix"] or "").count("/")} for row in named]
 
     def _prefix_rows(self, amounts: Amounts) -> list[PrefixRow]:
         pairs = cast("dict[tuple[str | None, bool], Amount]", amounts)
@@ -176,23 +191,68 @@ class _Tally:
         ]
 
     def _keeper_rows(self) -> list[KeeperRow]:
-        rows = [
-            keeper_row(by, kind, amount)
+        rows: list[KeeperRow] = [
+            {**keeper_name(by), "class": kind, **amount.to_row()}
             for (kind, by), amount in cast("dict[tuple[ClassName, str], Amount]", self.keepers).items()
         ]
         return sorted(rows, key=lambda r: (-r["size_bytes"], -r["objects"], r["kind"], r["name"], r["class"]))
 
 
-def keeper_row(by: str, of: ClassName, amount: Amount) -> KeeperRow:
+def keeper_name(by: str) -> KeeperName:
     """``by`` as parts have it: a kind, a blank and a name."""
     kind, _, name = by.partition(" ")
-    below = name.removeprefix("prefix ") if kind == "hold" and name.startswith("prefix ") else None
+    if kind == "hold" and name.startswith("prefix "):
+        return {"kind": kind, "name": "prefix", "prefix": name.removeprefix("prefix ")}
+    return {"kind": kind, "name": name, "prefix": None}
+
+
+def list_objects(
+    store: NamespaceReader,
+    mark: Mark,
+    *,
+    classes: Sequence[ClassName] = (),
+    prefix: str | None = None,
+    step: Callable[[], None] = lambda: None,
+) -> ObjectsDocument:
+    """The objects of these classes (by default, those that would be deleted) of which a path begins with
+    ``prefix``, at most ``MOST_OBJECTS``. Raises as ``read_marked``."""
+    wanted = list(classes) or [kind.value for kind in going_classes(mark.settings.never_committed)]
+    objects: list[ObjectRow] = []
+    more = 0
+    for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
+        some = table.filter(pc.is_in(table["class"], pa.array(wanted, pa.string())))
+        if prefix is not None:
+            some = some.filter(pa.array(_begin_with(some["paths"], prefix), pa.bool_()))
+        room = MOST_OBJECTS - len(objects)
+        objects += map(_object_row, some.slice(0, room).to_pylist())
+        more += max(some.num_rows - room, 0)
     return {
-        "kind": kind,
-        "name": "prefix" if below is not None else name,
-        "prefix": below,
-        "class": of,
-        **amount.to_row(),
+        "format": OBJECTS_FORMAT,
+        "mark_id": mark.mark_id,
+        "repository": mark.key,
+        "storage_namespace": mark.storage_namespace,
+        "classes": wanted,
+        "prefix": prefix,
+        "objects": sorted(objects, key=lambda row: (row["paths"], row["address"])),
+        "more": more,
+    }
+
+
+def _begin_with(paths: pa.ChunkedArray, prefix: str) -> list[bool]:
+    return [any(path.startswith(prefix) for path in of_one or ()) for of_one in paths.to_pylist()]
+
+
+def _object_row(row: Mapping[str, Any]) -> ObjectRow:
+    kept_by = row.get(KEPT_BY)
+    return {
+        "address": row["address"],
+        "paths": row["paths"] or [],
+        "class": row["class"],
+        "size_bytes": row["size_bytes"],
+        "modified": _moment(row.get(MODIFIED_US)),
+        "last_commit_id": row.get("last_commit_id"),
+        "last_commit_created": _moment(row.get(LAST_COMMIT_US)),
+        "kept_by": None if kept_by is None else [keeper_name(by) for by in kept_by],
     }
 
 

@@ -26,6 +26,12 @@ class PrefixRow(TypedDict):
     kept: AmountRow
 
 
+class TreeRow(PrefixRow):
+    """A folder among others in order of their prefixes: it counts all below it, down to a limit."""
+
+    depth: int
+
+
 class AgeRow(AmountRow):
     """Objects written so many days before the mark. ``to_days`` None: or more."""
 
@@ -40,19 +46,45 @@ class LastCommitRow(AmountRow):
     created: str | None
 
 
-KeeperRow = TypedDict(
-    "KeeperRow",
-    {
-        "kind": str,
-        "name": str,
-        "prefix": str | None,
-        "class": ClassName,
-        "objects": int,
-        "size_bytes": int,
-    },
-)
-"""What keeps objects of a class: a branch, tag, hold or repository. ``prefix``: of a hold on one. An object
-that several keep counts for each."""
+class KeeperName(TypedDict):
+    """A branch, tag, hold or repository. ``prefix``: of a hold on one."""
+
+    kind: str
+    name: str
+    prefix: str | None
+
+
+_ClassOf = TypedDict("_ClassOf", {"class": ClassName})
+
+
+class KeeperRow(KeeperName, _ClassOf, AmountRow):
+    """What keeps objects of a class. An object that several keep counts for each."""
+
+
+class ObjectRow(_ClassOf):
+    """An object of a mark. ``paths``: at most 10. ``modified``, ``last_commit_created`` and ``kept_by`` are
+    None in marks of earlier releases."""
+
+    address: str
+    paths: list[str]
+    size_bytes: int
+    modified: str | None
+    last_commit_id: str | None
+    last_commit_created: str | None
+    kept_by: list[KeeperName] | None
+
+
+class ObjectsDocument(TypedDict):
+    """``schemas/mark-objects.v1.json``. ``more``: how many objects are not listed."""
+
+    format: Literal["lakeplan.mark-objects/v1"]
+    mark_id: str
+    repository: str
+    storage_namespace: str
+    classes: list[ClassName]
+    prefix: str | None
+    objects: list[ObjectRow]
+    more: int
 
 
 class ContentsRow(TypedDict):
@@ -125,6 +157,13 @@ class MarkDocument(MarkRow):
 
     sweep_from: str
     sweep_until: str
+
+
+class MarkPageDocument(TypedDict):
+    """What a page shows of a mark. ``tree``: folders in order of their prefixes."""
+
+    mark: MarkDocument
+    tree: list[TreeRow]
 
 
 class MarksDocument(TypedDict):

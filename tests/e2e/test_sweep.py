@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.sandbox.server import start_sandbox
@@ -210,6 +211,68 @@ def it_shows_what_it_approves_and_records_its_digest(make_site: Any) -> None:
     assert "last commit" in document.err, "people see it where a program reads the document"
     quiet = site.world.lakeplan(*approve, "--format", "json", "-q")
     assert (quiet.json["shown"], quiet.err) == (None, ""), "nothing was shown"
+
+
+def it_lists_the_objects_of_a_mark_in_any_format(make_site: Any, tmp_path: Path) -> None:
+    site = make_site("{settle: 0s, margin: 0s, never_committed: keep}")
+    orphan = site.folder / "data" / "orphan"
+    orphan.write_bytes(b"x")
+    site.age()
+    mark_id = site.mark()["mark_id"]
+    show = (("sweep", "show"), mark_id, "--objects")
+    document = site.world.lakeplan(*show, "--format", "json").json
+    jsonschema.validate(
+        document,
+        json.loads((SCHEMAS / "mark-objects.v1.json").read_text()),
+        cls=jsonschema.Draft202012Validator,
+    )
+    assert (len(document["objects"]), document["more"]) == (2, 0)
+    assert {row["address"] for row in document["objects"]} < site.data()
+    assert [row["paths"] for row in document["objects"]] == [["a.bin"], ["a.bin"]]
+    kept = site.world.lakeplan(*show, "--class", "never-committed", "--format", "json").json["objects"]
+    assert [(row["address"], row["paths"], row["class"]) for row in kept] == [
+        ("data/orphan", [], "never_committed")
+    ]
+    assert site.world.lakeplan(*show, "--prefix", "zzz", "--format", "json").json["objects"] == []
+    lines = site.world.lakeplan(*show, "--format", "csv").out.splitlines()
+    assert lines[0].startswith("path,more_paths,address,class,size_bytes")
+    assert {line.split(",")[2] for line in lines[1:]} == {row["address"] for row in document["objects"]}
+    out = tmp_path / "objects.parquet"
+    assert site.world.lakeplan(*show, "--format", "parquet", "--out", str(out), "-q").code == 0
+    table = pq.read_table(out)
+    assert table.column("address").to_pylist() == [row["address"] for row in document["objects"]]
+    assert table.column("size_bytes").to_pylist() == [row["size_bytes"] for row in document["objects"]]
+    redacted = site.world.lakeplan(*show, "--format", "csv", "--redact-paths").out
+    assert "a.bin" not in redacted
+    assert "data/" not in redacted
+
+
+def it_refuses_options_that_do_not_fit_together(make_site: Any) -> None:
+    site = make_site(NOW)
+    for options in (
+        ("--prefix", "a/"),
+        ("--class", "backlog"),
+        ("--format", "csv"),
+        ("--objects", "--format", "openmetrics"),
+        ("--objects", "--class", "old"),
+        ("--objects", "--html", "x.html"),
+    ):
+        assert site.world.lakeplan(("sweep", "show"), "20260331T120000-1a2b3c4d", *options).code == 64, (
+            options
+        )
+
+
+def it_makes_a_page_of_a_mark(make_site: Any, tmp_path: Path) -> None:
+    site = make_site(NOW)
+    mark_id = site.mark()["mark_id"]
+    file = tmp_path / "mark.html"
+    shown = site.world.lakeplan(("sweep", "show"), mark_id, "--html", str(file))
+    assert (shown.code, "last commit" in shown.out) == (0, True)
+    page = file.read_text()
+    assert mark_id in page
+    assert "EUR a month" in page
+    only = site.world.lakeplan(("sweep", "show"), mark_id, "--html", "-")
+    assert only.out == page
 
 
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:

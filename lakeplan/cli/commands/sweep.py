@@ -18,16 +18,25 @@ from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, s
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import said_yes
 from lakeplan.cli.formats import Around, formats_of
-from lakeplan.cli.marked import DEPTH, Depth, contents_of, shown_mark
+from lakeplan.cli.marked import (
+    DEPTH,
+    Depth,
+    Listing,
+    contents_of,
+    objects_of,
+    shown_mark,
+    write_page,
+)
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.outputs import Outputs, with_costs
+from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import open_checker, sweep_ports
 from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
+from lakeplan.output.mark_objects import render_objects
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.sweep import (
     render_approval,
@@ -123,7 +132,8 @@ The summary has amounts by class, prefix, age and last commit, and says what kee
 \b
 Examples:
   lakeplan sweep show 20260331T120000-1a2b3c4d
-  lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3
+  lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3 --html mark.html
+  lakeplan sweep show 20260331T120000-1a2b3c4d --objects --prefix raw/ --format csv --out raw.csv
 """
 
 
@@ -318,22 +328,40 @@ def show(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     depth: Depth = DEPTH,
-    outputs: Annotated[Outputs, options.documents("sweep")],
+    listing: Listing,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            help="Also write a page with the mark's folders; - prints only the page.",
+            metavar="FILE",
+        ),
+    ] = None,
+    outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
     opening: Connecting,
 ) -> int:
+    outputs.check(formats_of("mark-objects" if listing.objects else "sweep"))
+    if listing.objects and html is not None:
+        raise UsageError("--html is a page of the whole mark", hint="Leave out --objects or --html.")
     session = opening.session(tree)
     around = Around.of(session.tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
         stage = stage_of(site, ports.state, mark_id)
+        if listing.objects:
+            listed = objects_of(session, site, stored, listing)
+            return outputs.emit(listed, render_objects, kind="mark-objects")
         contents = contents_of(session, site, stored, depth)
+        document = shown_mark(session, site, stored, contents)
+        if html is not None:
+            write_page(html, session, site, stored, document, outputs)
+            if html == STANDARD_OUTPUT:
+                return ExitCode.OK
     if summary is not None:
         swept: SweepDocument = {**summary, "contents": contents}
         return outputs.emit(with_costs(swept, session.tree), render_sweep, around)
-    return outputs.emit(
-        shown_mark(session, site, stored, contents), partial(render_marks, stage=stage), around, kind="marks"
-    )
+    return outputs.emit(document, partial(render_marks, stage=stage), around, kind="marks")
 
 
 @command(RESTORE, "Restore objects from quarantine.")
