@@ -4,7 +4,7 @@ do about it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Literal, Protocol, TypedDict
@@ -32,6 +32,11 @@ class Result(str, Enum):
     FAIL = "fail"
 
 
+ONLY_SPARK = (
+    "Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20 million entries."
+)
+
+
 @dataclass(frozen=True)
 class Check:
     """``area`` is what was looked at (``tree``, ``server prod``, ``state``, ``spark``); ``hint`` is what to
@@ -56,14 +61,15 @@ class CheckedServer(Protocol):
 @dataclass(frozen=True)
 class DoctorPorts:
     """``bound`` tells whether a server's credentials are bound to its address. ``spark`` starts Spark and
-    says what ran; None leaves it out. ``state`` opens the store, written to by all but ``plan``. ``preparer``
-    and ``store`` are for ``sweep``."""
+    says what ran; None leaves it out. ``spark_asked``: the tree or an option names Spark. ``state`` opens the
+    store, written to by all but ``plan``. ``preparer`` and ``store`` are for ``sweep``."""
 
     connect: Callable[[str], CheckedServer]
     identify: Callable[[str], ServerIdentity]
     bound: Callable[[str], str]
     state: Callable[[], StateWriter]
     spark: Callable[[], str] | None
+    spark_asked: bool
     progress: Progress
     preparer: Callable[[str], UncommittedPreparer]
     store: Callable[[ServerConfig, Repository], SweepStore]
@@ -91,7 +97,10 @@ def examine(
         result = Result.FAIL if purpose in ("branches", "sweep") else Result.WARN
         yield Check("state", "it stays", result, ephemeral, hint)
     if ports.spark is not None:
-        yield _tried("spark", "Java and Spark start", ports.spark)
+        found = _tried("spark", "Java and Spark start", ports.spark)
+        if found.result is Result.FAIL and not ports.spark_asked:
+            found = replace(found, result=Result.WARN, hint=f"{ONLY_SPARK} {found.hint}")
+        yield found
 
 
 def _server(

@@ -147,10 +147,15 @@ def it_says_how_to_get_java(ready, monkeypatch):
         raise SimulationFailed("Java is missing: no java on the PATH", hint="Spark needs Java 17 or later")
 
     monkeypatch.setattr("lakeplan.simulation.spark.check_spark", no_java)
-    result = ready.lakeplan("doctor")
+    result = ready.lakeplan("doctor", "--master", "local[1]")
     assert result.code == 1
     assert "Java is missing" in result.out
     assert "do: Spark needs Java 17 or later" in result.out
+    result = ready.lakeplan("doctor")
+    assert result.code == 0
+    said = " ".join(result.out.split())
+    assert "warn Java and Spark start Java is missing" in said
+    assert "do: Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20" in said
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.output.operations import render_doctor
 from lakeplan.output.text import counted
 from lakeplan.review.selection import Selection
+from lakeplan.simulation.runners import SPARK
 
 VANISHING = "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
 
@@ -79,7 +80,8 @@ def doctor(
     except ConfigError as error:
         checks.append(_no_tree(error))
     else:
-        checks += _examine(session, selection, what, None if no_spark else spark, read_only)
+        asked = session.tree.runner == SPARK or any((master, conf, home))
+        checks += _examine(session, selection, what, None if no_spark else spark, asked, read_only)
     document = doctor_document(checks, what)
     outputs.emit(document, render_doctor, sort_keys=True)
     return ExitCode.ERROR if document["summary"]["fail"] else ExitCode.OK
@@ -97,6 +99,7 @@ def _examine(
     selection: Selection,
     purpose: Purpose,
     spark: Callable[[], str] | None,
+    spark_asked: bool,
     read_only: bool,
 ) -> Iterator[Check]:
     tree = session.tree
@@ -112,6 +115,7 @@ def _examine(
             session.unbound,
             session.state,
             spark,
+            spark_asked,
             session.progress,
             lambda server: connect_preparer(tree.servers[server], session.credentials(server)),
             lambda server, repository: open_store(
