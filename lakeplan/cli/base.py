@@ -206,6 +206,7 @@ def guards_of(tree: Tree) -> Guards:
         min_retention_days=tree.bounds.min_retention_days,
         max_retention_days=tree.bounds.max_retention_days,
         unmanaged=tree.unmanaged_policy,
+        checks=tuple(map(str, tree.checks)),
         manages=Guards.manages if tree.manages is None else ", ".join(sorted(tree.manages)),
         state_url=tree.declared_state_url,
         notify=tree.notify,

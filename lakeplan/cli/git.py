@@ -29,8 +29,9 @@ _LARGEST = 8 * 1024 * 1024
 """Bytes. Larger files are written as holes of their size: a tree that reads one does not validate."""
 _MOST = 256 * 1024 * 1024
 """Bytes of all files of the folder."""
-_REAL_FILES = ("100644", "100755")
 _SHA256_DIGITS = 64
+_EXECUTABLE = "100755"
+_REAL_FILES = ("100644", _EXECUTABLE)
 _SYMLINK = "120000"
 _FOLDER = "040000"
 _SETTINGS = {
@@ -211,6 +212,8 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
                 path.symlink_to(os.fsdecode(data))
             else:
                 path.write_bytes(data)
+                if blob.mode == _EXECUTABLE:
+                    path.chmod(0o755)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LakeplanError(

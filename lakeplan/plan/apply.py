@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -15,6 +15,7 @@ from lakeplan.plan.documents import ApplyDocument, SettingName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
+from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import Openers, one_by_one, plan_gates
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
@@ -22,8 +23,9 @@ from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.checks import Check
 from lakeplan.values.desired import Safety
-from lakeplan.values.gates import UNKNOWN_IMPACT
+from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.rules import ActionName, GcRules
@@ -106,6 +108,7 @@ def apply_plan(
         held_to(reviewed, tree.safety),
         openers,
         tree.unmanaged_policy if options.selection.everything else "ignore",
+        _check_gates(reviewed, live, tree.checks, openers, ports.judge),
     )
     steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
@@ -114,6 +117,7 @@ def apply_plan(
         # rules that keep more can lose more: what is really written is judged, too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)
+        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, openers, ports.judge))
         refuse_more(reviewed, live, limits, now=run.now())
         fresh = {r.key: r.after for r in live.repositories if r.failure is None}
         steps = tuple(
@@ -206,6 +210,24 @@ class _Limits:
     of_plan: Safety
     openers: Openers
     on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+    checks: tuple[GateResult, ...] = ()
+    """What the tree's checks say of this apply."""
+
+
+def _check_gates(
+    reviewed: Plan,
+    live: Plan,
+    checks: Sequence[Check],
+    openers: Openers,
+    judge: Callable[[Plan], tuple[GateResult, ...]] | None,
+) -> tuple[GateResult, ...]:
+    """Of the live plan where checks may be run, else of the review. A check without a result refuses."""
+    if judge is not None:
+        return judge(live)
+    named = {r.key: r for r in live.repositories}
+    refused = [g for g in reviewed.gates if g.gate == CHECK.name and _refuses(g)]
+    missing = [not_run(name) for name in unjudged(checks, reviewed.gates)]
+    return tuple(openers.decide(gate, named.get(gate.scope)) for gate in (*refused, *missing))
 
 
 def check(
@@ -296,8 +318,8 @@ def _plan_gates(
     policy = limits.on_unmanaged
     found = list(plan_gates(judged, limits.of_plan, limits.openers, unmanaged=unmanaged, on_unmanaged=policy))
     known = {g.gate for g in found if g.outcome in _JUDGED}
-    then = [g for g in reviewed.gates if _refuses(g) and g.gate not in known]
-    return [*found, *(limits.openers.decide(g, None) for g in then)]
+    then = [g for g in reviewed.gates if _refuses(g) and g.gate not in (*known, CHECK.name)]
+    return [*found, *limits.checks, *(limits.openers.decide(g, None) for g in then)]
 
 
 def _with_flag(gate: GateResult) -> str:

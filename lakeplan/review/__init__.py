@@ -3,6 +3,7 @@
 __all__ = [
     "base",
     "ceiling",
+    "checks",
     "claims",
     "differences",
     "gates",

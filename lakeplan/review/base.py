@@ -16,6 +16,7 @@ from lakeplan.review.strictness import (
     stricter_safety,
 )
 from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.checks import Check
 from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.plan import SweepGuard
@@ -44,6 +45,10 @@ class _Wrapped:
     @property
     def unmanaged_policy(self) -> Policy:
         return self.tree.unmanaged_policy
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        return self.tree.checks
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from lakeplan.lakefs.protocols import (
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.progress import Progress
 
 
@@ -141,6 +142,8 @@ class ApplyPorts:
     """The tree's name, which is recorded on every repository; "": none is."""
     pins: Mapping[str, PinSync] = field(default_factory=dict)
     """By ``server/name``."""
+    judge: Callable[[Plan], tuple[GateResult, ...]] | None = None
+    """Runs the tree's checks; None where they may not be run."""
 
 
 T = TypeVar("T")

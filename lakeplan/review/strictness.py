@@ -69,6 +69,7 @@ SAFETY_REVIEWED = tuple(sorted(SAFETY, key=lambda setting: _REVIEWED_FIRST.index
 TREE = (
     *BOUNDS,
     Setting("unmanaged", "unmanaged", POLICY),
+    Setting("checks", "checks", ALL_OF_BOTH),
     Setting(
         "manages",
         "manages",
@@ -218,6 +219,8 @@ class Guards:
     min_retention_days: int = 1
     max_retention_days: int = 36500
     unmanaged: Policy = "warn"
+    checks: tuple[str, ...] = ()
+    """As people read them."""
     manages: str = "every repository"
     """As people read it."""
     state_url: str | None = None

@@ -26,10 +26,12 @@ from lakeplan.tree.crosscheck import (
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
+from lakeplan.tree.plan_checks import read_checks
 from lakeplan.tree.servers import ServersReader, read_bounds, read_manages, read_places, read_safety
 from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
+from lakeplan.values.checks import Check
 from lakeplan.values.desired import Bounds, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import NotifyConfig
 
@@ -111,6 +113,7 @@ class TreeReader:
         self.bounds = Bounds()
         self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
         self.name = ""
+        self.checks: tuple[Check, ...] = ()
         self.manages: tuple[str, ...] | None = None
         self.runner: str | None = None
         self.state_url: str | None = None
@@ -229,6 +232,7 @@ class TreeReader:
         if isinstance(servers, MapNode):
             self.servers = ServersReader(self._problems, self._environ).read(servers)
         self.name = text_of(root.items.get("name")) or ""
+        self.checks = read_checks(root, self._problems)
         self.manages = read_manages(root, self.servers, self._problems)
         simulation = root.items.get("simulation")
         if isinstance(simulation, MapNode):

@@ -14,6 +14,7 @@ from lakeplan.tree.layers import Directory, Entry, Layer
 from lakeplan.tree.loading import TreeReader
 from lakeplan.tree.policies import build, check_complete, conflict_text, describe
 from lakeplan.tree.yaml import TOP, Problem, Problems, TreeError
+from lakeplan.values.checks import Check
 from lakeplan.values.desired import Bounds, DesiredRepository, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import NotifyConfig
 
@@ -29,6 +30,8 @@ class DesiredTree(Protocol):
     def overrides(self) -> Sequence[Override]: ...
     @property
     def unmanaged_policy(self) -> Literal["ignore", "warn", "fail"]: ...
+    @property
+    def checks(self) -> Sequence[Check]: ...
     @property
     def name(self) -> str:
         """What it is called; "" when it has no name."""
@@ -77,6 +80,7 @@ class Tree:
     """What tells the tree from other trees of the same servers; "" when it has no name."""
     manages: tuple[str, ...] | None = None
     """Globs over the repositories that the tree may manage; None: all."""
+    checks: tuple[Check, ...] = ()
     contents: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 (hex) of each file of the tree, files of rules too."""
 
@@ -174,6 +178,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         notify=reader.notify,
         name=reader.name,
         manages=reader.manages,
+        checks=reader.checks,
         overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,

@@ -60,6 +60,11 @@ AT_RISK = Gate(
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
 CLEAR = Gate("clear", "all rules or policies of a repository would be removed")
 UNKNOWN_IMPACT = Gate("unknown-impact", "it is not known what would expire, or object rules are set")
+CHECK = Gate(
+    "check",
+    "a check of the tree refuses or fails, or was not run on the plan that is applied",
+    settings=("checks",),
+)
 UNMANAGED = Gate(
     "unmanaged",
     "the servers have repositories that no entry names",

@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from lakeplan.review import gates
+from lakeplan.review import checks, gates
 from lakeplan.sweep import neighbours, rules
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.values.gates import GATES, PLANS, Gate
@@ -16,7 +16,7 @@ from lakeplan.values.gates import GATES, PLANS, Gate
 def it_is_judged_somewhere() -> None:
     """An import alone is no judge: the gate is used in the code of a module that judges."""
     found = set()
-    for module in (gates, rules, neighbours):
+    for module in (checks, gates, rules, neighbours):
         used = {
             node.id for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Name)
         }

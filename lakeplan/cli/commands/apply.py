@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timezone
 from pathlib import Path
@@ -13,9 +14,10 @@ import typer
 
 from lakeplan.api import read_plan
 from lakeplan.cli import options
+from lakeplan.cli.checks import PlanChecks
 from lakeplan.cli.command import command
+from lakeplan.cli.commands.plan import RunChecks, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.commands.plan import show_plan
 from lakeplan.cli.console import said_yes, say, stderr, stdout, told
 from lakeplan.cli.formats import RICH, Around
 from lakeplan.cli.namespaces import Caching
@@ -51,7 +53,7 @@ from lakeplan.sweep.ports import SweepPorts
 from lakeplan.sweep.service import AutomaticEnd, MarkReport, mark_all, marks_document, shown_by, sweep_marks
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
-from lakeplan.values.plan import Plan
+from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.plan_document import to_document
 
 AFTER_FORMAT: Final = "lakeplan.apply-sweep/v1"
@@ -192,6 +194,7 @@ def apply(
             help="Then mark expired objects. With sweep.automatic, also delete those that the plan listed.",
         ),
     ] = False,
+    run_checks: RunChecks = False,
     opening: Connecting,
     runners: options.Running,
     cache: Caching,
@@ -208,6 +211,7 @@ def apply(
         ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection),
         outputs,
         sweep=AfterApply(session, outputs) if sweep else None,
+        run_checks=run_checks,
     )
     if plan_file is not None:
         return flow.apply(read_plan(plan_file))
@@ -223,6 +227,7 @@ class ApplyFlow:
     options: ApplyOptions
     outputs: Outputs
     sweep: AfterApply | None = None
+    run_checks: bool = False
 
     def plan_and_apply(self, *, auto_approve: bool) -> int:
         """Plans, shows, asks for the word ``yes``, applies."""
@@ -240,6 +245,9 @@ class ApplyFlow:
             ),
             replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
+        checks = self._checks()
+        if checks.may_run:
+            plan = checks.added_to(plan)
         rich = replace(self.outputs, all=(Output(RICH, None),))
         show_plan(plan, rich, to_stderr=self.outputs.is_stdout_taken)
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
@@ -290,6 +298,7 @@ class ApplyFlow:
                 # A sweep that follows must not find it damaged after the rules were written.
                 also_needs=(read_sweeps,) if self.sweep is not None else (),
                 tree=self.session.tree.name,
+                judge=self._judge(),
             ),
             self.run,
             plan_digest=to_document(plan)["digest"],
@@ -304,6 +313,15 @@ class ApplyFlow:
         notes = (seen.note, note_baselines(journal, seen, self.run) if seen.repositories else "")
         for text in filter(None, notes):
             say(stderr(no_color=self.outputs.no_color), text)
+
+    def _checks(self) -> PlanChecks:
+        today = self.run.now().date()
+        openers = Openers(self.options.allowed, self.session.tree.overrides, today)
+        return PlanChecks(self.session.tree, openers, forced=self.run_checks)
+
+    def _judge(self) -> Callable[[Plan], tuple[GateResult, ...]] | None:
+        checks = self._checks()
+        return (lambda live: checks.judge(live)[0]) if checks.may_run else None
 
     def _simulate_mode(self) -> SimulateMode:
         if not self.options.simulate:

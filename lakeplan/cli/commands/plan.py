@@ -12,6 +12,7 @@ import typer
 from lakeplan.api import objects_path
 from lakeplan.cli import options
 from lakeplan.cli.base import Base, read_base
+from lakeplan.cli.checks import PlanChecks
 from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
@@ -24,6 +25,7 @@ from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.occasions import plan_refused
 from lakeplan.output.plan import render_plan
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
+from lakeplan.review.gates import Openers
 from lakeplan.state.store import known_repositories
 from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
@@ -55,6 +57,13 @@ NewTree = Annotated[
         help="With --base: this change adds the tree. Compare it with the default settings.",
     ),
 ]
+RunChecks = Annotated[
+    bool,
+    typer.Option(
+        "--run-checks",
+        help="Run the commands under checks in the tree. Without it they run with --base, and at a terminal.",
+    ),
+]
 Simulate = Annotated[
     str, typer.Option("--simulate", help="Repositories to simulate: changed, all or none.", metavar="WHICH")
 ]
@@ -79,6 +88,7 @@ def plan(
     allowed: options.AllowedInPreview,
     base: Against = None,
     new_tree: NewTree = False,
+    run_checks: RunChecks = False,
     opening: Connecting,
     runners: options.Running,
     cache: Caching,
@@ -103,6 +113,8 @@ def plan(
             now=now_utc(),
         ),
     )
+    openers = Openers(allowed, session.tree.overrides, session.as_of.date())
+    made = PlanChecks(session.tree, openers, compared, forced=run_checks).added_to(made)
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):
         _tell_why(made)

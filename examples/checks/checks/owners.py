@@ -1,0 +1,26 @@
+"""A check for lakeplan: repositories need an owner, and much that expires is said to them."""
+
+import json
+import sys
+
+MOST_BYTES = 100 * 10**9
+"""Newly expired bytes above which the owner has to be told."""
+
+
+def findings(plan: dict) -> list[dict]:
+    found = []
+    for repository in plan["repositories"]:
+        name = f"{repository['server']}/{repository['name']}"
+        if repository["failure"] is not None:
+            continue
+        if not repository["owner"]:
+            found.append({"level": "refuse", "repository": name, "message": "has no owner: add `owner: …`"})
+        now = repository["impact"]["horizons"].get("now")
+        expiring = (now or {}).get("bytes_expire") or 0
+        if expiring > MOST_BYTES:
+            text = f"{expiring / 1e9:,.0f} GB newly expire: tell {repository['owner'] or 'its owner'}"
+            found.append({"level": "warn", "repository": name, "message": text})
+    return found
+
+
+json.dump({"annotations": findings(json.load(sys.stdin))}, sys.stdout)

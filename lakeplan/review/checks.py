@@ -1,0 +1,290 @@
+"""Runs the checks of a tree on a plan.
+
+A check is code of reviewed commits, and what it reads is not. It gets the plan on standard input, an
+environment of an allow-list, an empty home and its own folder, and nothing of the checkout that is judged.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from lakeplan import limits
+from lakeplan.review.gates import Openers
+from lakeplan.values.checks import Check
+from lakeplan.values.gates import CHECK, WHOLE_PLAN
+from lakeplan.values.local import absolute_entries
+from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+
+KEPT_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
+"""What a check gets of the environment, beside PATH."""
+_REFUSE, _WARN = "refuse", "warn"
+_SHOWN = 300
+"""Characters of one message."""
+_PAUSE = 0.05
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where checks run: in ``folder``, with the files of the tree. ``judged`` is the checkout that is judged,
+    where nothing may be run from; None where the tree's own files are run."""
+
+    folder: Path
+    judged: Path | None = None
+
+    def may_use(self, path: str) -> bool:
+        """Whether an absolute path leads to nothing of the judged checkout."""
+        return self.judged is None or not _is_below(path, self.judged)
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: str
+    message: str
+    repository: str | None = None
+
+
+class _Failed(Exception):
+    """The check could not be run to its end, or said nothing that can be understood."""
+
+
+def judge(
+    checks: Iterable[Check], plan: Plan, given: bytes, place: Place, openers: Openers, path: str
+) -> tuple[tuple[GateResult, ...], tuple[str, ...]]:
+    """Every check's results as gates, and its warnings. ``given``: the plan as JSON; ``path``: where programs
+    are looked for. A check that fails refuses."""
+    known = {r.key: r for r in plan.repositories}
+    gates: list[GateResult] = []
+    warnings: list[str] = []
+    for check in checks:
+        try:
+            findings = run(check, given, place, path)
+        except _Failed as error:
+            findings = [Finding(_REFUSE, str(error))]
+        refused = [f for f in findings if f.level == _REFUSE]
+        gates += [_refusal(check, f, known, openers) for f in refused]
+        warnings += [f"check {check.name}: {_of(f)}" for f in findings if f.level == _WARN]
+        if not refused:
+            gates.append(GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.PASSED, f"{check.name}: passed"))
+    return tuple(gates), tuple(warnings)
+
+
+def unjudged(checks: Iterable[Check], gates: Iterable[GateResult]) -> tuple[str, ...]:
+    """Names of the checks that no gate of a plan is of."""
+    judged = {gate.message.partition(":")[0] for gate in gates if gate.gate == CHECK.name}
+    return tuple(check.name for check in checks if check.name not in judged)
+
+
+def not_run(name: str) -> GateResult:
+    """A check that the reviewed plan has no result of."""
+    text = f"{name}: was not run on this plan"
+    return GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.REFUSED, text)
+
+
+def _refusal(
+    check: Check, finding: Finding, known: Mapping[str, RepositoryPlan], openers: Openers
+) -> GateResult:
+    repository = known.get(finding.repository or "")
+    scope = WHOLE_PLAN if repository is None else repository.key
+    message = finding.message if repository is not None else _of(finding)
+    return openers.decide(
+        GateResult(CHECK.name, scope, GateOutcome.REFUSED, f"{check.name}: {message}"), repository
+    )
+
+
+def _of(finding: Finding) -> str:
+    return f"{finding.repository}: {finding.message}" if finding.repository else finding.message
+
+
+# ---- one run
+def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
+    """What a check finds. Raises ``_Failed``."""
+    command = _command(check, place, path)
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryDirectory(prefix="lakeplan-check-") as home:
+        stdin.write(given)
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=place.folder,
+                env=_environment(place, path, home),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise _Failed(f"{check.run[0]} cannot be run: {why}") from None
+        with process:
+            try:
+                out, err = _answers(process, check.time_limit_seconds)
+            finally:
+                _end(process)
+    findings = parse_findings(out)
+    if process.returncode and not any(f.level == _REFUSE for f in findings):
+        why = _line(err.decode("utf-8", "replace").strip().rpartition("\n")[2])
+        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit {process.returncode}"
+        findings.append(Finding(_REFUSE, f"failed with {how}{': ' if why else ''}{why}"))
+    return findings
+
+
+def _command(check: Check, place: Place, path: str) -> list[str]:
+    """Raises ``_Failed`` for a program that there is not, or that is of the judged checkout."""
+    name, *arguments = check.run
+    for word in check.run:
+        if os.path.isabs(word) and not place.may_use(word):
+            raise _Failed(f"{word} is in the checkout that is judged: name it relative to the tree")
+        if os.path.normpath(word).partition(os.sep)[0] == os.pardir:
+            raise _Failed(f"{word} leads out of the tree")
+    if "/" not in name:
+        found = shutil.which(name, path=_search_path(place, path))
+        if found is None:
+            raise _Failed(f"there is no program {name!r} on PATH")
+        return [found, *arguments]
+    program = os.path.join(place.folder, name)
+    if not os.path.isabs(name) and not _is_below(program, place.folder):
+        raise _Failed(f"{name} leads out of the tree")
+    if not os.access(program, os.X_OK) or not os.path.isfile(program):
+        raise _Failed(f"{name} is no executable file of the tree")
+    return [program, *arguments]
+
+
+def _is_below(path: str, folder: Path) -> bool:
+    """Whether a path is, or leads through links to, a folder or what is in it."""
+    for top in {os.path.abspath(folder), os.path.realpath(folder)}:
+        for form in (os.path.abspath(path), os.path.realpath(path)):
+            if form == top or form.startswith(top.rstrip(os.sep) + os.sep):
+                return True
+    return False
+
+
+def _search_path(place: Place, path: str) -> str:
+    entries = absolute_entries(path).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if entry and place.may_use(entry))
+
+
+def _environment(place: Place, path: str, home: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {
+        **kept,
+        "PATH": _search_path(place, path),
+        "HOME": home,
+        "TMPDIR": home,
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _answers(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes]:
+    """Both streams, until the program has ended: what it started may hold them for longer. Of the second,
+    only the beginning. Raises ``_Failed`` for too long an answer, and after the time limit."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    until = time.monotonic() + seconds
+    streams: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            os.set_blocking(stream.fileno(), False)
+            selector.register(stream, selectors.EVENT_READ)
+        while True:
+            ended = _has_ended(process)
+            for key, _ in selector.select(0 if ended else _PAUSE):
+                stream = next(s for s in streams if s is key.fileobj)
+                if not _read(stream, streams[stream]):
+                    selector.unregister(stream)
+            if len(streams[process.stdout]) > limits.CHECK_BYTES:
+                raise _Failed(f"printed more than {limits.CHECK_BYTES >> 10} KiB")
+            if ended:
+                return bytes(streams[process.stdout]), bytes(streams[process.stderr])
+            if time.monotonic() >= until:
+                raise _Failed(f"did not end within {seconds:g} seconds")
+            if not selector.get_map():
+                time.sleep(_PAUSE)
+
+
+def _read(stream: IO[bytes], into: bytearray) -> bool:
+    """Takes what has come; whether more may come. What is beyond the limit is dropped."""
+    while True:
+        try:
+            piece = os.read(stream.fileno(), limits.CHECK_BYTES)
+        except BlockingIOError:
+            return True
+        if not piece:
+            return False
+        into += piece[: max(0, limits.CHECK_BYTES + 1 - len(into))]
+        if len(into) > limits.CHECK_BYTES:
+            return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Leaves it a zombie, so that its number stays that of its group until ``_end``."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kills the program, and whatever it started and left behind in its group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+# ---- what it printed
+def parse_findings(data: bytes) -> list[Finding]:
+    """The findings that a check prints: ``{"annotations": […]}``, or what ``conftest --output json`` prints;
+    nothing is none. Raises ``_Failed`` for everything else."""
+    if not data.strip():
+        return []
+    try:
+        document = limits.parse_json(data)
+        if isinstance(document, Mapping):
+            findings = [_finding(item) for item in _list(document["annotations"])]
+        else:
+            findings = [f for item in _list(document) for f in _of_conftest(item)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _Failed('printed neither {"annotations": […]} nor the JSON of conftest') from None
+    if len(findings) > limits.CHECK_FINDINGS:
+        raise _Failed(f"printed more than {limits.CHECK_FINDINGS:,} findings")
+    return findings
+
+
+def _list(value: Any) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+def _finding(item: Any) -> Finding:
+    level, message, repository = item["level"], item["message"], item.get("repository")
+    if level not in (_REFUSE, _WARN) or not isinstance(message, str):
+        raise ValueError("no finding")
+    if repository is not None and not isinstance(repository, str):
+        raise ValueError("no repository")
+    return Finding(level, _line(message), None if repository is None else _line(repository))
+
+
+def _of_conftest(item: Any) -> Iterable[Finding]:
+    """A policy's ``metadata`` may name the repository."""
+    if not isinstance(item, Mapping) or not {"successes", "warnings", "failures"} & item.keys():
+        raise ValueError("not of conftest")
+    for key, level in (("warnings", _WARN), ("failures", _REFUSE), ("exceptions", _REFUSE)):
+        for result in _list(item.get(key) or []):
+            repository = (result.get("metadata") or {}).get("repository")
+            yield _finding({"level": level, "message": result["msg"], "repository": repository})
+
+
+def _line(text: str) -> str:
+    """One line of what somebody wrote, cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
