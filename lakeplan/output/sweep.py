@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         AfterApplyDocument,
         ApprovalDocument,
         ClassName,
+        ListedState,
         MarkDocument,
         MarkListDocument,
         MarksDocument,
@@ -133,11 +134,34 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
         page.line("No mark is recorded. lakeplan sweep mark makes one.")
         return
     rows = [
-        (mark["mark_id"], mark["repository"], mark["by"], "yes" if mark["approved"] else "")
+        (
+            mark["mark_id"],
+            mark["repository"],
+            *(
+                (count(mark["goes"]["objects"]), size(mark["goes"]["size_bytes"]))
+                if mark["goes"]
+                else ("", "")
+            ),
+            Cell(*_STATES[mark["state"]]),
+            mark["repository"],
+        )
         for mark in document["marks"]
     ]
     # The id begins with its time.
-    page.table(("mark", "repository", "by", "approved"), rows, solid=(0,), indent=0)
+    headers = ("mark", "objects", "size", "state", "repository")
+    page.table(headers, rows, figures=(1, 2), solid=(0,), indent=0)
+
+
+_STATES: Mapping[ListedState, tuple[str, str]] = {
+    "marked": ("not approved", "yellow"),
+    "approved": ("approved", "green"),
+    "too_old": ("too old to be swept", "dim"),
+    "unfinished": ("not finished", "bold red"),
+    "swept": ("swept", ""),
+    "quarantined": ("in quarantine", ""),
+    "purged": ("purged", ""),
+    "unknown": ("unknown: its record is damaged", "bold red"),
+}
 
 
 _OUTCOMES: Mapping[Outcome, Cell] = {

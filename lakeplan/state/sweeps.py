@@ -98,6 +98,37 @@ def record_purge(state: StateWriter, repository: str, mark_id: str, purged: Amou
     _change(state, repository, put)
 
 
+@dataclass(frozen=True)
+class Swept:
+    """What the sweep of one mark left behind. ``at`` is ISO 8601; ``amounts`` as of a ``LastSweep``."""
+
+    at: str
+    finished: bool
+    mode: str
+    amounts: Mapping[str, Amount]
+    quarantined: Amount
+
+    @property
+    def total(self) -> Amount:
+        return sum(self.amounts.values(), Amount())
+
+
+def read_swept(state: StateReader, repository: str) -> dict[str, Swept]:
+    """The sweeps of ``server/name`` by mark. Raises LakeplanError for a record that cannot be read."""
+    found = state.read(_key(repository))
+    entries = _entries(found.data, repository) if found is not None else {}
+    return {
+        mark_id: Swept(
+            entry["at"],
+            entry["finished"],
+            entry["mode"],
+            {status: _amount(entry.get(status)) for status in STATUSES},
+            _quarantined(entry),
+        )
+        for mark_id, entry in entries.items()
+    }
+
+
 def read_purged(state: StateReader, repository: str) -> dict[str, Amount]:
     """What was purged of each mark's quarantine, by mark. Raises LakeplanError."""
     found = state.read(_key(repository))

@@ -7,6 +7,7 @@ __all__ = [
     "documents",
     "finish",
     "judge",
+    "listed",
     "official",
     "ports",
     "records",

@@ -175,14 +175,25 @@ class MarksDocument(TypedDict):
     failed: Mapping[str, ErrorRow]
 
 
+ListedState = Literal[
+    "marked", "approved", "too_old", "unfinished", "swept", "quarantined", "purged", "unknown"
+]
+"""``too_old``: it was never swept, and cannot be any more. ``unfinished``: a sweep began and did not end."""
+
+
 class ListedMark(TypedDict):
-    """``repository`` is ``?`` where the state's record is damaged."""
+    """``repository`` is ``?`` where the state's record is damaged. ``goes`` is None for marks of earlier
+    releases that were not swept; ``deleted`` and ``swept_at`` for marks that were not."""
 
     mark_id: str
     repository: str
     marked_at: str
     by: str
     approved: bool
+    state: ListedState
+    goes: AmountRow | None
+    deleted: AmountRow | None
+    swept_at: str | None
 
 
 class MarkListDocument(TypedDict):

@@ -31,6 +31,7 @@ from lakeplan.sweep.ports import Site, approval_key, mark_index_key
 from lakeplan.sweep.values import Approval, Mark, digest_of, read_mark
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Part, PartEnd, Status
 
 
@@ -65,15 +66,19 @@ def repository_of(state: StateReader, mark_id: str) -> str:
 
 @dataclass(frozen=True)
 class MarkIndex:
-    """What the state knows of a mark. ``digest`` is of the mark's bytes, ``marked_at`` ISO 8601."""
+    """What the state knows of a mark. ``digest`` is of the mark's bytes, ``marked_at`` ISO 8601. ``goes``:
+    what a sweep may delete; None in records of earlier releases."""
 
     repository: str
     digest: str
     marked_at: str
     by: str
+    goes: Amount | None = None
 
 
-_INDEX = records.record(dict.fromkeys(("repository", "digest", "marked_at", "by"), records.text))
+_INDEX = records.record(
+    dict.fromkeys(("repository", "digest", "marked_at", "by"), records.text), {"goes": records.AMOUNT}
+)
 
 
 def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
@@ -87,7 +92,9 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
         f" restore {mark_id}` then go by the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
-    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"])
+    goes = record.get("goes")
+    amount = None if goes is None else Amount(goes["objects"], goes["size_bytes"])
+    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], amount)
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:

@@ -12,7 +12,6 @@ from typing import Final
 
 from lakeplan.errors import (
     ExitCode,
-    FormatError,
     LakeplanError,
     ReadOnlyRepository,
     StorageNotFound,
@@ -26,9 +25,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.documents import (
-    ListedMark,
     MarkDocument,
-    MarkListDocument,
     MarksDocument,
     NotPurgedRow,
     PurgeDocument,
@@ -40,7 +37,6 @@ from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import Made, MarkOptions, make_marks
 from lakeplan.sweep.neighbours import is_begun
 from lakeplan.sweep.ports import (
-    MARK_INDEX,
     Site,
     SweepPorts,
     approval_key,
@@ -51,7 +47,6 @@ from lakeplan.sweep.ports import (
 )
 from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.sweep.records import (
-    MarkIndex,
     StoredMark,
     load_mark,
     read_approval,
@@ -271,29 +266,6 @@ def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     if is_begun(site, sweep_prefix(mark_id)):
         return "begun"
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
-
-
-def list_marks(state: StateReader) -> MarkListDocument:
-    """Every mark the state knows, newest first."""
-    found: list[ListedMark] = []
-    for key in reversed(state.list_keys(MARK_INDEX)):
-        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
-        try:
-            index = read_mark_index(state, mark_id)
-        except FormatError:
-            index = MarkIndex("?", "", "", "")
-        if index is None:
-            continue
-        found.append(
-            {
-                "mark_id": mark_id,
-                "repository": index.repository,
-                "marked_at": index.marked_at,
-                "by": index.by,
-                "approved": state.read(approval_key(mark_id)) is not None,
-            }
-        )
-    return {"format": MARKS_FORMAT, "marks": found}
 
 
 REASON = "sweep.automatic: every object was in what the plan showed"

@@ -275,6 +275,26 @@ def it_makes_a_page_of_a_mark(make_site: Any, tmp_path: Path) -> None:
     assert only.out == page
 
 
+def it_lists_marks_with_amounts_and_how_far_each_is(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    mark_id = site.mark()["mark_id"]
+
+    def listed() -> tuple[str, Any, Any]:
+        (row,) = site.world.lakeplan(("sweep", "list"), "--format", "json").json["marks"]
+        return row["state"], row["goes"], row["deleted"]
+
+    amount = {"objects": 2, "size_bytes": 21}
+    assert listed() == ("marked", amount, None)
+    assert site.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "x").code == 0
+    assert listed() == ("approved", amount, None)
+    assert site.world.lakeplan(("sweep", "run"), mark_id).code == 0
+    assert listed() == ("quarantined", amount, amount)
+    assert "in quarantine" in site.world.lakeplan(("sweep", "list")).out
+    site.age()
+    assert site.world.lakeplan(("sweep", "purge"), "--auto-approve").code == 0
+    assert listed() == ("purged", amount, amount)
+
+
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     site = make_site(NOW)
     before, mark = site.data(), site.mark()

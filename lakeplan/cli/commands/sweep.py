@@ -52,6 +52,7 @@ from lakeplan.sweep.check import check_after, check_before
 from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve as approve_mark
+from lakeplan.sweep.listed import list_marks
 from lakeplan.sweep.official import run_official, withdraw
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import may_delete, read_summary
@@ -60,7 +61,6 @@ from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
     find_mark,
-    list_marks,
     mark_all,
     marks_document,
     open_mark,
@@ -319,7 +319,7 @@ def list_(
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
-    return outputs.emit(list_marks(session.state()), render_mark_list, Around.of(session.tree))
+    return outputs.emit(list_marks(session.state(), now_utc()), render_mark_list, Around.of(session.tree))
 
 
 @command(SHOW, "Show a mark and what became of it.", without="no_progress")

@@ -1,0 +1,61 @@
+"""How far the marks of a list are."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lakeplan.sweep.listed import list_marks
+from tests.sweeping.lake import LakeRepository
+from tests.sweeping.world import SweepWorld
+
+
+def row(world: SweepWorld, **later: float) -> dict[str, Any]:
+    (found,) = list_marks(world.state, world.now() + timedelta(**later))["marks"]
+    return {**found}
+
+
+def it_says_of_a_mark_that_it_is_too_old_to_be_swept(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    assert row(world)["state"] == "marked"
+    assert row(world, hours=71)["state"] == "marked"
+    assert row(world, hours=72)["state"] == "too_old"
+    world.approve(mark)
+    assert row(world, hours=71)["state"] == "approved"
+    assert row(world, hours=72)["state"] == "too_old"
+
+
+def it_says_what_was_swept(world: SweepWorld, repo: LakeRepository) -> None:
+    world.sweep_of(world.mark())
+    found = row(world, hours=100)
+    assert (found["state"], found["goes"], found["deleted"]["objects"]) == ("swept", found["deleted"], 2)
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def it_knows_no_amounts_of_marks_of_earlier_releases_that_were_not_swept(
+    world: SweepWorld, repo: LakeRepository, swept: bool
+) -> None:
+    mark = world.mark()
+    if swept:
+        world.sweep_of(mark)
+    key = f"sweep/marks/{mark.mark_id}.json"
+    stored = world.state.read(key)
+    assert stored is not None
+    index = json.loads(stored.data)
+    del index["goes"]
+    world.state.write(key, json.dumps(index).encode(), if_version=stored.version)
+    assert row(world)["goes"] == ({"objects": 2, "size_bytes": 11} if swept else None)
+
+
+def it_lists_a_mark_whose_records_are_damaged(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    world.sweep_of(mark)
+    for key in (f"sweep/marks/{mark.mark_id}.json", "sweep/ends/prod/repo1.json"):
+        stored = world.state.read(key)
+        assert stored is not None
+        world.state.write(key, b"{", if_version=stored.version)
+    found = row(world)
+    assert (found["repository"], found["state"], found["goes"]) == ("?", "unknown", None)
