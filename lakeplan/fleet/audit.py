@@ -14,6 +14,7 @@ from lakeplan.fleet.documents import (
     AuditedRow,
     DestroyedRow,
     LeftoversRow,
+    RemnantsRow,
 )
 from lakeplan.fleet.judging import (
     PERIODS,
@@ -36,10 +37,10 @@ from lakeplan.lakefs.protocols import LakeFSReader, ObjectPinger
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.review.selection import read_all_refs
-from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.inputs import NamespaceMetadata, iso
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.requests import Facts, SampledEntry, Surveyed, Surveyor, SurveyRequest
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.protocols import NamespaceReader, RemnantReader
 from lakeplan.sweep.documents import CollectorRunRow
 from lakeplan.sweep.finish import runs_of
 from lakeplan.values.documents import error_rows
@@ -206,6 +207,7 @@ class _Repository:
                 for number, days in enumerate(PERIODS)
             ],
             "leftovers": self._leftovers(found, store) if listed else None,
+            "remnants": self._remnants(store) if listed else None,
             "stale_branches": stale[:STALE_NAMED],
             "stale_count": len(stale),
             "nonsense": nonsense_of(rules, refs, policies),
@@ -360,6 +362,21 @@ class _Repository:
         return {
             "never_committed": never_committed(found.classes, staged=False).to_row(),
             "staged": never_committed(found.classes, staged=True).to_row() if known else None,
+        }
+
+    def _remnants(self, store: NamespaceReader | str) -> RemnantsRow | None:
+        if not isinstance(store, RemnantReader):
+            return None
+        try:
+            found = store.remnants()
+        except LakeplanError:
+            return None
+        return {
+            "noncurrent": None if found.noncurrent is None else found.noncurrent.to_row(),
+            "delete_markers": found.delete_markers,
+            "unfinished_uploads": found.uploads,
+            "oldest_upload": "" if found.oldest_us is None else iso(found.oldest_us),
+            "complete": found.complete,
         }
 
     def _runs(self, store: NamespaceReader | str) -> list[CollectorRunRow] | None:

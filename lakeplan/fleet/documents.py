@@ -62,6 +62,17 @@ class LeftoversRow(TypedDict):
     staged: AmountRow | None
 
 
+class RemnantsRow(TypedDict):
+    """What a bucket keeps beside current objects; null where that is not known. ``oldest_upload`` "" for
+    none. ``complete``: all of it was counted."""
+
+    noncurrent: AmountRow | None
+    delete_markers: int | None
+    unfinished_uploads: int | None
+    oldest_upload: str
+    complete: bool
+
+
 class StaleRow(TypedDict):
     branch: str
     days: int
@@ -96,6 +107,7 @@ class AuditedRow(TypedDict):
     freeable: AmountRow
     periods: list[PeriodRow]
     leftovers: LeftoversRow | None
+    remnants: RemnantsRow | None
     stale_branches: list[StaleRow]
     stale_count: int
     nonsense: list[str]

@@ -153,7 +153,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
     """What to do about a repository, the worst first."""
     gone, next_run, target = row["destroyed"], row["next_run"], f"--target {row['repository']}"
     lost = gone is not None and (gone["gone"] or (gone["amount"] is not None and gone["amount"]["objects"]))
-    write = "lakeplan audit --write DIR"
+    write, remnants = "lakeplan audit --write DIR", row["remnants"]
     every: list[tuple[object, Severity, str, str]] = [
         (lost, "data-loss", "objects that the documented rule keeps are gone", f"lakeplan check {target}"),
         (
@@ -181,6 +181,18 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
             "cost",
             "branches without new commits keep their data",
             f"lakeplan branches plan {target}",
+        ),
+        (
+            remnants is not None and remnants["noncurrent"] is not None and remnants["noncurrent"]["objects"],
+            "cost",
+            "the bucket keeps older versions: add a lifecycle rule that expires noncurrent versions",
+            "",
+        ),
+        (
+            remnants is not None and remnants["unfinished_uploads"],
+            "cost",
+            "the bucket keeps unfinished uploads: add a lifecycle rule that aborts incomplete ones",
+            "",
         ),
         (has_failed_runs, "settings", "a collector failed", f"lakeplan sweep list --collector-runs {target}"),
     ]

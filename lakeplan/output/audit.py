@@ -72,12 +72,26 @@ def _facts(row: AuditedRow) -> Iterator[tuple[str, str]]:
     yield "nonsense", "; ".join(row["nonsense"])
     stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
     yield "stale branches", names_of(stale, row["stale_count"]) if stale else ""
+    yield "remnants", _remnants(row)
     runs = row["collector_runs"]
     if runs:
         last = runs[0]
         began = f", {moment(last['started'])}" if last["started"] else ""
         state = "failed" if last["success"] is False else last["note"]
         yield "last collection", f"{last['by']} {last['run_id']}{began}{f': {state}' if state else ''}"
+
+
+def _remnants(row: AuditedRow) -> str:
+    found = row["remnants"]
+    if found is None:
+        return ""
+    parts = []
+    if found["delete_markers"]:
+        parts.append(counted(found["delete_markers"], "delete marker"))
+    if found["unfinished_uploads"]:
+        since = moment(found["oldest_upload"])
+        parts.append(f"{counted(found['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
+    return ", ".join(parts)
 
 
 def _destroyed(gone: DestroyedRow) -> str:
@@ -106,6 +120,9 @@ def _figures(row: AuditedRow) -> list[Sequence[str | Cell]]:
         staged = leftovers["staged"]
         found.append(("never committed", leftovers["never_committed"], ""))
         found += [] if staged is None else [("  staged", staged, "dim")]
+    if row["remnants"] is not None and row["remnants"]["noncurrent"] is not None:
+        more = "" if row["remnants"]["complete"] else ", at least"
+        found.append((f"older versions{more}", row["remnants"]["noncurrent"], ""))
     return [(Cell(name, style), *amounts(amount, cost)) for name, amount, style in found]
 
 

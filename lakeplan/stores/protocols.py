@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
 if TYPE_CHECKING:
@@ -71,6 +72,27 @@ class PieceReader(Protocol):
     def read_piece(self, key: str, start: int, length: int) -> bytes:
         """So many bytes from ``start`` on, which lies inside the object; fewer only at its end. Raises
         StorageNotFound, StorageDenied, StorageError."""
+
+
+@dataclass(frozen=True)
+class Remnants:
+    """What is paid for in a namespace beside its current objects. ``noncurrent``: older versions;
+    ``uploads``: multipart uploads that were begun and not completed, the oldest ``oldest_us`` (None for
+    none). None where the store does not say, or these credentials may not ask. ``complete``: not cut off."""
+
+    noncurrent: Amount | None
+    delete_markers: int | None
+    uploads: int | None
+    oldest_us: int | None
+    complete: bool
+
+
+@runtime_checkable
+class RemnantReader(Protocol):
+    """What a reader has besides whose store keeps versions."""
+
+    def remnants(self) -> Remnants:
+        """Counts them, up to a limit of pages. Raises StorageError."""
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan import limits
-from lakeplan.errors import StorageError
+from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.bounded import bounded_pages, too_large, whole_listing
-from lakeplan.stores.faults import Kind, error_of, translate_boto_error
-from lakeplan.stores.protocols import StoredColumns
+from lakeplan.stores.faults import Kind, error_of, is_unsupported, translate_boto_error
+from lakeplan.stores.protocols import Remnants, StoredColumns
 from lakeplan.stores.s3_client import S3Client, S3Place, check_inside, columns_of, rows_of
 from lakeplan.stores.urls import S3Location
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import StoredFacts
 
 READ_TRIES = 3
@@ -86,6 +87,50 @@ class S3Reader(S3Place):
             for item in page.get("CommonPrefixes", ())
         )
 
+    def remnants(self) -> Remnants:
+        """See ``RemnantReader``."""
+        try:
+            noncurrent, markers, whole = self._older_versions()
+        except StorageError as error:
+            if not (isinstance(error, StorageDenied) or is_unsupported(error)):
+                raise
+            noncurrent, markers, whole = None, None, True
+        uploads, oldest = self._uploads()
+        return Remnants(noncurrent, markers, uploads, oldest, whole)
+
+    def _older_versions(self) -> tuple[Amount, int, bool]:
+        objects, size, markers, whole = 0, 0, 0, True
+        for number, page in enumerate(self._remnant_pages("list_object_versions", _first_version)):
+            if number == REMNANT_PAGES:
+                whole = False
+                break
+            older = [item["Size"] for item in page.get("Versions", ()) if not item["IsLatest"]]
+            objects, size = objects + len(older), size + sum(older)
+            markers += len(page.get("DeleteMarkers", ()))
+        return Amount(objects, size), markers, whole
+
+    def _uploads(self) -> tuple[int | None, int | None]:
+        begun: list[int] = []
+        try:
+            for page in self._remnant_pages("list_multipart_uploads", _first_upload):
+                begun += [round(one["Initiated"].timestamp() * 1_000_000) for one in page.get("Uploads", ())]
+                if len(begun) > REMNANT_PAGES * 1_000:
+                    break
+        except StorageError as error:
+            if not (isinstance(error, StorageDenied) or is_unsupported(error)):
+                raise
+            return None, None
+        return len(begun), min(begun, default=None)
+
+    def _remnant_pages(self, operation: str, first: Callable[[Any], object]) -> Iterator[Any]:
+        where = self._where("")
+        try:
+            pages = self._client.get().get_paginator(operation)
+            pages = pages.paginate(Bucket=self._bucket, Prefix=self._base)
+            yield from bounded_pages(whole_listing(pages, where), first, where)
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, where) from error
+
     def _pages(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         where = self._where(prefix)
         options = {} if recursive else {"Delimiter": "/"}
@@ -102,6 +147,17 @@ def _first(page: Any) -> tuple[Any, ...] | None:
     return (*keys, *(item["Prefix"] for item in page.get("CommonPrefixes", ())[:1])) or None
 
 
+def _first_version(page: Any) -> tuple[Any, ...] | None:
+    both = [*page.get("Versions", ())[:1], *page.get("DeleteMarkers", ())[:1]]
+    return tuple((one["Key"], one["VersionId"]) for one in both) or None
+
+
+def _first_upload(page: Any) -> tuple[Any, ...] | None:
+    return tuple((one["Key"], one["UploadId"]) for one in page.get("Uploads", ())[:1]) or None
+
+
+REMNANT_PAGES = 1_000
+"""Pages of older versions that are counted: a million."""
 KEYS_A_PAGE = 50
 """When pages give fewer wanted keys than this, each key is listed alone, several at a time."""
 LISTERS = 16

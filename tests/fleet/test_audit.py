@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import boto3
 import jsonschema
 import pytest
 
@@ -309,3 +310,30 @@ def it_does_not_take_young_objects_for_garbage(lake: Lake, repo: LakeRepository)
     assert row["leftovers"]["never_committed"] == NOTHING
     lake.clock.advance(days=2)
     assert audited(lake)["leftovers"]["never_committed"]["objects"] == 1
+
+
+def it_gives_the_same_figures_in_s3_and_what_the_bucket_keeps_besides(
+    lake: Lake, repo: LakeRepository, s3_bucket: str
+) -> None:
+    address_of(repo, "main~1").unlink()
+    at_home = audited(lake)
+    client = boto3.session.Session().client("s3")
+    client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+    for file in repo.folder.rglob("*"):
+        if file.is_file():
+            key = f"repo1/{file.relative_to(repo.folder).as_posix()}"
+            client.put_object(Bucket=s3_bucket, Key=key, Body=file.read_bytes())
+    gone = address_of(repo, "main~2").relative_to(repo.folder).as_posix()
+    # uploads of a test are young: two days from now they are not
+    lake.clock.at = datetime.now(timezone.utc) + timedelta(days=2)
+    repo.set_rules(int(7 + (lake.clock.at - datetime(2024, 3, 4, 12, tzinfo=timezone.utc)).days))
+    row = audited(lake, store=lambda repository: open_namespace(f"s3://{s3_bucket}/repo1"))
+    same = ("objects", "destroyed", "next_run", "freeable", "estimated")
+    assert {key: row[key] for key in same} == {key: at_home[key] for key in same}
+    assert row["remnants"]["noncurrent"] == NOTHING
+    client.delete_object(Bucket=s3_bucket, Key=f"repo1/{gone}")
+    row = audited(lake, store=lambda repository: open_namespace(f"s3://{s3_bucket}/repo1"))
+    assert row["remnants"]["noncurrent"] == {"objects": 1, "size_bytes": len(b"second")}
+    assert row["remnants"]["delete_markers"] == 1
+    assert row["next_run"]["expired"]["objects"] == at_home["next_run"]["expired"]["objects"] - 1
+    assert any("noncurrent versions" in one["problem"] for one in row["advice"])

@@ -38,6 +38,7 @@ def document(**more: Any) -> Any:
         "freeable": NOTHING,
         "periods": [{"days": 1, "expired": SOME}, {"days": 7, "expired": NOTHING}],
         "leftovers": None,
+        "remnants": None,
         "stale_branches": [{"branch": "old", "days": 99}],
         "stale_count": 4,
         "nonsense": ["-3 retention days by default"],
@@ -101,3 +102,16 @@ def it_lets_no_name_act() -> None:
         assert "\x1b" not in text
     assert "<img" not in audit_markdown(made)
     assert "](http" not in audit_markdown(made)
+
+
+def it_shows_what_a_bucket_keeps_besides() -> None:
+    remnants = {
+        "noncurrent": SOME,
+        "delete_markers": 7,
+        "unfinished_uploads": 2,
+        "oldest_upload": "2026-01-01T00:00:00Z",
+        "complete": False,
+    }
+    text = shown(document(remnants=remnants))
+    assert "older versions, at least" in text
+    assert "7 delete markers, 2 unfinished uploads, the oldest of 2026-01-01T00:00Z" in text

@@ -9,7 +9,8 @@ from botocore.loaders import JSONFileLoader
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
 from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.protocols import NamespaceReader, RemnantReader
+from lakeplan.values.simulation import Amount
 from tests.stores.storage_contract import Put, StorageContract
 
 
@@ -99,3 +100,42 @@ class DescribeS3Reader(StorageContract):
         monkeypatch.setenv("AWS_PROFILE", "not-there")
         with pytest.raises(StorageError, match="settings are wrong"):
             open_namespace(f"s3://{s3_bucket}/x").read("x")
+
+
+class DescribeRemnants:
+    @pytest.fixture
+    def reader(self, s3_bucket: str) -> NamespaceReader:
+        return open_namespace(f"s3://{s3_bucket}/repo")
+
+    def it_counts_older_versions_and_unfinished_uploads(self, s3_bucket: str, reader: RemnantReader) -> None:
+        client = boto3.session.Session().client("s3")
+        nothing = reader.remnants()
+        assert (nothing.noncurrent, nothing.delete_markers, nothing.uploads) == (Amount(), 0, 0)
+        assert (nothing.oldest_us, nothing.complete) == (None, True)
+        client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+        for body in (b"1", b"22", b"333"):
+            client.put_object(Bucket=s3_bucket, Key="repo/data/a", Body=body)
+        client.put_object(Bucket=s3_bucket, Key="repo/data/b", Body=b"4444")
+        client.delete_object(Bucket=s3_bucket, Key="repo/data/b")
+        client.put_object(Bucket=s3_bucket, Key="repository/data/c", Body=b"1")
+        client.put_object(Bucket=s3_bucket, Key="repository/data/c", Body=b"1")
+        client.create_multipart_upload(Bucket=s3_bucket, Key="repo/data/d")
+        found = reader.remnants()
+        assert found.noncurrent == Amount(3, 7)
+        assert (found.delete_markers, found.uploads, found.complete) == (1, 1, True)
+        assert found.oldest_us is not None
+
+    def it_counts_page_after_page_up_to_a_limit(
+        self, s3_bucket: str, reader: RemnantReader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = boto3.session.Session().client("s3")
+        client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
+        for number in range(1_005):
+            client.put_object(Bucket=s3_bucket, Key=f"repo/data/{number % 2}", Body=b"1")
+        found = reader.remnants()
+        assert (found.noncurrent, found.complete) == (Amount(1_003, 1_003), True)
+        monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 1)
+        found = reader.remnants()
+        assert found.noncurrent is not None
+        assert 900 < found.noncurrent.objects < 1_003
+        assert not found.complete
