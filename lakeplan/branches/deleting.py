@@ -10,6 +10,7 @@ from enum import Enum
 from lakeplan.branches.announce import Noticed
 from lakeplan.branches.fates import judge_branch
 from lakeplan.branches.memory import Fate
+from lakeplan.branches.pin_release import PinRelease
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import FRESH_SECONDS, Keeping, Survey
 from lakeplan.branches.verdicts import look_at
@@ -131,6 +132,7 @@ class Deleter:
     run: Run
     renew: Callable[[], None]
     reviewed: dict[str, str] | None
+    pins: PinRelease | None = None
 
     def delete(self, outlook: BranchOutlook) -> BranchEnd:
         """How it ended; raises only what ends the whole repository (a lost lease)."""
@@ -145,6 +147,11 @@ class Deleter:
             why = self._why_not(outlook)
             if why is not None:
                 return why if lost is None else _after_lost(why)
+            try:
+                if self.pins is not None:
+                    self.pins.before_deleting(outlook.id, outlook.facts.commit_id)
+            except LakeplanError as error:
+                return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
             try:
                 self.writer.delete_branch(self.found.desired.name, outlook.id)
             except PreconditionFailed as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -26,7 +26,13 @@ from lakeplan.values.rules import GcRules
 KIND = "pins"
 _PIN = records.record({}, {"retention_days": records.or_null(records.days)})
 RECORD = records.record(
-    {"repository": records.text, "run_id": records.text, "at": records.moment, "pins": records.map_of(_PIN)}
+    {
+        "repository": records.text,
+        "run_id": records.text,
+        "at": records.moment,
+        "config_hash": records.text,
+        "pins": records.map_of(_PIN),
+    }
 )
 _TEXT = {
     "what": "the state's record of pins",
@@ -36,10 +42,11 @@ _TEXT = {
 
 @dataclass(frozen=True)
 class PinRecord:
-    """The pins that lakeplan made in a repository, each with the rule that it was given last. ``version`` is
-    the record's in the state; None without one."""
+    """The pins that lakeplan made in a repository, each with the rule that it was given last. ``config_hash``
+    is of the tree's settings at the last apply, ``version`` the record's in the state; None without one."""
 
     pins: tuple[Pin, ...] = ()
+    config_hash: str = ""
     version: str | None = None
 
     @property
@@ -56,28 +63,22 @@ def read_pin_record(state: StateReader, repository: str) -> PinRecord:
     record = records.read_record(found.data, RECORD, where=key, **_TEXT)
     records.of_repository(record, repository, where=key, **_TEXT)
     pins = (Pin(commit, values.get("retention_days")) for commit, values in sorted(record["pins"].items()))
-    return PinRecord(tuple(pins), found.version)
+    return PinRecord(tuple(pins), record["config_hash"], found.version)
 
 
 def write_pin_record(
-    state: StateWriter,
-    repository: str,
-    pins: Collection[Pin],
-    version: str | None,
-    *,
-    run_id: str,
-    at: datetime,
+    state: StateWriter, repository: str, pins: PinRecord, *, run_id: str, at: datetime
 ) -> PinRecord:
-    """Replaces the record. Raises WriteConflict when it is another than ``version``."""
+    """Replaces the record. Raises WriteConflict when the stored one is another than its ``version``."""
     record: dict[str, Any] = {
         "repository": repository,
         "run_id": run_id,
         "at": utc_text(at),
-        "pins": {pin.commit_id: {"retention_days": pin.days} for pin in pins},
+        "config_hash": pins.config_hash,
+        "pins": {pin.commit_id: {"retention_days": pin.days} for pin in pins.pins},
     }
     data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
-    new = state.write(repository_key(KIND, repository), data, if_version=version)
-    return PinRecord(tuple(sorted(pins, key=lambda pin: pin.commit_id)), new)
+    return replace(pins, version=state.write(repository_key(KIND, repository), data, if_version=pins.version))
 
 
 class PinRecords(Protocol):

@@ -25,6 +25,7 @@ from lakeplan.branches.memory import (
     write_ledger,
 )
 from lakeplan.branches.notices import read_exemptions
+from lakeplan.branches.pin_release import PinRelease
 from lakeplan.branches.plan import (
     LifecycleOptions,
     RepositoryOutlook,
@@ -38,7 +39,7 @@ from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_
 from lakeplan.branches.survey import Keeping, Survey, When, survey
 from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.lakefs.protocols import BranchWriter
+from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
 from lakeplan.review.journal import close_journal, note_step, open_journal
 from lakeplan.review.run import Run
@@ -109,6 +110,8 @@ class RunPorts:
     progress: Progress
     stop: Callable[[], bool] = lambda: False
     publisher: Publisher = field(default_factory=NoPublisher)
+    rules: Callable[[str], GcRulesWriter] | None = None
+    """Writes the rules of pins; None where there are none."""
 
 
 @dataclass
@@ -434,7 +437,16 @@ class _Runner:
             self._run,
             lambda: self._renew(held),
             reviewed,
+            self._pins(held),
         )
+
+    def _pins(self, held: _Held) -> PinRelease | None:
+        desired, ports, connect = held.desired, self._ports, self._ports.rules
+        if connect is None:
+            return None
+        zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
+        reader = ports.readers(desired.server).refs
+        return PinRelease(desired.key, reader, connect(desired.server), ports.state, self._run, zone)
 
     def _record(self, held: _Held, going: tuple[BranchOutlook, ...]) -> DeletionRecord:
         return DeletionRecord(

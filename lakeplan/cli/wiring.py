@@ -108,7 +108,7 @@ class Session:
         credentials = self.credentials(server)
         return ServerConnection(
             self.reader(server),
-            connect_rules_writer(config, credentials),
+            self.rules_writer(server),
             connect_settings_writer(config, credentials),
             connect_branch_reader(config, credentials),
             connect_metadata_writer(config, credentials),
@@ -125,6 +125,9 @@ class Session:
     def branch_ports(self) -> BranchPorts:
         """What a plan needs to list branches."""
         return BranchPorts(self.branch_readers, self.state())
+
+    def rules_writer(self, server: str) -> LakeFSRulesWriter:
+        return connect_rules_writer(self.tree.servers[server], self.credentials(server))
 
     def pins(self) -> StatePinRecords:
         """What the state has on record of pins."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
+from lakeplan.branches.pin_records import read_stored
+from lakeplan.branches.pins import without_pin_branches
 from lakeplan.errors import FeatureMissing, LakeplanError, PermissionDenied, StorageError
 from lakeplan.fleet.documents import (
     AuditDocument,
@@ -46,7 +48,7 @@ from lakeplan.sweep.finish import runs_of
 from lakeplan.values.documents import error_rows
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
-from lakeplan.values.repository import Commit, Refs, Repository
+from lakeplan.values.repository import Branch, Commit, Refs, Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy
 
@@ -163,7 +165,8 @@ class _Repository:
         self._reader = ports.reader(server)
 
     def audit(self) -> AuditedRow:
-        rules = self._reader.get_gc_rules(self._name)
+        stored = read_stored(self._reader, self._name)
+        rules, shown = stored.raw, stored.bare  # those of pins are no rules of anybody's
         policies = self._policies()
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
@@ -173,7 +176,10 @@ class _Repository:
         gone, not_sampled = self._destroyed(found, graph)
         runs = self._runs(store) if found.listed else None
         stale = stale_branches(
-            refs, self._repository.default_branch, self._settings.as_of, self._settings.stale_days
+            without_pin_branches(refs),
+            self._repository.default_branch,
+            self._settings.as_of,
+            self._settings.stale_days,
         )
         at_risk = Bit.DOCUMENTED
         classes, listed = found.classes, found.listed
@@ -181,7 +187,7 @@ class _Repository:
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
             "as_of": utc_text(self._settings.as_of),
-            "rules": None if rules is None else rules.to_body(),
+            "rules": None if shown is None else shown.to_body(),
             "commits": {
                 "total": len(graph),
                 "branches": len(refs.branches),
@@ -210,8 +216,8 @@ class _Repository:
             "remnants": self._remnants(store) if listed else None,
             "stale_branches": stale[:STALE_NAMED],
             "stale_count": len(stale),
-            "nonsense": nonsense_of(rules, refs, policies),
-            "unknown_branches": unknown_branches(rules, refs),
+            "nonsense": nonsense_of(shown, refs, policies),
+            "unknown_branches": unknown_branches(shown, refs),
             "collector_runs": None if runs is None else runs[:RUNS_NAMED],
             "advice": [],
         }
@@ -229,7 +235,9 @@ class _Repository:
     def _refs(self) -> Refs:
         if self._settings.dump_refs:
             return read_all_refs(self._reader, self._name, read_only=False)[0]
-        branches = tuple(self._reader.list_branches(self._name))
+        pins = (Branch(one.id, one.commit_id) for one in self._reader.list_pins(self._name) if one.hidden)
+        known = {one.id: one for one in (*self._reader.list_branches(self._name), *pins)}
+        branches = tuple(known.values())
         tags = tuple(self._reader.list_tags(self._name))
         commits: dict[str, Commit] = {}
         for head in (*(one.commit_id for one in branches), *(one.commit_id for one in tags)):

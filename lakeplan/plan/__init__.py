@@ -13,6 +13,7 @@ __all__ = [
     "graph",
     "importing",
     "page",
+    "pin_sync",
     "planning",
     "rollback",
 ]

@@ -55,6 +55,22 @@ class Gathered:
     plan: RepositoryPlan
     pins: PinLook | None = None
 
+    def as_it_is(self) -> Gathered:
+        """With nothing to write."""
+        plan = self.plan
+        plan = replace(
+            plan,
+            action=Action.NONE,
+            after=plan.before,
+            changes=(),
+            adopted=False,
+            unexpanded={},
+            branch_lifecycle=None,
+            object_lifecycle=None,
+            failure=None,
+        )
+        return replace(self, plan=plan)
+
     def with_pins(self, pins: PinLook | None, *, known: bool) -> Gathered:
         """With pins that have to be written or shown."""
         if pins is None:

@@ -77,6 +77,9 @@ class PinnedRulesAttempt(RulesAttempt):
         else:
             outcome = self._run_pins_alone(connection)
         self._retire(connection)
+        recorded, wanted = self._record.pins, self._look.change.want
+        if {(pin.name, pin.days) for pin in recorded} != {(pin.name, pin.days) for pin in wanted}:
+            self._write_record(self._look.change.want)  # a run that was killed left others
         return outcome
 
     def _run_pins_alone(self, connection: WritableServer) -> Outcome:
@@ -153,6 +156,8 @@ class PinnedRulesAttempt(RulesAttempt):
         self._write_record(self._all_pins())
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
+        if outcome is Outcome.APPLIED and not message:
+            message = self._in_words()
         end = super().ended(outcome, message, hint, exit_code)
         return end if self.repository.action.writes else replace(end, setting=PINS)
 
@@ -272,7 +277,6 @@ class PinnedRulesAttempt(RulesAttempt):
             self._delete(connection, pin)
         if (step := self._steps.get(Write.CLEAN)) is not None:
             self._write_rules(connection, step.after.rules)
-        self._write_record(change.want)
 
     def _delete(self, connection: WritableServer, pin: Pin) -> None:
         name = self.repository.name
@@ -299,11 +303,18 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def _write_record(self, pins: Iterable[Pin]) -> None:
         run = self.run
+        known = self._pins.config_hash
+        config_hash = self.repository.config_hash if known is None else known
+        record = replace(self._record, pins=tuple(pins), config_hash=config_hash)
         self._record = write_pin_record(
-            *(self.state, self.repository.key, tuple(pins), self._record.version),
-            run_id=run.run_id,
-            at=run.now(),
+            self.state, self.repository.key, record, run_id=run.run_id, at=run.now()
         )
+
+    def _in_words(self) -> str:
+        change = self._look.change
+        counts = {"made": len(change.new), "deleted": len(change.retired)}
+        parts = [f"{n:,} pin{'s' * (n != 1)} {what}" for what, n in counts.items() if n]
+        return ", ".join(parts)
 
     def _told(self) -> dict[str, Any]:
         change = self._look.change

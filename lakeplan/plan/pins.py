@@ -111,7 +111,7 @@ def look_at_pins(
             hint="Nothing was written here. Change the rules without pins first, or report this with"
             " `lakeplan explain` of the commit.",
         )
-    plan = PinsPlan(when.as_of, tuple(_rows(change)), tuple(foreign), blocked, desired.pins.max)
+    plan = PinsPlan(when.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
     return PinLook(stored, record, history, change, plan)
 
 
@@ -166,7 +166,8 @@ def _not_reviewed(
     ]
 
 
-def _rows(change: Change) -> list[PinRow]:
+def _rows(change: Change, record: PinRecord) -> list[PinRow]:
+    """Pins on record that are gone and that nothing asks for are retired too: what is left is their rule."""
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
     found = []
@@ -175,7 +176,8 @@ def _rows(change: Change) -> list[PinRow]:
         if state is PinState.KEPT and stored is not None and stored.get(pin.name) != pin.days:
             state = PinState.STALE
         found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons))
-    for pin in change.retired:
+    known = {*there, *(row.branch_id for row in found)}
+    for pin in (*change.retired, *(pin for pin in record.pins if pin.name not in known)):
         days = stored.get(pin.name) if stored is not None else None
         found.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days))
     return sorted(found, key=lambda row: row.commit_id)
@@ -191,6 +193,7 @@ def pins_request(look: PinLook, key: str, repository: Repository, metadata: Meta
     number, one of which is set: an object of one pin alone has one of each pair, one of several pins has both
     of some pair."""
     graph, rows = look.history.graph, look.plan.pins
+    there = {pin.name for pin in (*look.change.have, *look.change.want)}
     masks = [_KEPT] * len(graph)
     if look.change.desired is not None:
         walk = ServerWalk(graph, look.change.desired)
@@ -198,7 +201,7 @@ def pins_request(look: PinLook, key: str, repository: Repository, metadata: Meta
             flags = walk.active(moment, look.history.zone)
             masks = [mask if flag else 0 for mask, flag in zip(masks, flags, strict=True)]
     for number, row in enumerate(rows):
-        if row.commit_id in graph.index:
+        if row.branch_id in there:
             masks[graph.index[row.commit_id]] |= _PINNED | _code(number, len(rows))
     return ImpactRequest(
         key=f"{key}#pins",

@@ -66,8 +66,10 @@ class PlanOptions:
     workers: int = 8
     now: datetime | None = None
     """The moment of the look at branches; None: ``as_of``."""
-    retire: Mapping[str, frozenset[str]] | None = None
-    """By ``server/name`` the commits whose pins may be deleted (an apply's ceiling). None: any."""
+    retire: Mapping[str, frozenset[str] | None] | None = None
+    """By ``server/name`` the commits whose pins may be deleted (an apply's ceiling); None: any."""
+    only_pins: bool = False
+    """Rules and settings stay as they are on the server."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +302,8 @@ def _judge_one(
             read_refs=read_refs,
             expand_over=options.expand_over.get(desired.key),
         )
+        if options.only_pins:
+            gathered = gathered.as_it_is()
         pins = _look_at_pins(gathered, reader, server, options, ports.pins, read_refs)
         gathered = gathered.with_pins(pins, known=desired.key in options.known)
         if gathered.plan.writes or desired.tree:
@@ -330,6 +334,8 @@ def _look_at_pins(
 ) -> PinLook | None:
     """None where the tree asks for no pins and there are none."""
     desired, plan = gathered.desired, gathered.plan
+    if options.only_pins and plan.after is None:
+        return None  # without rules nothing is collected
     record = recorded.of(desired.key) if recorded is not None else PinRecord()
     stored = read_stored(reader, desired.name, look=desired.asks_for_pins or bool(record.pins))
     if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):

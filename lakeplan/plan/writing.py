@@ -41,7 +41,7 @@ def write(
     again = {r.key: r for r in live.repositories}
     work = list(steps)
     facts = _history_facts(plan, live, plan_digest, force)
-    history = open_journal(ports.state, run, "apply", **facts)
+    history = open_journal(ports.state, run, run.command, **facts)
     history.save()
     attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
     ends = _with_damaged_state(attempts, ports)

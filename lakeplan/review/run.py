@@ -117,16 +117,20 @@ class Run:
     tree_digest: str | None = None
     ci: Mapping[str, str] = field(default_factory=dict)
     approver: Mapping[str, str] = field(default_factory=dict)
+    command: str = "apply"
+    """What the history calls a run that writes rules."""
 
 
 @dataclass(frozen=True)
 class PinSync:
     """What bringing the pins of one repository up to date needs. ``retire``: the commits whose pins may be
-    deleted; None: any that nothing asks for."""
+    deleted; None: any that nothing asks for. ``config_hash``: the tree's settings at the last apply, where
+    this is none; None: these are."""
 
     desired: DesiredRepository
     zone: tzinfo
     retire: frozenset[str] | None = None
+    config_hash: str | None = None
 
 
 @dataclass(frozen=True)

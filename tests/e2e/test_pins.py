@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.sandbox.server import start_sandbox
+from tests.e2e.test_sweep import Site
+
 REPOSITORY = "analytics"
 PATH = f"/repositories/{REPOSITORY}"
 
@@ -242,3 +245,98 @@ def it_leaves_pins_that_nobody_saw_go_in_the_review(world, commits):
     result = world.lakeplan("apply", plan)
     assert result.code == 0, result.err
     assert set(hidden(world)) == {pin_of(commits[0]), pin_of(commits[1])}
+
+
+class DescribeSync:
+    def synced(self, world, *more: str, code: int = 0):
+        result = world.lakeplan(("pins", "sync"), "--format", "json", *more)
+        assert result.code == code, result.err + result.out
+        return {(r["repository"], r["setting"], r["outcome"]): r["message"] for r in result.json["results"]}
+
+    @pytest.fixture
+    def pinned(self, world, commits):
+        tree(world, '{tags: ["v*"]}')
+        applied(world)
+        return pin_of(commits[1])
+
+    def it_makes_new_pins_and_deletes_those_whose_tag_is_gone(self, world, pinned, commits):
+        world.override("tag-loss", "expired-objects")
+        world.api.tag(REPOSITORY, "v0", commits[0])
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        assert list(self.synced(world)) == [("prod/analytics", "pins", "applied")]
+        assert hidden(world) == {pin_of(commits[0]): commits[0]}
+        assert world.api.rules(REPOSITORY) == {"*": 7, pin_of(commits[0]): 0}
+        assert self.synced(world) == {}
+
+    def it_writes_no_rule_of_the_tree(self, world, pinned, commits):
+        tree(world, '{tags: ["v*"]}', default=3)
+        world.api.set_rules(REPOSITORY, 7)
+        self.synced(world)
+        assert world.api.rules(REPOSITORY) == {"*": 7, pinned: 0}
+
+    def it_deletes_nothing_because_of_a_change_of_the_tree_that_nobody_applied(self, world, pinned, commits):
+        tree(world, "{at_risk: true}")
+        self.synced(world)
+        assert hidden(world) == {pinned: commits[1]}
+
+    def it_is_refused_by_gates(self, world, pinned, commits):
+        world.write(
+            "lakeplan.yaml",
+            f"apiVersion: lakeplan/v1\nservers: {{prod: {{endpoint_url: {world.handle.endpoint_url}}}}}\n"
+            "safety: {max_expired_objects_percent: 0}\n",
+        )
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        (message,) = self.synced(world, code=4).values()
+        assert "expired-objects" in message
+        assert hidden(world) == {pinned: commits[1]}
+
+    def it_adopts_pins_after_the_state_was_lost(self, world, pinned, commits):
+        for record in (world.tree / ".lakeplan").rglob("*.json"):
+            record.unlink()
+        assert "0 days or less" in planned(world)["pins"]["blocked"]
+        self.synced(world, "--adopt")
+        repository = planned(world)
+        assert repository["pins"]["blocked"] == ""
+        assert [row["state"] for row in repository["pins"]["pins"]] == ["kept"]
+
+
+class DescribeSweeps:
+    @pytest.fixture
+    def site(self, make_world, tmp_path):
+        """The oldest commit of a repository that may be swept is tagged and pinned."""
+        with start_sandbox(tmp_path / "sandbox") as handle:
+            site = Site(make_world(handle), tmp_path / "sandbox", "{settle: 0s, margin: 0s}")
+            site.world.api.tag("lake", "release", site.old)
+            file = site.world.tree / "lakeplan.yaml"
+            file.write_text(file.read_text().replace("{gc:", '{pins: {tags: ["release"]}, gc:'))
+            applied(site.world)
+            yield site
+
+    def it_keeps_what_a_pin_protects(self, site):
+        before = site.data()
+        mark = site.mark()
+        assert mark["goes"] == {"objects": 1, "size_bytes": 11}  # of the commit after it
+        site.sweep(mark["mark_id"])
+        assert len(before - site.data()) == 1
+
+    def it_deletes_nothing_while_a_pin_lacks_its_rule(self, site):
+        mark = site.mark()
+        site.world.lakeplan(("sweep", "approve"), mark["mark_id"], "--reason", "a test")
+        site.world.api.set_rules("lake", 7)
+        before = site.data()
+        result = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
+        assert result.code == 4
+        assert "has another rule than it needs" in result.err
+        assert site.data() == before
+        assert site.world.lakeplan(("pins", "sync")).code == 0
+        assert site.world.lakeplan(("sweep", "run"), mark["mark_id"]).code == 0
+
+    def it_deletes_nothing_while_a_pin_is_gone(self, site):
+        mark = site.mark()
+        site.world.lakeplan(("sweep", "approve"), mark["mark_id"], "--reason", "a test")
+        site.world.api.call("DELETE", f"/repositories/lake/branches/{pin_of(site.old)}")
+        before = site.data()
+        result = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
+        assert result.code == 4
+        assert "is gone or was moved" in result.err
+        assert site.data() == before

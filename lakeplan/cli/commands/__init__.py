@@ -42,6 +42,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "check": "Check that storage holds every object that commits name.",
         "doctor": "Check everything a command needs.",
         "claim": "Record which tree manages a repository.",
+        "pins": "Bring pins up to date.",
         "export": "Print a repository's rules for lakectl.",
         "spark": "Prepare a Spark cluster for lakeplan.",
     },

@@ -302,6 +302,7 @@ def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
         session.progress,
         stop,
         publisher_of(session.tree.notify, session.environ),
+        session.rules_writer,
     )
 
 

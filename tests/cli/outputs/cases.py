@@ -51,6 +51,10 @@ def empty_tree(site: Site) -> None:
         file.unlink()
 
 
+def pinned_tags(site: Site) -> None:
+    site.edit("repositories/analytics.yaml", "    gc:\n", "    pins: {tags: ['*'], at_risk: true}\n    gc:\n")
+
+
 def loss(site: Site) -> None:
     """One object of a branch's HEAD is gone, another is cut."""
     stored = sorted(f for f in (site.folder / "lakefs/analytics/data").rglob("*") if f.is_file())
@@ -100,6 +104,7 @@ CASES = {
             "audit --endpoint prod={url} --sample 0 --write ../written lake-*",
         ),
     ),
+    "pins sync": Case("applied", ("pins sync", "pins sync", "plan"), prepare=pinned_tags),
     "check": Case("swept", ("check",), prepare=loss, code=3),
     "doctor": Case("seeded", ("doctor --no-spark --for apply",)),
     "simulate": Case(

@@ -105,6 +105,15 @@ WRONG: dict[str, Uses] = {
         "credentials of another server": Wrong("audit --endpoint prod=https://l.example.com", 1),
         "a time zone that does not exist": Wrong("audit --endpoint prod={url} --time-zone Mars"),
     },
+    "pins sync": {
+        **typing("pins sync"),
+        **no_tree("pins sync"),
+        **no_server("pins sync"),
+        **output("pins sync"),
+        "a state that goes with the runner": Wrong("pins sync", environment={"CI": "true"}),
+        "a server that the tree does not have": Wrong("pins sync --server stage"),
+        "a target that the tree does not have": Wrong("pins sync --target none-*"),
+    },
     "drift": {
         **typing("drift"),
         **no_tree("drift"),

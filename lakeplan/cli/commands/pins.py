@@ -1,0 +1,75 @@
+"""``lakeplan pins sync``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.cli import options
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.formats import Around
+from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.stopping import check_lasting_state
+from lakeplan.cli.who import this_run
+from lakeplan.cli.wiring import Connecting, Selected
+from lakeplan.output.plan import render_apply
+from lakeplan.plan.apply import exit_code_of, report_document
+from lakeplan.plan.pin_sync import SyncOptions, sync_pins
+from lakeplan.plan.planning import Ports
+from lakeplan.review.run import ApplyPorts
+
+SYNC_HELP = """Make missing pins and write the rules that pins need. For a scheduler.
+
+Writes no rule of the tree and shortens no retention. Pins that nothing asks for any more are deleted if the
+settings in the tree are those of the last apply. If not, run `lakeplan plan` to review what would be deleted.
+
+\b
+Examples:
+  lakeplan pins sync
+  lakeplan pins sync --target analytics
+  lakeplan pins sync --adopt
+"""
+
+
+@command(SYNC_HELP, "Make missing pins and write the rules that pins need.")
+def sync(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: Selected,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="First put hidden branches on record that are pins by their name and commit. Use this after"
+            " the state was lost.",
+        ),
+    ] = False,
+    outputs: Annotated[Outputs, options.documents("apply")],
+    allowed: options.AllowedHere,
+    opening: Connecting,
+    runners: options.Running,
+    cache: Caching,
+) -> int:
+    session = opening.session(tree, runners=runners, cache=cache)
+    check_lasting_state(session.tree.state_url, os.environ)  # what is not on record is never deleted
+    report = sync_pins(
+        session.tree,
+        SyncOptions(selection, allowed, adopt),
+        Ports(session.reader, session.simulator, session.progress, pins=session.pins()),
+        ApplyPorts(session.connection, session.state(), session.progress, tree=session.tree.name),
+        this_run(tree, session.tree),
+    )
+    return outputs.emit(
+        report_document(report),
+        render_apply,
+        Around.of(session.tree),
+        code=exit_code_of(report),
+        sort_keys=True,
+    )
+
+
+pins = CommandGroup({"sync": sync})

@@ -1,0 +1,128 @@
+"""``lakeplan pins sync``: brings the pins of repositories up to date, and no rule of the tree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
+
+from lakeplan.branches.pin_records import StatePinRecords, read_pin_record, read_stored, write_pin_record
+from lakeplan.errors import ExitCode
+from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.plan.writing import gate_text, write
+from lakeplan.review.run import PINS, Applied, ApplyPorts, ApplyReport, Outcome, PinSync, Run
+from lakeplan.review.selection import Selection
+from lakeplan.state.store import known_repositories
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.pins import Pin
+from lakeplan.values.plan import APPLY, GateOutcome, RepositoryPlan
+from lakeplan.values.rules import Action
+
+COMMAND = "apply pins"
+"""What the history calls a run."""
+
+
+@dataclass(frozen=True)
+class SyncOptions:
+    """``adopt``: hidden branches of lakeplan's form that the state does not know go on record first."""
+
+    selection: Selection
+    allowed: frozenset[str] = frozenset()
+    adopt: bool = False
+
+
+def sync_pins(
+    tree: DesiredTree, options: SyncOptions, plan_ports: Ports, ports: ApplyPorts, run: Run
+) -> ApplyReport:
+    """Makes missing pins and writes their rules. Retired pins are deleted only where the tree's settings of
+    the repository are those of the last apply: what a change of them takes away is for a plan to show."""
+    run = replace(run, command=COMMAND)
+    known = known_repositories(ports.state)
+    chosen = {d.key: d for d in _chosen(tree, options.selection, plan_ports)}
+    if options.adopt:
+        for desired in chosen.values():
+            _adopt(desired, ports, run)
+        plan_ports = replace(plan_ports, pins=StatePinRecords(ports.state))
+    syncs = {key: _sync(desired, tree, ports) for key, desired in chosen.items()}
+    plan = make_plan(
+        tree,
+        PlanOptions(
+            as_of=run.now(),
+            selection=options.selection,
+            allowed=options.allowed,
+            tree_commit=run.tree_commit,
+            known=known,
+            judge=frozenset(chosen),
+            retire={key: sync.retire for key, sync in syncs.items()},
+            only_pins=True,
+        ),
+        plan_ports,
+    )
+    refused = [end for repository in plan.writes if (end := _refused(repository)) is not None]
+    failed = [_failed(r) for r in plan.failed if r.key in chosen]
+    shut = {end.repository for end in refused}
+    steps = [r for r in plan.writes if r.key in syncs and r.key not in shut]
+    live = replace(plan, repositories=tuple(steps))
+    report = write(live, steps, live, run, replace(ports, pins=syncs), plan_digest="", force=False)
+    return replace(report, results=(*report.results, *refused, *failed))
+
+
+def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[DesiredRepository]:
+    """Repositories that have pins, or that the tree asks for some in."""
+    for server in tree.servers:
+        if selection.server not in (None, server):
+            continue
+        names = [repository.id for repository in ports.connect(server).list_repositories()]
+        for desired in tree.resolve(server, names):
+            recorded = ports.pins.of(desired.key).pins if ports.pins is not None else ()
+            if selection.takes(desired) and (desired.asks_for_pins or recorded):
+                yield desired
+
+
+def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
+    record = read_pin_record(ports.state, desired.key)
+    stored = read_stored(ports.connect(desired.server).reader, desired.name, look=True)
+    known = record.commit_ids
+    new = [
+        Pin(branch.commit_id, stored.entries.get(branch.id))
+        for branch in stored.pins
+        if branch.commit_id not in known
+    ]
+    if new:
+        pins = (*record.pins, *new)
+        write_pin_record(
+            ports.state, desired.key, replace(record, pins=pins), run_id=run.run_id, at=run.now()
+        )
+
+
+def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> PinSync:
+    record = read_pin_record(ports.state, desired.key)
+    reviewed = record.config_hash == desired.config_hash
+    zone = ZoneInfo(tree.servers[desired.server].time_zone)
+    return PinSync(desired, zone, None if reviewed else frozenset(), config_hash=record.config_hash)
+
+
+def _refused(repository: RepositoryPlan) -> Applied | None:
+    shut = [g for g in repository.gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
+    if not shut:
+        return None
+    return Applied(
+        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
+        message="; ".join(gate_text(gate) for gate in shut),
+        hint=f"Override with {shut[0].opens_with}.",
+        exit_code=int(ExitCode.REFUSED),
+        setting=PINS,
+    )
+
+
+def _failed(repository: RepositoryPlan) -> Applied:
+    failure = repository.failure
+    assert failure is not None
+    return Applied(
+        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
+        message=failure.message,
+        hint=failure.hint,
+        exit_code=failure.exit_code or 1,
+        setting=PINS,
+    )

@@ -1,0 +1,67 @@
+"""Branches that stand at pinned commits."""
+
+from __future__ import annotations
+
+import pytest
+
+PATH = "/repositories/analytics"
+
+
+@pytest.fixture
+def pinned(lake):
+    """A tagged commit that only feature-1 is at, pinned with 0 days as another commit followed it once."""
+    api = lake.api
+    api.commit("analytics", "main", 400, a=1)
+    api.branch("analytics", "dev")
+    commit = api.commit("analytics", "dev", 300, b=2)
+    api.commit("analytics", "main", 0, c=3)
+    api.tag("analytics", "v1", commit)
+    api.call("DELETE", f"{PATH}/branches/dev")
+    lake.write(
+        "repositories/analytics.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 7}\n"
+        '    pins: {tags: ["v*"]}\n'
+        "    branch_lifecycle: {policies: [{id: quiet, patterns: ['[fl]*'], max_age: 3d}]}\n",
+    )
+    assert lake.lakeplan("apply", "--auto-approve").code == 0
+    name = f"lakeplan-pin-{commit[:12]}"
+    assert api.rules("analytics") == {"*": 7}  # nothing follows the commit: the default days
+    api.branch("analytics", "feature-1", commit)
+    assert lake.lakeplan(("pins", "sync")).code == 0
+    assert api.rules("analytics") == {"*": 7, name: 0}
+    return name
+
+
+def it_deletes_no_pin_and_counts_none(lake, pinned):
+    lake.observed()
+    plan = lake.lifecycle("plan", "--no-simulate").json["repositories"][0]
+    assert {b["branch_id"] for b in plan["branches"]} == {"main", "feature-1"}
+    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.live() == {"main", pinned}
+
+
+def it_takes_the_rule_of_no_days_out_before_the_branch_goes(lake, pinned):
+    lake.observed()
+    lake.handle.faults.forget()
+    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.api.rules("analytics") == {"*": 7}
+    asked = [(r.method, r.path.rpartition("/")[2]) for r in lake.handle.faults.requests]
+    writes = [one for one in asked if one in (("PUT", "gc_rules"), ("DELETE", "feature-1"))]
+    assert writes == [("PUT", "gc_rules"), ("DELETE", "feature-1")]
+    assert lake.lakeplan("drift").code == 0
+    assert lake.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+def it_leaves_the_rule_where_another_branch_is_at_the_commit(lake, pinned):
+    lake.observed()
+    lake.api.branch("analytics", "later", "feature-1")
+    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.api.rules("analytics") == {"*": 7, pinned: 0}
+
+
+def it_keeps_the_branch_when_the_rule_cannot_be_written(lake, pinned):
+    lake.observed()
+    lake.handle.faults.deny("PUT .*/settings/gc_rules", status=403, message="no")
+    (branch,) = lake.lifecycle("run").json["repositories"][0]["branches"]
+    assert (branch["branch_id"], branch["outcome"]) == ("feature-1", "failed")
+    assert "feature-1" in lake.live()
