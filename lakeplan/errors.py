@@ -190,7 +190,10 @@ class LeaseHeld(LakeplanError):
 
 
 class StalePlan(LakeplanError):
+    """``reasons``: one line each, where the message lists several."""
+
     exit_code = ExitCode.STALE
+    reasons: tuple[str, ...] = ()
 
 
 class ClockSkew(LakeplanError):
@@ -198,7 +201,10 @@ class ClockSkew(LakeplanError):
 
 
 class GateRefused(LakeplanError):
+    """``reasons``: one line each, where the message lists several."""
+
     exit_code = ExitCode.REFUSED
+    reasons: tuple[str, ...] = ()
 
 
 class WriteUncertain(LakeplanError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RICH = "rich"
 JSON = "json"
+MARKDOWN = "markdown"
 Document = Mapping[str, Any]
 
 
@@ -76,9 +77,10 @@ FORMATS = (
     Format(RICH),
     Format(JSON),
     Format(
-        "markdown",
+        MARKDOWN,
         {
             "plan": Renderer("markdown_plan:render_markdown", ("tree",)),
+            "apply": Renderer("markdown_apply:render_apply_markdown", ("tree",)),
             "check": Renderer("check:check_markdown"),
             "audit": Renderer("audit:audit_markdown"),
         },

@@ -28,11 +28,11 @@ _NAMES = 8
 _ROWS = 20
 
 
-def marker(tree: str = "") -> str:
+def marker(tree: str = "", kind: str = "plan") -> str:
     """The first line of every comment about a tree (its folder in the git repository, ``""`` at the top): by
     it a comment is found again, and updated instead of repeated."""
     where = "".join(c if c.isalnum() or c in "/._" else f"%{ord(c):x}" for c in tree)
-    return f"<!-- lakeplan:plan:{where or '.'} -->"
+    return f"<!-- lakeplan:{kind}:{where or '.'} -->"
 
 
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
@@ -45,13 +45,13 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
     if length(head) > room:
         head = _head(document, tree, compact=True)
     if length(head) > room:
-        head = _cut_lines(head, room)
+        head = cut_lines(head, room)
     if length(head) + length(tail) > room:
         tail = _circumstances(document)
     if length(head) + length(tail) > room:
         tail = ""
     text = head + _fitting(blocks, room - length(head) - length(tail)) + tail
-    return text if length(text) <= limit else _cut_lines(text, limit)
+    return text if length(text) <= limit else cut_lines(text, limit)
 
 
 def _shown(document: Json) -> list[Json]:
@@ -188,7 +188,7 @@ def _circumstances(document: Json) -> str:
     return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
 
 
-def _cut_lines(text: str, room: int) -> str:
+def cut_lines(text: str, room: int) -> str:
     """Whole lines from the top, and that there were more: the last resort."""
     kept, used = [], 0
     note = "\n**Cut to fit a comment:** there is more than fits. The plan file has everything.\n"

@@ -9,9 +9,9 @@ from itertools import chain
 from typing import Final, Literal, cast
 from zoneinfo import ZoneInfo
 
-from lakeplan.errors import ExitCode, GateRefused, StalePlan, UsageError
+from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.plan.baselines import record_baselines
-from lakeplan.plan.documents import ApplyDocument, SettingName
+from lakeplan.plan.documents import ApplyDocument, EndName, SettingName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
@@ -38,6 +38,10 @@ def report_document(report: ApplyReport) -> ApplyDocument:
     return {
         "format": APPLY_FORMAT,
         "run_id": report.run_id,
+        "end": _end_of(report),
+        "refusals": [],
+        "hint": "",
+        "planned_again": list(report.planned_again),
         "results": [
             {
                 "repository": r.repository,
@@ -60,6 +64,24 @@ def report_document(report: ApplyReport) -> ApplyDocument:
     }
 
 
+def refusal_document(run_id: str, error: LakeplanError) -> ApplyDocument:
+    """The document of an apply that wrote nothing."""
+    ends: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
+    listed = error.reasons if isinstance(error, (StalePlan, GateRefused)) else ()
+    return {
+        **report_document(ApplyReport(run_id, ())),
+        "end": ends.get(error.exit_code, "failed"),
+        "refusals": list(listed) or [str(error)],
+        "hint": error.hint,
+    }
+
+
+def _end_of(report: ApplyReport) -> EndName:
+    if not report.failed:
+        return "applied" if report.results else "nothing"
+    return "failed" if len(report.failed) == len(report.results) else "partly"
+
+
 def exit_code_of(report: ApplyReport) -> ExitCode:
     """3 when some failed; the error's own code when nothing else was to be done."""
     if not report.failed:
@@ -74,13 +96,16 @@ def exit_code_of(report: ApplyReport) -> ExitCode:
 class ApplyOptions:
     """``force`` skips the ETag checks and nothing else. ``targets`` narrows what the plan file names.
     ``refresh_patterns`` also gives branches that appeared since the plan their pattern's days, where that
-    is more than they have. Without ``simulate`` no object is read, which is the gate ``unknown-impact``."""
+    is more than they have. Without ``simulate`` no object is read, which is the gate ``unknown-impact``.
+    ``replan``: a plan that is stale only because the servers changed is made again, and applied when nothing
+    but what was reviewed would be deleted."""
 
     force: bool = False
     allowed: frozenset[str] = frozenset()
     refresh_patterns: bool = False
     simulate: bool = True
     selection: Selection = field(default_factory=Selection)
+    replan: bool = False
 
 
 def apply_plan(
@@ -110,7 +135,12 @@ def apply_plan(
         tree.unmanaged_policy if options.selection.everything else "ignore",
         _check_gates(reviewed, live, tree.checks, openers, ports.judge),
     )
-    steps = check(reviewed, live, limits, now=run.now(), force=options.force)
+    moved = _moved(reviewed, live) if options.replan and not options.force else ()
+    if moved:
+        live = make_plan(tree, replace(again, expand_over={}), plan_ports)
+        steps = check_again(reviewed, live, limits, moved, now=run.now())
+    else:
+        steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
     if later:
         # Days of one branch move the server's walk of others (lakefs/retention.md: more may keep less), so
@@ -127,7 +157,8 @@ def apply_plan(
     ports = replace(ports, pins=_pins(reviewed, live, tree))
     unseen = record_baselines(live.repositories, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
-    return replace(report, note="; ".join(filter(None, (report.note, unseen.note))))
+    note = "; ".join(filter(None, (report.note, unseen.note)))
+    return replace(report, note=note, planned_again=moved)
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
@@ -244,29 +275,91 @@ def check(
     ETag checks and nothing else. Raises StalePlan (exit 5) and GateRefused (exit 4). Repositories the live
     plan could not read are left to fail on their own.
     """
+    stale = _stale(reviewed, live, check_etag=not force)
+    if stale:
+        raise _stale_plan(stale, "" if force else " --force skips only the ETag checks.")
+    refuse_more(reviewed, live, limits, now=now)
+    return _in_order(reviewed.writes)
+
+
+def _in_order(steps: Iterable[RepositoryPlan]) -> tuple[RepositoryPlan, ...]:
+    return tuple(sorted(steps, key=lambda r: (r.shortens, r.key)))
+
+
+def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
     again = {r.key: r for r in live.repositories}
     stale = []
     for repository in reviewed.writes:
         current = again.get(repository.key)
         if current is not None and current.failure is not None:
             continue
-        reasons = ceiling.stale_reasons(repository, current, check_etag=not force)
+        reasons = ceiling.stale_reasons(repository, current, check_etag=check_etag)
         stale += [f"{repository.key}: {reason}" for reason in reasons]
-    if stale:
-        raise StalePlan(
-            "the plan is stale, nothing was written:\n  " + "\n  ".join(stale),
-            hint="Run `lakeplan plan` again and have it reviewed."
-            + ("" if force else " --force skips only the ETag checks."),
-        )
+    return stale
+
+
+def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
+    error = StalePlan(
+        "the plan is stale, nothing was written:\n  " + "\n  ".join(reasons),
+        hint=f"Run `lakeplan plan` again and have it reviewed.{more}",
+    )
+    error.reasons = tuple(reasons)
+    return error
+
+
+def _moved(reviewed: Plan, live: Plan) -> tuple[str, ...]:
+    """Why the plan is stale, where every stale repository still has its reviewed configuration and all could
+    be read; empty when it is not stale, or for another reason."""
+    again = {r.key: r for r in live.repositories}
+    for repository in reviewed.writes:
+        current = again.get(repository.key)
+        if current is None or current.failure is not None or not ceiling.only_moved(repository, current):
+            return ()
+    return tuple(_stale(reviewed, live, check_etag=True))
+
+
+def check_again(
+    reviewed: Plan, live: Plan, limits: _Limits, moved: tuple[str, ...], *, now: datetime
+) -> tuple[RepositoryPlan, ...]:
+    """What to write of a plan that was made again over the present branches, in order, or an error with
+    nothing written.
+
+    ``moved`` says why the reviewed plan is stale. All of it must have the reviewed configuration, and what it
+    would delete must be among what was reviewed, object by object and branch by branch: a tolerance is for
+    plans that are not stale. Raises StalePlan (exit 5) and GateRefused (exit 4).
+    """
+    again = {r.key: r for r in live.repositories}
+    age = now - reviewed.as_of
+    steps, beyond = [], list[str]()
+    for repository in reviewed.writes:
+        current = again.get(repository.key)
+        if current is None or current.failure is not None or not _has_reviewed(repository, current):
+            raise _stale_plan([*moved, f"{repository.key}: it changed again while the plan was made again"])
+        if ceiling.is_done(repository, current):
+            steps.append(repository)
+            continue
+        steps.append(current)
+        safety = limits.by_repository.get(repository.key, limits.of_plan)
+        found = ceiling.outside(repository, current, safety, age=age, now=now)
+        beyond += [f"{repository.key}: planned again: {text}" for text in found]
+    if beyond:
+        raise _stale_plan([*moved, *beyond])
     refuse_more(reviewed, live, limits, now=now)
-    return tuple(sorted(reviewed.writes, key=lambda r: (r.shortens, r.key)))
+    return _in_order(steps)
+
+
+def _has_reviewed(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
+    """As ``ceiling.only_moved``, of rules that were expanded over other branches than the plan's."""
+    return ceiling.only_moved(replace(reviewed, after=live.after), live)
 
 
 def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
     """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
     refused = _refusals(reviewed, live, limits, now=now)
     if refused:
-        raise GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
+        error = GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
+        error.reasons = tuple(refused)
+        raise error
 
 
 _GATE_HINT = (

@@ -11,6 +11,8 @@ from lakeplan.values.simulation import AmountRow
 
 OutcomeName = Literal["applied", "already", "failed", "uncertain"]
 """``review.run.Outcome``."""
+EndName = Literal["applied", "nothing", "partly", "failed", "refused", "stale"]
+"""How a whole apply ended."""
 SettingName = Literal["gc", "pins", "branch_lifecycle", "object_lifecycle"]
 ClassName = Literal[
     "server-edited", "tree-ahead", "patterns-stale", "pins-missing", "released", "unmanaged-new"
@@ -38,6 +40,10 @@ class ApplyDocument(TypedDict):
 
     format: Literal["lakeplan.apply/v1"]
     run_id: str
+    end: EndName
+    refusals: list[str]
+    hint: str
+    planned_again: list[str]
     results: list[ResultRow]
     not_written: list[str]
     unexpanded: Mapping[str, list[str]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,6 +98,47 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         else:
             reasons += _setting_reasons(setting, current, check_etag=check_etag)
     return reasons
+
+
+def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
+    """Whether a stale repository is the reviewed one with the reviewed configuration: only what is stored on
+    the server, or its branches, can have changed since."""
+    if live is None or live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
+        return False
+    now = {setting.kind: setting.after_etag for setting in live.settings}
+    return (
+        reviewed.is_of(live.creation_date, live.storage_namespace)
+        and live.config_hash == reviewed.config_hash
+        and live.managed == reviewed.managed
+        and live.after_etag == reviewed.after_etag
+        and all(now.get(setting.kind) == setting.after_etag for setting in reviewed.settings)
+    )
+
+
+def outside(
+    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
+) -> list[str]:
+    """Why a plan that was made again might delete anything that was not reviewed; empty when it cannot.
+
+    Stricter than ``growth``: without a tolerance, and everything that would be deleted must be named on both
+    sides. As many other objects prove nothing.
+    """
+    found = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
+    more = sorted(_written(live) - _written(reviewed))
+    if more:
+        found.append(f"its {' and '.join(more)} would be written, which the plan did not")
+    if ImpactStatus.UNKNOWN in (reviewed.impact.status, live.impact.status):
+        found.append("what would be deleted is not known exactly")
+    elif live.impact.shown is None and live.impact.now is not None and live.impact.now.objects_expire != 0:
+        found.append("the objects that would expire now are not named one by one")
+    if any(isinstance(s, ObjectRulesPlan) and s.action.writes and s.tightened for s in live.settings):
+        found.append("which objects its object lifecycle rules would delete is not known")
+    return found
+
+
+def _written(plan: RepositoryPlan) -> set[str]:
+    rules = {"GC rules"} if plan.action.writes else set()
+    return rules | {setting.kind.label for setting in plan.settings if setting.action.writes}
 
 
 def _left_out(live: RepositoryPlan) -> str:

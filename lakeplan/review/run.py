@@ -59,7 +59,8 @@ class Applied:
 @dataclass(frozen=True)
 class ApplyReport:
     """``elsewhere`` are repositories whose policies this apply does not write: ``branches run`` enforces
-    them. ``note`` is what else a person should know of the run; "" for nothing."""
+    them. ``note`` is what else a person should know of the run; "" for nothing. ``planned_again``: what had
+    changed on the servers, where the plan was made again."""
 
     run_id: str
     results: tuple[Applied, ...]
@@ -67,6 +68,7 @@ class ApplyReport:
     unexpanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: tuple[str, ...] = ()
     note: str = ""
+    planned_again: tuple[str, ...] = ()
 
     @property
     def failed(self) -> tuple[Applied, ...]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timezone
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,7 +20,8 @@ from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import RunChecks, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.console import said_yes, say, stderr, stdout, told
-from lakeplan.cli.formats import RICH, Around
+from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
+from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.outputs import Output, Outputs, with_costs
@@ -38,7 +40,13 @@ from lakeplan.output.occasions import (
 )
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
-from lakeplan.plan.apply import ApplyOptions, apply_plan, exit_code_of, report_document
+from lakeplan.plan.apply import (
+    ApplyOptions,
+    apply_plan,
+    exit_code_of,
+    refusal_document,
+    report_document,
+)
 from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
@@ -180,6 +188,14 @@ def apply(
             help="Also set the retention of branches that were created since the plan. Never shortens it.",
         ),
     ] = False,
+    replan: Annotated[
+        bool,
+        typer.Option(
+            "--replan",
+            help="If only the servers changed since the plan, plan again, and apply that when it deletes"
+            " nothing that was not reviewed.",
+        ),
+    ] = False,
     no_simulate: Annotated[
         bool,
         typer.Option(
@@ -207,8 +223,9 @@ def apply(
     session = opening.session(tree, runners=runners, cache=cache)
     flow = ApplyFlow(
         session,
+        tree,
         this_run(tree, session.tree),
-        ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection),
+        ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection, replan),
         outputs,
         sweep=AfterApply(session, outputs) if sweep else None,
         run_checks=run_checks,
@@ -223,6 +240,7 @@ class ApplyFlow:
     """One apply at the terminal or in a pipeline."""
 
     session: Session
+    tree: Path
     run: Run
     options: ApplyOptions
     outputs: Outputs
@@ -270,13 +288,14 @@ class ApplyFlow:
         try:
             report = self._apply(plan)
         except LakeplanError as error:
+            self._write_refusal(error)
             notify(self.session, apply_stopped(error.replaced(message=told(error.message))))
             raise
         document = report_document(report)
         code = self.outputs.emit(
             document,
             render_apply,
-            Around.of(self.session.tree),
+            self._around(),
             code=exit_code_of(report),
             sort_keys=True,
         )
@@ -303,6 +322,15 @@ class ApplyFlow:
             self.run,
             plan_digest=to_document(plan)["digest"],
         )
+
+    def _write_refusal(self, error: LakeplanError) -> None:
+        """The files that say how an apply ended, for one that wrote nothing."""
+        files = tuple(o for o in self.outputs.all if o.path is not None and o.format in (JSON, MARKDOWN))
+        document = refusal_document(self.run.run_id, error)
+        replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
+
+    def _around(self) -> Around:
+        return replace(Around.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
     def _record_baselines(self, plan: Plan) -> None:
         """Nothing is to be written: the state records that, so that drift sees edits from now on."""
