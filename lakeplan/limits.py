@@ -123,6 +123,16 @@ PAGE_ITEMS = 10_000
 """Entries on one page; lakeFS sends 1,000."""
 URL_CHARACTERS = 16 * KIB
 
+# Hosts of git repositories.
+HOST_ITEMS = 10_000
+"""Items of one listing of a host's API: comments, artifacts, pull requests."""
+HOST_COMMITS = 250
+"""Commits of one push whose pull requests are looked up, from the last."""
+HOST_REQUESTS = 200
+"""Open pull requests that are compared with one another."""
+HOST_REDIRECTS = 3
+ARTIFACT_MEMBERS = 100
+
 # Programs.
 CHECK_BYTES = MIB
 CHECK_FINDINGS = 100

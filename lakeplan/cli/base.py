@@ -210,6 +210,7 @@ def guards_of(tree: Tree) -> Guards:
         manages=Guards.manages if tree.manages is None else ", ".join(sorted(tree.manages)),
         state_url=tree.declared_state_url,
         notify=tree.notify,
+        approvers=tree.approvers,
         overrides=tree.overrides,
         places=tree.places,
     )

@@ -3,6 +3,7 @@
 __all__ = [
     "audit",
     "check",
+    "comments",
     "explain",
     "lifecycle",
     "mark_objects",

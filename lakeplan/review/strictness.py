@@ -90,6 +90,7 @@ TREE = (
             why="other people would get the notice before branches are deleted",
         ),
     ),
+    Setting("approvers", "approvers", unordered("other people could approve marks by a comment")),
 )
 SERVER = (
     Setting(
@@ -225,6 +226,7 @@ class Guards:
     """As people read it."""
     state_url: str | None = None
     notify: NotifyConfig | None = None
+    approvers: str | None = None
     overrides: tuple[Override, ...] = ()
     places: Mapping[str, Source] = field(default_factory=dict)
 
@@ -344,7 +346,7 @@ def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
     return _figure(setting, before), _figure(setting, after)
 
 
-_NOT_SET = {"state.url": "the default", "notify": ABSENT}
+_NOT_SET = {"state.url": "the default", "notify": ABSENT, "approvers": "no team"}
 
 
 def _figure(setting: Setting, value: Any) -> str:

@@ -115,6 +115,7 @@ class TreeReader:
         self.name = ""
         self.checks: tuple[Check, ...] = ()
         self.manages: tuple[str, ...] | None = None
+        self.approvers: str | None = None
         self.runner: str | None = None
         self.state_url: str | None = None
         self.profiles: dict[str, Layer] = {}
@@ -237,6 +238,7 @@ class TreeReader:
         simulation = root.items.get("simulation")
         if isinstance(simulation, MapNode):
             self.runner = text_of(simulation.items.get("runner"))
+        self.approvers = text_of(root.items.get("approvers"))
         policy = text_of(root.items.get("unmanaged"))
         if policy in ("ignore", "warn", "fail"):
             self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)

@@ -76,6 +76,7 @@ class Tree:
     runner: str | None = None
     """What simulates, where the command line says nothing; None where the tree says nothing either."""
     notify: NotifyConfig | None = None
+    approvers: str | None = None
     name: str = ""
     """What tells the tree from other trees of the same servers; "" when it has no name."""
     manages: tuple[str, ...] | None = None
@@ -179,6 +180,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         name=reader.name,
         manages=reader.manages,
         checks=reader.checks,
+        approvers=reader.approvers,
         overrides=tuple(item for _, item in reader.overrides),
         state_url=_absolute(declared or DEFAULT_STATE, root),
         declared_state_url=declared,

@@ -63,7 +63,9 @@ def it_gives_commands_only_options_of_their_own(page: Path) -> None:
 def it_names_variables_that_there_are(name: str) -> None:
     there = set(variables()) | {str(o.envvar) for leaf in LEAVES.values() for o in leaf.options}
     named = set(re.findall(r"LAKEPLAN_(?:<SERVER>_)?[A-Z_]+[A-Z]\b", text(name)))
-    example = re.compile(r"LAKEPLAN_(NOTIFY|PROD|SANDBOX|VAR|TEST|REGENERATE)_")  # or of the tests
+    example = re.compile(
+        r"LAKEPLAN_(AWS|AZURE|GCP|NOTIFY|PROD|SANDBOX|VAR|TEST|REGENERATE)_"
+    )  # or of workflows and tests
     assert {n for n in named if not example.match(n)} - there == set()
 
 

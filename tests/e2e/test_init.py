@@ -7,7 +7,9 @@ import subprocess
 import pytest
 import yaml
 
+from lakeplan.cli.main import run
 from lakeplan.tree.tree import load_tree
+from tests.examples.hosted import load_pipeline
 
 
 @pytest.fixture
@@ -58,10 +60,11 @@ def it_writes_the_default_limits_it_says_are_default(empty):
             {
                 ".github/workflows/lakeplan.yml",
                 ".github/workflows/lakeplan-nightly.yml",
-                ".github/lakeplan/pull_request.py",
+                ".github/workflows/lakeplan-comments.yml",
+                ".github/actions/lakeplan/action.yml",
             },
         ),
-        ("gitlab", {"ci/lakeplan.gitlab-ci.yml", "ci/merge_request.py"}),
+        ("gitlab", {"ci/lakeplan.gitlab-ci.yml", ".gitlab-ci.yml"}),
     ],
 )
 def it_brings_the_workflows_with_the_variables_of_the_server(empty, host, names):
@@ -71,8 +74,12 @@ def it_brings_the_workflows_with_the_variables_of_the_server(empty, host, names)
     assert result.code == 0, result.err
     files = {p.relative_to(empty.tree).as_posix(): p for p in empty.tree.rglob("*") if p.is_file()}
     assert names <= set(files)
-    workflow = next(files[n].read_text() for n in sorted(names) if n.endswith("lakeplan.yml") or "-ci" in n)
-    assert yaml.safe_load(workflow)
+    workflow = next(
+        files[n].read_text()
+        for n in sorted(names)
+        if n.endswith("lakeplan.yml") or "/lakeplan.gitlab-ci" in n
+    )
+    assert load_pipeline(workflow)
     assert "LAKEPLAN_EU_WEST_ENDPOINT_URL" in workflow
     assert "LAKEPLAN_PROD_" not in workflow
     assert load_tree(empty.tree, {}).state_url == "s3://ops/x"
@@ -92,12 +99,99 @@ def it_changes_no_file_that_is_there(empty):
     assert not (empty.tree / ".github").exists()
 
 
-def it_puts_workflows_nowhere_but_at_the_top(empty):
+def workflow(folder, name="lakeplan"):
+    return yaml.safe_load((folder / f".github/workflows/{name}.yml").read_text())
+
+
+def uses(folder):
+    return [s for job in workflow(folder)["jobs"].values() for s in job["steps"] if "command" in s["with"]]
+
+
+def it_puts_workflows_at_the_top_of_the_repository_and_names_the_folder_of_the_tree(empty):
     subprocess.run(["git", "init", "-q", str(empty.folder)], check=True)
     result = empty.lakeplan("init", *endpoint(empty), "--ci", "github")
-    assert result.code == 64
-    assert "top of the git repository" in result.err
-    assert not list(empty.tree.iterdir())
+    assert result.code == 0, result.err
+    assert not (empty.tree / ".github").exists()
+    assert {step["with"]["tree"] for step in uses(empty.folder)} == {"tree"}
+    assert (empty.folder / ".github/actions/lakeplan/action.yml").is_file()
+    assert (empty.tree / "lakeplan.yaml").is_file()
+
+
+def it_does_so_before_there_is_a_repository_too(empty, monkeypatch):
+    monkeypatch.chdir(empty.folder)
+    assert run(["init", "-C", "retention", *endpoint(empty), "--ci", "gitlab", "-q"]) == 0
+    pipeline = load_pipeline((empty.folder / "ci/lakeplan.gitlab-ci.yml").read_text())
+    assert pipeline["variables"]["TREE"] == "retention"
+    assert (empty.folder / "retention/lakeplan.yaml").is_file()
+
+
+def it_adds_workflows_to_a_tree_that_is_there(world):
+    before = (world.tree / "lakeplan.yaml").read_text()
+    result = world.lakeplan("init", "--ci", "github")
+    assert result.code == 0, result.err
+    assert "LAKEPLAN_PROD_ENDPOINT_URL" in str(uses(world.tree))
+    assert (world.tree / "lakeplan.yaml").read_text() == before
+    again = world.lakeplan("init", "--ci", "github")
+    assert again.code == 1
+    assert ".github/workflows/lakeplan.yml" in again.err
+
+
+def it_says_what_to_add_to_a_pipeline_that_is_there(empty):
+    empty.write(".gitlab-ci.yml", "mine: {}\n")
+    result = empty.lakeplan("init", *endpoint(empty), "--ci", "gitlab")
+    assert result.code == 0, result.err
+    assert "add the include of ci/lakeplan.gitlab-ci.yml" in result.out
+    assert (empty.tree / ".gitlab-ci.yml").read_text() == "mine: {}\n"
+
+
+COMMIT = "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("source", "action", "version"),
+    [
+        ("1.2.3", "./.github/actions/lakeplan", "1.2.3"),
+        (f"git+https://github.com/org/lakeplan@{COMMIT}", f"org/lakeplan@{COMMIT}", None),
+        (f"git+https://github.com/org/lakeplan.git@{COMMIT}", f"org/lakeplan@{COMMIT}", None),
+        (
+            f"git+https://git.example.com/x/lakeplan@{COMMIT}",
+            "./.github/actions/lakeplan",
+            f"git+https://git.example.com/x/lakeplan@{COMMIT}",
+        ),
+        ("vendor/lakeplan", "./.github/actions/lakeplan", "./vendor/lakeplan"),
+    ],
+)
+def it_installs_from_the_chosen_source(empty, source, action, version):
+    assert empty.lakeplan("init", *endpoint(empty), "--ci", "github", "--source", source).code == 0
+    assert {(s["uses"], s["with"].get("version")) for s in uses(empty.tree)} == {(action, version)}
+    assert (empty.tree / ".github/actions").exists() == action.startswith("./")
+
+
+@pytest.mark.parametrize(
+    ("state", "cloud", "inputs"),
+    [
+        ("s3://ops/x", None, {"aws-role", "aws-region"}),
+        ("https://acc.blob.core.windows.net/ops/x", None, {"azure-client-id", "azure-tenant-id"}),
+        ("s3://ops/x", "gcp", {"gcp-provider", "gcp-service-account"}),
+        ("s3://ops/x", "none", set()),
+        (None, None, set()),
+    ],
+)
+def it_signs_in_to_the_cloud_of_the_state_and_asks_for_a_token_only_then(empty, state, cloud, inputs):
+    options = [*(("--state", state) if state else ()), *(("--cloud", cloud) if cloud else ())]
+    assert empty.lakeplan("init", *endpoint(empty), "--ci", "github", *options).code == 0
+    for step in uses(empty.tree):
+        if step["with"]["command"] != "validate":
+            assert set(step["with"]) - {"command", "tree", "version"} == inputs
+    for name in ("lakeplan", "lakeplan-nightly"):
+        for job in workflow(empty.tree, name)["jobs"].values():
+            assert ("id-token" in job["permissions"]) == bool(inputs)
+    assert empty.lakeplan("init", "--ci", "gitlab", *(("--cloud", cloud) if cloud else ())).code == 0
+    pipeline = load_pipeline((empty.tree / "ci/lakeplan.gitlab-ci.yml").read_text())
+    assert ("id_tokens" in pipeline[".lakeplan-cloud"]) == bool(inputs)
+    signs = {"aws": "AWS_WEB_IDENTITY", "azure": "AZURE_FEDERATED", "gcp": "LAKEPLAN_GCP_AUDIENCE"}
+    of = cloud or {"s": "aws", "h": "azure"}.get((state or " ")[0], "none")
+    assert [name for name, sign in signs.items() if sign in str(pipeline)] == ([of] if inputs else [])
 
 
 @pytest.mark.parametrize(
@@ -106,6 +200,14 @@ def it_puts_workflows_nowhere_but_at_the_top(empty):
         ([], 64),
         (["--endpoint", "prod"], 64),
         (["--endpoint", "prod=https://x", "--ci", "jenkins"], 64),
+        (["--endpoint", "prod=https://x", "--ci", "github", "--cloud", "sky"], 64),
+        (["--endpoint", "prod=https://x", "--ci", "github", "--source", "/abs"], 64),
+        (["--endpoint", "prod=https://x", "--ci", "github", "--source", "../up"], 64),
+        (["--endpoint", "prod=https://x", "--ci", "github", "--source", "git+https://x/y@main"], 64),
+        (
+            ["--endpoint", "prod=https://x", "--ci", "github", "--source", "git+https://x/$(y)@" + "0" * 40],
+            64,
+        ),
         (["--endpoint", "prod=ftp://x"], 64),
         (["--endpoint", "prod=https://x", "--state", "nonsense"], 64),
         (["--endpoint", "pr od=https://x"], 64),

@@ -15,10 +15,12 @@ from lakeplan import __version__
 from lakeplan.cli.main import run, whole_command
 from lakeplan.sandbox.seed import SeedClient
 from lakeplan.sandbox.server import start_sandbox
+from tests.examples.fake_github import REPOSITORY, FakeGitHub, serving
 from tests.examples.hosted import GitHub
 
 EXAMPLE = Path(__file__).parents[2] / "examples/branches"
-WORKFLOW = "../branches/github-actions.yaml"
+WORKFLOW = "github-actions.yaml"
+PULL = {"pull_request": {"head": {"repo": {"full_name": REPOSITORY}}}}
 
 
 def it_is_a_valid_tree() -> None:
@@ -76,16 +78,16 @@ def github(tmp_path: Path, runner: Any, s3_bucket: str, s3_endpoint: str) -> Any
         tree = checkout / "lakeplan.yaml"
         text = tree.read_text().replace("https://lakefs.example.com", handle.endpoint_url)
         tree.write_text(text.replace("s3://ops/lakeplan", state))
-        values = {
-            f"secrets.LAKEFS_{word}{end}": value
+        secrets = {
+            f"LAKEFS_{word}{end}": value
             for word in ("", "READ_")
             for end, value in (
                 ("ACCESS_KEY_ID", handle.access_key_id),
                 ("SECRET_ACCESS_KEY", handle.secret_access_key),
             )
         }
-        values |= {
-            f"secrets.AWS_{word}{end}": "test"
+        secrets |= {
+            f"AWS_{word}{end}": "test"
             for word in ("", "READ_")
             for end in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
         }
@@ -94,14 +96,17 @@ def github(tmp_path: Path, runner: Any, s3_bucket: str, s3_endpoint: str) -> Any
             "LAKEPLAN_STATE_URL": state,
             "AWS_ENDPOINT_URL_S3": s3_endpoint,
         }
-        yield GitHub(checkout, runner, values, given)
+        with serving(FakeGitHub()) as fake:
+            made = GitHub(checkout, runner, fake, given)
+            made.secrets = secrets
+            yield made
 
 
 def it_plans_in_a_pull_request_and_runs_on_schedule(github: GitHub) -> None:
-    first = github.run(WORKFLOW, "run")
+    first = github.run(WORKFLOW, "run", "schedule", {})
     assert first.code == 0, first.output
     assert first.ran[-1] == "lakeplan branches run --no-progress"
-    planned = github.run(WORKFLOW, "plan")
+    planned = github.run(WORKFLOW, "plan", "pull_request", PULL)
     assert planned.code == 0, planned.output
     assert planned.ran[-1].startswith("lakeplan branches plan")
     # The run on schedule left a record of what it saw, in the store: nothing is new to the plan.

@@ -10,62 +10,104 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from lakeplan import __version__
 from lakeplan.cli.formats import formats_of
 from lakeplan.cli.main import whole_command
+from tests.examples.hosted import PINNED, load_pipeline
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"
-WORKFLOWS = ("github/lakeplan.yml", "github/nightly.yml", "gitlab/lakeplan.gitlab-ci.yml")
+WORKFLOWS = ("github/lakeplan.yml", "github/nightly.yml", "github/comments.yml")
+PIPELINE = "gitlab/lakeplan.gitlab-ci.yml"
 SECRET = re.compile(r"ACCESS_KEY|secrets\.")
 
 
 def load(file: str) -> Any:
-    return yaml.safe_load((CI / file).read_text())
+    return load_pipeline((CI / file).read_text())
+
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
 def scripts_of(workflow: Any) -> Iterator[str]:
-    """Every shell text of a GitHub or GitLab workflow."""
-    for job in (workflow.get("jobs") or workflow).values():
-        if not isinstance(job, dict):
-            continue
-        yield from (step["run"] for step in job.get("steps", ()) if "run" in step)
-        yield from (line for key in ("before_script", "script") for line in job.get(key, ()))
+    """Every shell text of an action or of a GitLab pipeline."""
+    for job in [workflow["runs"]] if "runs" in workflow else workflow.values():
+        if isinstance(job, dict):
+            yield from (step["run"] for step in job.get("steps", ()) if "run" in step)
+            lines = (line for key in ("before_script", "script") for line in job.get(key, ()))
+            yield from (line for line in lines if isinstance(line, str))
 
 
 def lakeplan_commands(script: str) -> Iterator[list[str]]:
     """The arguments of every ``lakeplan`` command in a shell text."""
     for line in script.replace("\\\n", " ").splitlines():
-        for part in re.split(r"\|\||&&|;", line):
-            words = shlex.split(part)
-            if words[:1] == ["lakeplan"]:
-                yield words[1:]
+        for part in re.split(r"\|\||&&|;|\) (?=lakeplan)", line):
+            if part.strip().startswith("lakeplan "):
+                yield shlex.split(part)[1:]
 
 
-@pytest.mark.parametrize("file", WORKFLOWS)
-def it_runs_only_commands_and_options_that_exist(file):
+def steps_of(file: str) -> Iterator[Any]:
+    for job in load(file)["jobs"].values():
+        yield from job["steps"]
+
+
+@pytest.mark.parametrize("script", [*scripts_of(ACTION), *scripts_of(load(PIPELINE))])
+def it_runs_only_commands_and_options_that_exist(script):
     group = whole_command()
-    found = [c for script in scripts_of(load(file)) for c in lakeplan_commands(script)]
-    assert found
-    for name, *arguments in found:
-        context = group.commands[name].make_context(name, arguments)
+    for name, *arguments in lakeplan_commands(script):
+        known = [a.replace("$COMMAND", "plan").replace("$quiet", "--no-comment") for a in arguments]
+        found = group.commands[name]
+        while isinstance(found, click.Group):
+            found = found.commands[known.pop(0)]
+        context = found.make_context(name, known)
         formats = context.params.get("format") or []
-        assert set(formats) <= set(formats_of("plan"))
+        assert set(formats) <= {*formats_of("plan"), *formats_of("problems")}
         assert len(context.params.get("out") or []) >= len(formats) - 1
+
+
+def it_finds_the_commands_that_it_checks():
+    found = [
+        c[:2] for text in (ACTION, load(PIPELINE)) for s in scripts_of(text) for c in lakeplan_commands(s)
+    ]
+    assert ["ci", "apply"] in found
+    assert ["ci", "comment"] in found
+    assert len(found) >= 8
 
 
 @pytest.mark.parametrize("file", WORKFLOWS)
 def it_installs_the_version_it_was_written_for(file):
-    workflow = load(file)
-    assert (workflow.get("env") or workflow["variables"])["PACKAGE"] == f"lakeplan=={__version__}"
+    versions = {step["with"]["version"] for step in steps_of(file) if step["uses"].startswith("./")}
+    assert versions == {__version__}
+    assert load(PIPELINE)["variables"]["PACKAGE"] == f"lakeplan=={__version__}"
+
+
+def it_puts_no_text_of_others_into_a_shell():
+    """Expressions are filled in before a shell reads the text: the environment carries them instead."""
+    scripts = [*scripts_of(ACTION), *scripts_of(load(PIPELINE))]
+    assert len(scripts) > 10
+    assert not any("${{" in script for script in scripts)
+    assert not [step for file in WORKFLOWS for step in steps_of(file) if "run" in step]
 
 
 @pytest.mark.parametrize("file", WORKFLOWS)
-def it_puts_no_text_of_others_into_a_shell(file):
-    assert not any("${{" in script for script in scripts_of(load(file)))
+def it_pins_every_action_by_its_commit(file):
+    used = [step["uses"] for step in [*steps_of(file), *ACTION["runs"]["steps"]] if "uses" in step]
+    assert used
+    assert all(use.startswith("./") or PINNED.fullmatch(use) for use in used)
+
+
+@pytest.mark.parametrize("file", WORKFLOWS)
+def it_gives_the_action_only_inputs_that_it_has(file):
+    for step in steps_of(file):
+        if step["uses"].startswith("./"):
+            assert set(step["with"]) <= set(ACTION["inputs"])
+    for name, about in ACTION["inputs"].items():
+        assert about["description"], name
+        assert about.get("required") or "default" in about
 
 
 class DescribeGitHub:
@@ -73,22 +115,25 @@ class DescribeGitHub:
 
     def it_starts_for_pull_requests_and_never_with_the_rights_of_the_target(self):
         # YAML 1.1 reads the key `on` as true.
-        assert set(load("github/lakeplan.yml")[True]) == {"pull_request", "push"}
+        assert set(load("github/lakeplan.yml")[True]) == {"pull_request", "merge_group", "push"}
 
-    def it_gives_forks_validate_and_test_alone_and_no_secret(self):
-        assert not SECRET.search(yaml.safe_dump(self.jobs["validate"]))
-        assert "head.repo.full_name == github.repository" in self.jobs["plan"]["if"]
+    def it_gives_forks_validate_alone_and_no_secret(self):
+        _, validate, plan = self.jobs["plan"]["steps"]
+        assert validate["with"]["command"] == "validate"
+        assert not SECRET.search(yaml.safe_dump(validate))
+        assert not SECRET.search(yaml.safe_dump({k: v for k, v in self.jobs["plan"].items() if k != "steps"}))
+        assert "head.repo.full_name == github.repository" in plan["if"]
         assert self.jobs["apply"]["if"] == "github.event_name == 'push'"
-        found = [c for s in self.jobs["validate"]["steps"] for c in lakeplan_commands(s.get("run", ""))]
-        assert found == [["validate", "--format", "github"], ["test"]]
 
-    def it_plans_the_merge_commit_against_its_first_parent(self):
+    def it_plans_the_merge_commit_with_its_history(self):
         checkout = self.jobs["plan"]["steps"][0]
         assert "ref" not in checkout["with"]
-        assert checkout["with"]["fetch-depth"] == 2
-        plan, page = [c for s in self.jobs["plan"]["steps"] for c in lakeplan_commands(s.get("run", ""))]
-        assert plan[:3] == ["plan", "--base", "HEAD^1"]
-        assert page[:2] == ["report", "plan.json"]
+        assert checkout["with"]["fetch-depth"] == 0
+        assert all(
+            job["steps"][0]["with"]["persist-credentials"] is False
+            for file in WORKFLOWS
+            for job in load(file)["jobs"].values()
+        )
 
     def it_applies_in_a_protected_environment_one_at_a_time_never_cancelled(self):
         apply = self.jobs["apply"]
@@ -100,16 +145,27 @@ class DescribeGitHub:
         }
 
     def it_names_the_plan_by_pull_request_and_head_commit(self):
-        upload = next(s for s in self.jobs["plan"]["steps"] if "upload-artifact" in s.get("uses", ""))
+        upload = next(s for s in ACTION["runs"]["steps"] if "upload-artifact" in s.get("uses", ""))
         assert upload["with"]["name"] == (
             "lakeplan-${{ github.event.pull_request.number }}-${{ github.event.pull_request.head.sha }}"
         )
         assert "plan.json" in upload["with"]["path"]
 
-    def it_writes_to_pull_requests_only_where_it_comments(self):
-        assert load("github/lakeplan.yml")["permissions"] == {"contents": "read"}
-        writers = [n for n, j in self.jobs.items() if "write" in (j.get("permissions") or {}).values()]
-        assert writers == ["plan"]
+    def it_has_the_least_permissions_for_everything(self):
+        """The stories run with a host that refuses whatever these leave out."""
+        for file in WORKFLOWS:
+            assert load(file)["permissions"] in ({"contents": "read"}, {})
+            for job in load(file)["jobs"].values():
+                assert job["permissions"].get("contents") == "read"
+                assert "workflows" not in job["permissions"]
+
+    def it_never_checks_out_code_of_a_pull_request_for_a_comment(self):
+        comments = load("github/comments.yml")
+        assert comments[True] == {"issue_comment": {"types": ["created"]}}
+        for job in comments["jobs"].values():
+            assert set(job["steps"][0]["with"]) == {"persist-credentials"}
+        assert not SECRET.search(yaml.safe_dump(comments["jobs"]["plan"]))
+        assert comments["jobs"]["approve"]["environment"] == "production"
 
 
 class DescribeGitLab:

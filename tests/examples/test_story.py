@@ -1,11 +1,12 @@
-"""The story of a pull request, told by the workflows of GitHub and of GitLab on a repository and the sandbox:
-every step of every job, in order."""
+"""The story of a pull request, told by the workflows that ``lakeplan init --ci`` writes, on a repository, the
+sandbox and the API of the host: every step of every job, in order."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +15,12 @@ import pytest
 import requests
 
 from lakeplan.sandbox.server import start_sandbox
-from tests.examples.hosted import CI, GitHub, GitLab
+from tests.examples.fake_github import FakeGitHub, serving
+from tests.examples.hosted import GitHub, GitLab
 
 ROOT = Path(__file__).parents[2]
 DAY = 86_400
-MINE = "lakeplan:plan:."
+MAIN, NIGHTLY = ".github/workflows/lakeplan.yml", ".github/workflows/lakeplan-nightly.yml"
 
 
 POLICY_TEST = """\
@@ -68,24 +70,23 @@ class Lake:
 
 
 class Work:
-    """The checkout, and who works in it."""
+    """The checkout, and who works in it. ``folder`` is the tree's in the repository."""
 
-    def __init__(self, folder: Path, runner: Any, handle: Any, scripts: dict[str, str]) -> None:
-        self.top, self.runner = folder / "checkout", runner
-        shutil.copytree(ROOT / "examples/single", self.top)
-        for source, place in scripts.items():
-            (self.top / place).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CI / source, self.top / place)
-        (self.top / "tests").mkdir()
-        (self.top / "tests/retention.yaml").write_text(POLICY_TEST)
-        (self.top / ".gitignore").write_text(".lakeplan/\n*.json\n*.md\n*.xml\n*.html\n")
+    def __init__(self, place: Path, runner: Any, handle: Any, *init: str, folder: str = ".") -> None:
+        self.top, self.runner, self.folder = place / "checkout", runner, folder
+        self.tree = self.top / folder
+        shutil.copytree(ROOT / "examples/single", self.tree)
+        (self.tree / "tests").mkdir()
+        (self.tree / "tests/retention.yaml").write_text(POLICY_TEST)
+        (self.top / ".gitignore").write_text(".lakeplan/\nlakeplan-results/\n*.xml\n")
         self.edit("https://lakefs.example.com", handle.endpoint_url)
         self.edit("max_expired_objects_percent: 30", "max_expired_objects_percent: 90")
         self.sh("git init -q -b main . && git config user.name a && git config user.email a@b.example")
+        self.sh(f"lakeplan init -C {folder} {' '.join(init)}")
         self.sh("git add -A && git commit -qm base")
 
     def edit(self, old: str, new: str) -> None:
-        path = self.top / "lakeplan.yaml"
+        path = self.tree / "lakeplan.yaml"
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
 
@@ -104,217 +105,306 @@ class Work:
     def fresh(self) -> None:
         """Another runner: nothing is left of the last job but the state, which lies elsewhere in life."""
         self.sh("git clean -xdfq -e .lakeplan")
+        shutil.rmtree(self.top.parent / "runner", ignore_errors=True)
 
 
-def make_github(work: Work, host: Any, handle: Any) -> GitHub:
-    values = {
-        "vars.LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
-        "vars.LAKEPLAN_STATE_URL": "",
-        "secrets.LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
-        "secrets.LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
-        "github.token": "token",
+class Org:
+    """A repository on GitHub, its runner and its pull requests."""
+
+    def __init__(self, work: Work, handle: Any, fake: FakeGitHub) -> None:
+        self.work, self.fake = work, fake
+        self.github = GitHub(work.top, work.runner, fake, {})
+        self.github.vars = {"LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url}
+        keys = {
+            "LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
+            "LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
+        }
+        self.github.secrets = keys
+        self.github.environments = {"production": {"secrets": keys}}
+        self.merges: dict[int, str] = {}
+
+    def propose(self, number: int, branch: str, **more: Any) -> Any:
+        """A pull request of the edits; the host checks out its merge commit. Its plan has run."""
+        head, merge = self.work.merge(branch)
+        self.fake.open_pull(number, head, branch, **more)
+        self.merges[number] = merge
+        return self.plan(number)
+
+    def plan(self, number: int) -> Any:
+        pull = self.fake.pulls[number]
+        self.github.run_id = self.fake.begin_run(number, path=MAIN, event="pull_request")
+        return self.github.run(
+            MAIN, "plan", "pull_request", {"pull_request": pull}, sha=self.merges[number], ref_name="7/merge"
+        )
+
+    def merge(self, number: int) -> Any:
+        """The pull request is merged, and the job that applies it runs on another machine."""
+        self.fake.merge(number, self.merges[number])
+        self.work.fresh()
+        return self.apply(number)
+
+    def apply(self, *numbers: int) -> Any:
+        commits = [{"id": self.merges[number]} for number in numbers]
+        last = self.merges[numbers[-1]]
+        return self.github.run(MAIN, "apply", "push", {"commits": commits}, sha=last, ref_name="main")
+
+    def drift(self) -> Any:
+        return self.github.run(NIGHTLY, "drift", "schedule", {}, sha="", ref_name="main")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeGitHub]:
+    with serving(FakeGitHub()) as made:
+        yield made
+
+
+@pytest.fixture
+def handle(tmp_path: Path) -> Iterator[Any]:
+    with start_sandbox(tmp_path / "sandbox") as made:
+        yield made
+
+
+@pytest.fixture
+def lake(handle: Any) -> Lake:
+    made = Lake(handle.endpoint_url)
+    made.rules = {"*": 365, "main": 365}
+    return made
+
+
+@pytest.fixture
+def org(tmp_path: Path, runner: Any, handle: Any, fake: FakeGitHub) -> Org:
+    return Org(Work(tmp_path, runner, handle, "--ci github"), handle, fake)
+
+
+def shorten(work: Work) -> None:
+    work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
+
+
+@pytest.mark.parametrize("folder", [".", "retention"])
+def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_server(
+    tmp_path, runner, handle, fake, lake, folder
+):
+    org = Org(Work(tmp_path, runner, handle, "--ci github", folder=folder), handle, fake)
+    work, mine = org.work, f"lakeplan:plan:{folder}"
+    assert {p.name for p in (work.top / ".github/workflows").iterdir()} >= {
+        "lakeplan.yml",
+        "lakeplan-nightly.yml",
     }
-    return GitHub(
+
+    # A branch edits the tree. The plan writes a comment, the plan file and the page; nothing on the server.
+    shorten(work)
+    work.edit("max_expired_bytes: 1TB", "max_expired_bytes: 2TB")
+    planned = org.propose(7, "shorter")
+    assert planned.code == 0, planned.output
+    file = "lakeplan.yaml" if folder == "." else f"{folder}/lakeplan.yaml"
+    assert f"::warning file={file},line=8,col=3,title=lakeplan%3A loosened::" in planned.output
+    assert "a release keeps its data for a quarter" in planned.output
+    (comment,) = fake.bodies(7)
+    assert comment.startswith(f"<!-- {mine} -->")
+    assert "Plan: 0 to add, 1 to change, 0 to clear" in comment
+    assert "Impact: 2 objects, 4 B" in comment
+    assert "\n[Report page](https://host.example/artifacts/lakeplan-page-7)\n" in comment
+    assert "<!-- lakeplan:changes prod/analytics -->" in comment
+    head, merge = fake.pulls[7]["head"]["sha"], org.merges[7]
+    assert planned.kept == [f"lakeplan-7-{head}", "lakeplan-page-7"]
+    assert planned.outputs["exit-code"] == "0"
+    assert "1 to change" in planned.outputs["summary"]
+    plan = json.loads(Path(planned.outputs["plan"]).read_text())
+    assert (plan["tree_commit"], plan["base"]) == (merge, work.sh("git rev-parse HEAD^1"))
+    (status,) = fake.statuses
+    assert (status["commit"], status["state"], status["context"]) == (head, "success", "lakeplan")
+    assert lake.rules == {"*": 365, "main": 365}
+
+    # On merge that file is found by pull request and head commit, and applied; the result comes back.
+    applied = org.merge(7)
+    assert applied.code == 0, applied.output
+    assert lake.rules == {"*": 21, "main": 30}
+    result = fake.bodies(7)[1]
+    assert result.startswith(f"<!-- lakeplan:apply:{folder} -->")
+    assert ":white_check_mark: applied (1 applied)" in result
+    assert fake.statuses[-1]["context"] == "lakeplan/apply"
+    assert "applied" in fake.statuses[-1]["description"]
+    assert "server-edited" not in org.drift().output
+
+    # Somebody edits the server by hand, and drift says so.
+    lake.rules = {"*": 7}
+    drifted = org.drift()
+    assert (drifted.code, drifted.outputs["exit-code"]) == (2, "2")
+    assert "server-edited" in drifted.output
+
+    # The old plan is stale. Run again it would delete what nobody reviewed, or nothing; here nothing.
+    again = org.apply(7)
+    assert again.code == 0, again.output
+    assert len(fake.bodies(7)) == 2
+    assert "Planned again, because the servers changed since the review" in fake.bodies(7)[1]
+    assert lake.rules == {"*": 21, "main": 30}
+    assert fake.refused == []
+    # No token of a job went to where artifacts are kept.
+    assert not [call for call in fake.calls if call[1].startswith("/store/") and call[2]]
+
+
+def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(org, lake, fake):
+    org.work.edit("max_expired_objects_percent: 90", "max_expired_objects_percent: 1")
+    planned = org.propose(7, "strict")
+    assert planned.code == 4, planned.output
+    assert planned.outputs["exit-code"] == "4"
+    assert "BLOCKED" in fake.bodies(7)[0]
+    assert len(planned.kept) == 2
+    assert fake.statuses[0]["state"] == "failure"
+
+
+def it_plans_what_a_merge_queue_tries_and_comments_nothing(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    before = fake.bodies(7)
+    base = org.work.sh("git rev-parse HEAD^1")
+    group = {"merge_group": {"base_sha": base, "head_sha": org.merges[7]}}
+    queued = org.github.run(MAIN, "plan", "merge_group", group, sha=org.merges[7], ref_name="queue")
+    assert queued.code == 0, queued.output
+    assert json.loads(Path(queued.outputs["plan"]).read_text())["base"] == base
+    assert (queued.kept, fake.bodies(7)) == ([], before)
+
+
+def it_gives_a_fork_the_checks_alone_and_no_secret(org, lake, fake):
+    shorten(org.work)
+    org.github.secrets = {}
+    planned = org.propose(7, "strange", fork=True)
+    assert planned.code == 0, planned.output
+    assert "ci run" in planned.ran[-1]
+    assert len(planned.ran) == 2  # install and validate
+    assert (fake.bodies(7), planned.kept) == ([], [])
+
+
+def it_applies_every_pull_request_that_a_queue_merged_at_once(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    org.propose(8, "empty")
+    for number in (7, 8):
+        fake.merge(number, org.merges[number])
+    org.work.fresh()
+    applied = org.apply(7, 8)
+    assert applied.code == 0, applied.output
+    assert lake.rules == {"*": 21, "main": 30}
+    assert "applied (1 applied)" in fake.bodies(7)[1]
+    assert applied.outputs["summary"].startswith("#7 applied, #8 ")
+
+
+def it_says_in_the_pull_request_that_nothing_was_applied_and_why(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    fake.artifacts[0]["expired"] = True
+    applied = org.merge(7)
+    assert applied.code == 1
+    assert ":x: **not applied**" in fake.bodies(7)[1]
+    assert "there is no plan of pull request 7" in fake.bodies(7)[1]
+    assert lake.rules == {"*": 365, "main": 365}
+
+
+def it_asks_on_the_pull_request_when_more_would_be_deleted_than_was_reviewed(org, lake, fake):
+    lake.rules = {"*": 45, "main": 45}
+    shorten(org.work)
+    org.propose(7, "shorter")
+    lake.rules = {"*": 365, "main": 365}  # somebody keeps more, after the review
+    applied = org.merge(7)
+    assert applied.code == 5, applied.output
+    assert ":no_entry: **stale**, nothing was written" in fake.bodies(7)[1]
+    assert "that are not among the" in fake.bodies(7)[1]
+    assert "**What to do:** Open a new pull request" in fake.bodies(7)[1]
+    assert fake.statuses[-1]["state"] == "failure"
+    assert lake.rules == {"*": 365, "main": 365}
+
+
+def it_says_in_both_comments_that_two_pull_requests_change_the_same_repository(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    assert "Other open pull requests" not in fake.bodies(7)[0]
+    org.propose(8, "also")
+    assert "- #7 changes `prod/analytics`" in fake.bodies(8)[0]
+    assert "- #8 changes `prod/analytics`" in fake.bodies(7)[0]
+    # Once one is merged, the other's comment no longer names it, and nothing is there twice.
+    org.merge(7)
+    assert "Other open pull requests" not in fake.bodies(8)[0]
+    assert fake.bodies(8)[0].count("lakeplan:changes") == 1
+
+
+@pytest.mark.parametrize("folder", [".", "retention"])
+def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, folder):
+    work = Work(tmp_path, runner, handle, "--ci gitlab", folder=folder)
+    work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
+    head, merge = work.merge("shorter")
+    gitlab = GitLab(
         work.top,
-        work.runner,
-        values,
+        runner,
         {
-            "GITHUB_API_URL": host.url,
-            "GITHUB_REPOSITORY": "org/trees",
-            "GITHUB_REF_NAME": "main",
-            "GITHUB_WORKFLOW_REF": "org/trees/.github/workflows/lakeplan.yml@refs/heads/main",
+            "LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
+            "LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
+            "LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
+            "CI_API_V4_URL": host.url,
+            "CI_PROJECT_ID": "3",
+            "CI_JOB_TOKEN": "job",
+            "CI_JOB_URL": "https://host.example/jobs/5",
+            "REVIEW_TOKEN": "review",
+            "CI_COMMIT_SHA": merge,
+            "CI_COMMIT_BRANCH": "main",
         },
     )
-
-
-def is_merged(github: GitHub, host: Any, number: int, head: str, merge: str) -> str:
-    """The host knows a pull request, its merge commit and the artifact of its plan: its name."""
-    github.values["github.event.pull_request.number"] = str(number)
-    github.values["github.event.pull_request.head.sha"] = head
-    github.given["GITHUB_SHA"] = merge
-    name = f"lakeplan-{number}-{head}"
-    ours = {"full_name": "org/trees"}
-    run = {
-        "id": 90,
-        "path": ".github/workflows/lakeplan.yml",
-        "event": "pull_request",
-        "head_sha": head,
-        "head_branch": "change",
-        "head_repository": ours,
-        "created_at": "2026-03-31T12:00:00Z",
+    mine = {
+        "CI_MERGE_REQUEST_IID": "7",
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": work.sh("git rev-parse HEAD^1"),
     }
-    pull = {
-        "number": number,
-        "merged_at": "now",
-        "merge_commit_sha": merge,
-        "head": {"sha": head, "ref": "change", "repo": ours},
-        "base": {"ref": "main"},
-    }
-    host.answers["GET", f"/repos/org/trees/commits/{merge}/pulls"] = [pull]
-    host.answers["GET", f"/repos/org/trees/commits/{head}/pulls"] = [pull]
-    host.answers["GET", f"/repos/org/trees/issues/{number}/timeline"] = []
-    host.answers["GET", "/repos/org/trees/actions/runs/90"] = run
-    host.answers["GET", "/repos/org/trees/actions/artifacts"] = {
-        "artifacts": [{"id": 1, "name": name, "expired": False, "workflow_run": {"id": 90}}]
-    }
-    host.answers["GET", f"/repos/org/trees/issues/{number}/comments"] = []
-    host.answers["POST", f"/repos/org/trees/issues/{number}/comments"] = {"html_url": "https://x/1"}
-    return name
-
-
-def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_server(tmp_path, runner, host):
-    main, nightly = "github/lakeplan.yml", "github/nightly.yml"
-    with start_sandbox(tmp_path / "sandbox") as handle:
-        lake = Lake(handle.endpoint_url)
-        lake.rules = {"*": 365, "main": 365}
-        work = Work(tmp_path, runner, handle, {"github/pull_request.py": ".github/lakeplan/pull_request.py"})
-        github = make_github(work, host, handle)
-
-        # A branch edits the tree; the host checks out the merge commit.
-        work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
-        work.edit("max_expired_bytes: 1TB", "max_expired_bytes: 2TB")
-        head, merge = work.merge("shorter")
-        name = is_merged(github, host, 7, head, merge)
-        validated = github.run(main, "validate")
-        assert validated.code == 0, validated.output
-        assert "lakeplan test" in validated.ran
-
-        # The plan writes the comment, the plan file and the page, and nothing on the server.
-        planned = github.run(main, "plan")
-        assert planned.code == 0, planned.output
-        assert "::warning file=lakeplan.yaml,line=8,col=3,title=lakeplan%3A loosened::" in planned.output
-        comment = (work.top / "comment.md").read_text()
-        assert f"<!-- {MINE} -->" in comment
-        assert "Plan: 0 to add, 1 to change, 0 to clear" in comment
-        assert "Impact: 2 objects, 4 B" in comment
-        linked = f"{comment}\n[Report page](https://host.example/artifacts/lakeplan-page-7)\n"
-        assert host.asked("POST") == [("/repos/org/trees/issues/7/comments", {"body": linked})]
-        assert github.summary.read_text() == comment
-        assert planned.kept == [name, "lakeplan-page-7"]
-        assert "<!doctype html>" in (github.artifacts / "lakeplan-page-7/plan.html").read_text().lower()
-        plan = json.loads((github.artifacts / name / "plan.json").read_text())
-        assert (plan["tree_commit"], plan["base"]) == (merge, work.sh("git rev-parse HEAD^1"))
-        assert lake.rules == {"*": 365, "main": 365}
-
-        # On merge that file is found by pull request and head commit, and applied.
-        work.fresh()
-        applied = github.run(main, "apply")
-        assert applied.code == 0, applied.output
-        assert lake.rules == {"*": 21, "main": 30}
-        assert "server-edited" not in github.run(nightly, "drift").output
-
-        # Somebody edits the server by hand, and drift says so.
-        lake.rules = {"*": 7}
-        drifted = github.run(nightly, "drift")
-        assert drifted.code == 2
-        assert "server-edited" in drifted.output
-
-        # The old plan is refused.
-        refused = github.run(main, "apply")
-        assert refused.code == 5
-        assert "the plan is stale" in refused.output
-        assert lake.rules == {"*": 7}
-
-        # A new plan, of a new pull request, goes through.
-        work.fresh()
-        is_merged(github, host, 8, *work.merge("again"))
-        for job in ("validate", "plan", "apply"):
-            end = github.run(main, job)
-            assert end.code == 0, end.output
-        assert lake.rules == {"*": 21, "main": 30}
-        assert github.run(nightly, "drift").code == 0
-
-
-def it_tells_the_same_story_on_gitlab(tmp_path, runner, host):
-    with start_sandbox(tmp_path / "sandbox") as handle:
-        lake = Lake(handle.endpoint_url)
-        lake.rules = {"*": 365, "main": 365}
-        work = Work(tmp_path, runner, handle, {"gitlab/merge_request.py": "ci/merge_request.py"})
-        work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
-        head, merge = work.merge("shorter")
-        gitlab = GitLab(
-            work.top,
-            runner,
+    notes = "/projects/3/merge_requests/7/notes"
+    host.answers |= {
+        ("GET", "/user"): {"id": 42},
+        ("GET", notes): [],
+        ("POST", notes): {},
+        ("GET", "/projects/3/merge_requests"): [],
+        ("GET", f"/projects/3/repository/commits/{merge}/merge_requests"): [
             {
-                "LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,
-                "LAKEPLAN_PROD_ACCESS_KEY_ID": handle.access_key_id,
-                "LAKEPLAN_PROD_SECRET_ACCESS_KEY": handle.secret_access_key,
-                "CI_API_V4_URL": host.url,
-                "CI_PROJECT_ID": "3",
-                "CI_JOB_TOKEN": "job",
-                "CI_JOB_URL": "https://host.example/jobs/5",
-                "REVIEW_TOKEN": "review",
-                "CI_COMMIT_SHA": merge,
-                "CI_COMMIT_BRANCH": "main",
-            },
-        )
-        mine = {
-            "CI_MERGE_REQUEST_IID": "7",
-            "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head,
-            "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": work.sh("git rev-parse HEAD^1"),
-        }
-        notes = "/projects/3/merge_requests/7/notes"
-        host.answers |= {
-            ("GET", "/user"): {"id": 42},
-            ("GET", notes): [],
-            ("POST", notes): {},
-            ("GET", f"/projects/3/repository/commits/{merge}/merge_requests"): [
-                {
-                    "iid": 7,
-                    "state": "merged",
-                    "sha": head,
-                    "merge_commit_sha": merge,
-                    "squash_commit_sha": None,
-                    "target_branch": "main",
-                    "source_project_id": 3,
-                    "target_project_id": 3,
-                }
-            ],
-            ("GET", "/projects/3/merge_requests/7/pipelines"): [{"id": 50}],
-            ("GET", "/projects/3/pipelines/50"): {
-                "source": "merge_request_event",
-                "project_id": 3,
-                "ref": "refs/merge-requests/7/head",
+                "iid": 7,
+                "state": "merged",
                 "sha": head,
-            },
-            ("GET", "/projects/3/pipelines/50/jobs"): [{"id": 5, "name": "plan", "artifacts": [{}]}],
-        }
-        validated = gitlab.run("validate", **mine)
-        assert validated.code == 0, validated.output
-        assert (work.top / "tests.xml").exists()
+                "merge_commit_sha": merge,
+                "squash_commit_sha": None,
+                "target_branch": "main",
+                "source_project_id": 3,
+                "target_project_id": 3,
+            }
+        ],
+        ("GET", "/projects/3/merge_requests/7/pipelines"): [{"id": 50}],
+        ("GET", "/projects/3/pipelines/50"): {
+            "source": "merge_request_event",
+            "project_id": 3,
+            "ref": "refs/merge-requests/7/head",
+            "sha": head,
+        },
+        ("GET", "/projects/3/pipelines/50/jobs"): [{"id": 5, "name": "plan", "artifacts": [{}]}],
+    }
+    validated = gitlab.run("validate", **mine)
+    assert validated.code == 0, validated.output
+    assert (work.top / "tests.xml").exists()
 
-        planned = gitlab.run("plan", **mine)
-        assert planned.code == 0, planned.output
-        assert planned.kept == ["plan.json", "plan.html"]
-        (note,) = [json.loads(body)["body"] for method, path, _, body in host.calls if method == "POST"]
-        assert note.endswith("\n[Report page](https://host.example/jobs/5/artifacts/file/plan.html)\n")
-        kept = (work.top / "plan.json").read_bytes()
-        host.answers["GET", "/projects/3/jobs/5/artifacts/plan.json"] = kept
+    planned = gitlab.run("plan", **mine)
+    assert planned.code == 0, planned.output
+    assert planned.kept == ["lakeplan-results/plan.json", "lakeplan-results/plan.html"]
+    (note,) = [json.loads(body)["body"] for method, path, _, body in host.calls if method == "POST"]
+    assert "\n[Report page](https://host.example/jobs/5/artifacts/file/lakeplan-results/plan.html)\n" in note
+    kept = (work.top / "lakeplan-results/plan.json").read_bytes()
+    host.answers["GET", "/projects/3/jobs/5/artifacts/lakeplan-results/plan.json"] = kept
 
-        work.fresh()
-        applied = gitlab.run("apply")
-        assert applied.code == 0, applied.output
-        assert lake.rules == {"*": 21, "main": 30}
-        assert gitlab.run("drift").code == 0
-        lake.rules = {"*": 7}
-        drifted = gitlab.run("drift")
-        assert (drifted.code, "server-edited" in drifted.output) == (2, True)
-        assert gitlab.run("apply").code == 5
-        assert lake.rules == {"*": 7}
-
-
-def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(tmp_path, runner, host):
-    with start_sandbox(tmp_path / "sandbox") as handle:
-        lake = Lake(handle.endpoint_url)
-        lake.rules = {"*": 365, "main": 365}
-        work = Work(tmp_path, runner, handle, {"github/pull_request.py": ".github/lakeplan/pull_request.py"})
-        github = make_github(work, host, handle)
-        work.edit("max_expired_objects_percent: 90", "max_expired_objects_percent: 1")
-        is_merged(github, host, 7, *work.merge("strict"))
-        planned = github.run("github/lakeplan.yml", "plan")
-        assert planned.code == 4, planned.output
-        assert "BLOCKED" in host.asked("POST")[0][1]["body"]
-        assert len(planned.kept) == 2
+    work.fresh()
+    applied = gitlab.run("apply")
+    assert applied.code == 0, applied.output
+    assert lake.rules == {"*": 21, "main": 30}
+    assert gitlab.run("drift").code == 0
+    lake.rules = {"*": 7}
+    drifted = gitlab.run("drift")
+    assert (drifted.code, "server-edited" in drifted.output) == (2, True)
+    assert gitlab.run("apply").code == 0
+    assert lake.rules == {"*": 21, "main": 30}
+    results = [json.loads(body)["body"] for method, path, _, body in host.calls if method == "POST"][1:]
+    assert ":white_check_mark: applied (1 applied)" in results[0]
+    assert "Planned again" in results[1]
 
 
 class DescribeFilesOfTheCheckout:
@@ -328,43 +418,47 @@ class DescribeFilesOfTheCheckout:
 
     @pytest.fixture
     def put(self, tmp_path, runner, secret):
-        def work(scripts):
+        def work(init):
             server = SimpleNamespace(
                 endpoint_url="http://127.0.0.1:9", access_key_id="a", secret_access_key="b"
             )
-            found = Work(tmp_path, runner, server, scripts)
-            (found.top / "plan.json").write_text("{}")
-            (found.top / "plan.json.objects").write_text("forged")
-            (found.top / "comment.md").symlink_to(secret)
-            found.sh("git add -f plan.json plan.json.objects comment.md")
+            found = Work(tmp_path, runner, server, init)
+            results = found.top / "lakeplan-results"
+            results.mkdir()
+            (results / "plan.json").write_text("{}")
+            (results / "plan.json.objects").write_text("forged")
+            (results / "comment.md").symlink_to(secret)
+            found.sh("git add -f lakeplan-results")
             return found, server
 
         return work
 
-    def it_neither_keeps_nor_comments_them_on_github(self, put, host):
-        work, server = put({"github/pull_request.py": ".github/lakeplan/pull_request.py"})
-        github = make_github(work, host, server)
+    def it_neither_keeps_nor_comments_them_on_github(self, put, fake):
+        work, server = put("--ci github")
         work.edit("apiVersion: ", "apiVersion: x")
-        is_merged(github, host, 7, *work.merge("forged"))
-        planned = github.run("github/lakeplan.yml", "plan")
+        org = Org(work, server, fake)
+        planned = org.propose(7, "forged")
         assert "apiVersion" in planned.output
-        assert (planned.code, planned.kept, host.calls) == (1, [], [])
-        assert not github.summary.exists()
+        assert (planned.code, planned.kept, fake.bodies(7)) == (1, [], [])
+        assert not org.github.summary.exists()
 
-    def it_applies_only_what_the_artifact_brings_on_github(self, put, host, tmp_path):
-        work, server = put({"github/pull_request.py": ".github/lakeplan/pull_request.py"})
-        github = make_github(work, host, server)
-        name = is_merged(github, host, 7, *work.merge("forged"))
-        (tmp_path / "artifacts" / name).mkdir(parents=True)
-        (tmp_path / "artifacts" / name / "junit.xml").write_text("<x/>")
-        (tmp_path / "artifacts" / name / "lakeplan.yaml").write_text("nobody reviewed it")
+    def it_applies_only_what_the_artifact_brings_on_github(self, put, fake):
+        work, server = put("--ci github")
+        org = Org(work, server, fake)
+        head, org.merges[7] = work.merge("forged")
+        fake.open_pull(7, head, "forged")
+        run = fake.begin_run(7, path=MAIN, event="pull_request")
+        files = {"junit.xml": b"<x/>", "lakeplan.yaml": b"nobody reviewed it", "../../evil": b"x"}
+        fake.upload(f"lakeplan-7-{head}", files, run)
         reviewed = (work.top / "lakeplan.yaml").read_text()
-        applied = github.run("github/lakeplan.yml", "apply")
-        assert "No such file" in applied.output
+        applied = org.merge(7)
+        assert applied.code == 1
+        assert "there is no plan of pull request 7" in applied.output
         assert (work.top / "lakeplan.yaml").read_text() == reviewed
+        assert not list(work.top.parent.rglob("evil"))
 
     def it_neither_keeps_nor_comments_them_on_gitlab(self, put, host, runner):
-        work, _ = put({"gitlab/merge_request.py": "ci/merge_request.py"})
+        work, _ = put("--ci gitlab")
         work.edit("apiVersion: ", "apiVersion: x")
         work.merge("forged")
         given = {"LAKEPLAN_PROD_ENDPOINT_URL": "http://127.0.0.1:10", "CI_API_V4_URL": host.url}

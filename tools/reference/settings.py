@@ -33,6 +33,9 @@ OTHERS: Mapping[str, str] = {
     ENDPOINT: "lakectl's endpoint, before its file's.",
     ACCESS_KEY_ID: "lakectl's access key, before its file's.",
     SECRET_ACCESS_KEY: "lakectl's secret, before its file's.",
+    "GITHUB_TOKEN": "The token of a job, for `lakeplan ci` on GitHub.",
+    "LAKEPLAN_TEAM_TOKEN": "A token that may read the organization's members, for `/lakeplan approve`.",
+    "REVIEW_TOKEN": "A project access token with the scope api, for `lakeplan ci` on GitLab.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs in one: it would vanish with the runner.",
     PULL_REQUEST: "The number or page of the pull request, for the history of a job after its merge.",

@@ -44,6 +44,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "claim": "Record which tree manages a repository.",
         "pins": "Bring pins up to date.",
         "export": "Print a repository's rules for lakectl.",
+        "ci": "Run the jobs of a pipeline on GitHub or GitLab.",
         "spark": "Prepare a Spark cluster for lakeplan.",
     },
     "Set up": {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import typer
 
@@ -23,28 +24,12 @@ from lakeplan.cli.commands.import_ import (
     write_files,
 )
 from lakeplan.cli.console import say, stdout
-from lakeplan.cli.git import prefix_of
+from lakeplan.cli.git import find_work_folder
+from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, cloud_of, source_of, workflows
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
-
-Ci = Literal["github", "gitlab", "none"]
-
-_PACKAGE = Path(__file__).resolve().parent.parent.parent
-
-_PLACES: Mapping[Ci, Mapping[str, str]] = {
-    "github": {
-        ".github/workflows/lakeplan.yml": "github/lakeplan.yml",
-        ".github/workflows/lakeplan-nightly.yml": "github/nightly.yml",
-        ".github/lakeplan/pull_request.py": "github/pull_request.py",
-    },
-    "gitlab": {
-        "ci/lakeplan.gitlab-ci.yml": "gitlab/lakeplan.gitlab-ci.yml",
-        "ci/merge_request.py": "gitlab/merge_request.py",
-    },
-    "none": {},
-}
 
 _REST = """\
 profiles:
@@ -75,23 +60,9 @@ _EXAMPLE = """\
 """
 
 
-def scaffold(endpoints: Mapping[str, str], ci: Ci, state_url: str | None) -> dict[str, str]:
-    """Every file of a new tree by its path. Workflows read the variables of the tree's first server."""
-    files = {
-        ROOT_FILE: _root(endpoints, state_url),
-        IGNORE: IGNORED,
-    }
-    first = next(iter(endpoints)).replace("-", "_").upper()
-    for place, source in _PLACES[ci].items():
-        text = (ci_folder() / source).read_text(encoding="utf-8")
-        files[place] = text.replace("LAKEPLAN_PROD_", f"LAKEPLAN_{first}_")
-    return files
-
-
-def ci_folder() -> Path:
-    """The workflows: ``lakeplan/examples/ci`` when installed, ``examples/ci`` in a checkout."""
-    installed = _PACKAGE / "examples" / "ci"
-    return installed if installed.is_dir() else _PACKAGE.parent / "examples" / "ci"
+def scaffold(endpoints: Mapping[str, str], state_url: str | None) -> dict[str, str]:
+    """Every file of a new tree by its path."""
+    return {ROOT_FILE: _root(endpoints, state_url), IGNORE: IGNORED}
 
 
 def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
@@ -111,12 +82,13 @@ def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
 HELP = """Create a tree: settings with their defaults, an example entry, and CI workflows.
 
 Existing files are never changed, and no server is contacted. If your servers already have retention rules,
-start with `lakeplan import` instead.
+start with `lakeplan import` instead. With --ci, a tree that exists gets workflows only.
 
 \b
 Examples:
   lakeplan init --endpoint prod=https://lakefs.example.com
   lakeplan init -C retention --ci github --state s3://ops/lakeplan
+  lakeplan init -C retention --ci github --source 0.1.0
 """
 
 
@@ -131,51 +103,117 @@ def init(
             "--ci", help="CI system to write workflows for: github, gitlab or none.", metavar="HOST"
         ),
     ] = "none",
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="Where jobs install lakeplan from: a version, git+https://…@COMMIT, or a path in the"
+            " repository. Default: this version.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    cloud: Annotated[
+        str | None,
+        typer.Option(
+            "--cloud",
+            help="Cloud that jobs sign in to by OIDC: aws, azure, gcp or none. Default: that of the state.",
+            metavar="CLOUD",
+        ),
+    ] = None,
     state: StateUrl = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: bool,
     quiet: bool,
 ) -> None:
     host: Ci = options.one_of("--ci", ci, get_args(Ci))
-    if host != "none" and prefix_of(tree):
+    files: dict[str, str] = {}
+    if host == "none" or endpoint or not (tree / ROOT_FILE).is_file():
+        files = scaffold(endpoints_of(endpoint, lakectl_config), state)
+        server, url = _checked(files, tree), state
+    else:
+        loaded = load_tree(tree, os.environ)
+        server, url = next(iter(loaded.servers)), state or loaded.state_url
+    top, prefix = _top_of(tree)
+    jobs = workflows(host, tree=prefix, server=server, source=source_of(source), cloud=cloud_of(cloud, url))
+    notes = _left_out(jobs, top) + _left_out(files, tree)
+    _refuse_existing(top, jobs)
+    _refuse_existing(tree, files)
+    write_files(tree, files)
+    write_files(top, jobs)
+    if not quiet:
+        written = [*(tree / name for name in sorted(files)), *(top / name for name in sorted(jobs))]
+        _report(written, notes, host, url, has_entry=ROOT_FILE in files, no_color=no_color)
+
+
+def _top_of(tree: Path) -> tuple[Path, str]:
+    """The folder that workflows belong in, and the tree's folder below it: the top of the git repository,
+    else where the command runs, where that holds the tree."""
+    try:
+        work = find_work_folder(tree)
+        top, prefix = work.top, work.prefix
+    except LakeplanError:
+        real, here = Path(os.path.realpath(tree)), Path(os.path.realpath("."))
+        inside = real.is_relative_to(here) and not tree.is_absolute()
+        top, prefix = (here, real.relative_to(here).as_posix()) if inside else (tree, ".")
+    if not re.fullmatch(r"[\w./ -]*", prefix):
         raise UsageError(
-            f"workflows must be at the top of the git repository, and {tree} is not",
-            hint="Run it there, or use --ci none and copy what you need from examples/ci.",
+            f"workflows cannot name the folder {prefix}",
+            hint="Use letters, digits, dots, dashes and underscores.",
         )
-    files = scaffold(endpoints_of(endpoint, lakectl_config), host, state)
-    there = [name for name in files if os.path.lexists(tree / name)]
-    if IGNORE in there:
-        del files[IGNORE]
-        there.remove(IGNORE)
-    if there:
-        raise LakeplanError(
-            f"these files already exist: {', '.join(there)}",
-            where=str(tree),
-            hint="Nothing was written. Use -C DIR for another folder.",
-        )
+    return (tree if prefix in ("", ".") else Path(os.path.relpath(top))), prefix
+
+
+def _checked(files: Mapping[str, str], tree: Path) -> str:
+    """The name of the first server of a new tree, which is valid. Raises LakeplanError."""
+    _refuse_existing(tree, {name: text for name, text in files.items() if name != IGNORE})
     with TemporaryDirectory(prefix="lakeplan-init-") as name:
         write_files(Path(name), {k: v for k, v in files.items() if not k.startswith(".")})
         with of_options():
-            load_tree(Path(name), os.environ)
-    write_files(tree, files)
-    if not quiet:
-        _report(tree, sorted(files), host, state, no_color=no_color)
+            return next(iter(load_tree(Path(name), os.environ).servers))
 
 
-def _report(tree: Path, files: list[str], ci: Ci, state: str | None, *, no_color: bool) -> None:
+def _left_out(files: dict[str, str], folder: Path) -> list[str]:
+    """Takes out the files that may be there already, and says what to add to them."""
+    notes = {
+        IGNORE: IGNORE_BY_HAND,
+        INCLUDING: f"{INCLUDING} is there already: add the include of {INCLUDED} to it",
+    }
+    found = [name for name in notes if name in files and os.path.lexists(folder / name)]
+    for name in found:
+        del files[name]
+    return [notes[name] for name in found]
+
+
+def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:
+    there = [name for name in files if os.path.lexists(folder / name)]
+    if there:
+        raise LakeplanError(
+            f"these files already exist: {', '.join(there)}",
+            where=str(folder),
+            hint="Nothing was written. Use -C DIR for another folder.",
+        )
+
+
+def _report(
+    written: list[Path], notes: list[str], ci: Ci, state: str | None, *, has_entry: bool, no_color: bool
+) -> None:
     console = stdout(no_color=no_color)
 
     def line(text: str) -> None:
         say(console, text)
 
-    for name in files:
-        line(f"wrote {tree / name}")
-    if IGNORE not in files:
-        line(IGNORE_BY_HAND)
+    for path in written:
+        line(f"wrote {path}")
+    for note in notes:
+        line(note)
     if ci != "none" and state is None:
         line(
             f"a runner starts empty: name a state in {ROOT_FILE}, such as state: {{url: s3://bucket/lakeplan}}"
         )
     if ci != "none":
         line("the first lines of each workflow say which variables and secrets it needs")
-    line(f"Next: the entry at the end of {ROOT_FILE} into repositories/, then lakeplan doctor, lakeplan plan")
+    if has_entry:
+        line(
+            f"Next: the entry at the end of {ROOT_FILE} into repositories/,"
+            " then lakeplan doctor, lakeplan plan"
+        )

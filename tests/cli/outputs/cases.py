@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tests.cli.outputs.site import Site
 from tests.cli.outputs.stages import done, mark_id, override
@@ -19,6 +19,7 @@ class Case:
     lines: tuple[str, ...]
     code: int = 0
     prepare: Callable[[Site], None] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def typed(site: Site, line: str) -> str:
@@ -61,6 +62,25 @@ def loss(site: Site) -> None:
     stored[-1].unlink()
     os.truncate(stored[-2], 1)
 
+
+def idle_comment(site: Site) -> None:
+    site.write("event.json", '{"action": "created", "comment": {"body": "thanks"}}')
+
+
+GITLAB = {
+    "GITLAB_CI": "true",
+    "CI_API_V4_URL": "http://127.0.0.1:10001",
+    "CI_PROJECT_ID": "3",
+    "REVIEW_TOKEN": "review-token",
+}
+"""A job of a host that does not answer."""
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_API_URL": "http://127.0.0.1:10001",
+    "GITHUB_REPOSITORY": "org/trees",
+    "GITHUB_TOKEN": "job-token",
+    "GITHUB_EVENT_PATH": "event.json",
+}
 
 CASES = {
     "init": Case(
@@ -114,6 +134,11 @@ CASES = {
     ),
     "curve": Case("seeded", ("curve analytics --horizon 90d --at 14",)),
     "schema": Case("seeded", ("schema purge",)),
+    "ci plan": Case("seeded", ("ci plan",), code=1, environment=GITLAB),
+    "ci comment": Case("seeded", ("ci comment",), environment=GITLAB),
+    "ci apply": Case("seeded", ("ci apply",), code=1, environment=GITLAB),
+    "ci answer": Case("seeded", ("ci answer",), prepare=idle_comment, environment=GITHUB),
+    "ci run": Case("seeded", ('ci run validate --args "-q"', "ci run 'drift -q'"), code=0),
     "branches plan": Case("observed", ("branches plan --no-simulate",)),
     "branches run": Case("observed", ("branches run", "branches run")),
     "branches exempt": Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -30,17 +30,17 @@ def it_looks_as_reviewed(
     site = open_site(case.stage)
     if case.prepare is not None:
         case.prepare(site)
-    told = [_told(site, line, width) for line in case.lines]
+    told = [_told(site, line, width, case.environment) for line in case.lines]
     text = "\n".join(map(shown, told))
     assert looks(text, width) == []
     golden_file(f"{command.replace(' ', '-')}/{width}", text)
     assert told[-1].code == case.code
 
 
-def _told(site: Site, line: str, width: int) -> Told:
+def _told(site: Site, line: str, width: int, environment: Mapping[str, str]) -> Told:
     words = typed_at(site, line)
     if not line.startswith("sandbox up"):
-        return site.lakeplan(words, width)
+        return site.lakeplan(words, width, **environment)
     over = threading.Event()
     stopper = threading.Thread(target=_stop_when_up, args=(signal.getsignal(signal.SIGTERM), over))
     stopper.start()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import requests
 
-from tests.cli.outputs.cases import empty_tree, named_tree, plan_file
+from tests.cli.outputs.cases import GITHUB, GITLAB, empty_tree, named_tree, plan_file
 from tests.cli.outputs.site import Site
 from tests.cli.outputs.wrong.kinds import Uses, Wrong, cut, no_server, no_tree, output, typing
 
@@ -49,7 +49,44 @@ def broken_rules(site: Site) -> None:
     site.write("rules.json", '{"default_retention_days": "many"}\n')
 
 
+def no_job(line: str) -> Uses:
+    """A command of a pipeline's job, where there is none, or one that lacks something."""
+    return {
+        **typing(line),
+        "outside a job": Wrong(line),
+        "a job without a token": Wrong(line, environment={"GITHUB_ACTIONS": "true"}),
+        "a job without an event": Wrong(line, environment=GITHUB),
+        "a job of another host without a token": Wrong(line, environment={**GITLAB, "REVIEW_TOKEN": ""}),
+        "an argument": Wrong(f"{line} plan.json"),
+        "a file for results": Wrong(f"{line} --into lakeplan.yaml"),
+        "no folder for results": Wrong(f"{line} --into"),
+    }
+
+
 WRONG: dict[str, Uses] = {
+    "ci plan": {
+        **no_job("ci plan"),
+        "a quote that is open": Wrong('ci plan --args "\'"', environment=GITLAB),
+    },
+    "ci comment": no_job("ci comment"),
+    "ci apply": no_job("ci apply"),
+    "ci answer": {
+        **typing("ci answer"),
+        "a job without a token": Wrong("ci answer", environment={"GITHUB_ACTIONS": "true"}),
+        "a job without an event": Wrong("ci answer", environment=GITHUB),
+        "a job of another host": Wrong("ci answer", environment=GITLAB),
+        "a file for results": Wrong("ci answer --into lakeplan.yaml"),
+        "no folder for results": Wrong("ci answer --into"),
+        "an argument": Wrong("ci answer plan", environment=GITHUB),
+    },
+    "ci run": {
+        **typing("ci run validate"),
+        "no command": Wrong("ci run"),
+        "an empty command": Wrong("ci run ''"),
+        "itself": Wrong("ci run 'ci run validate'"),
+        "a quote that is open": Wrong('ci run "\'"'),
+        "a command that does not exist": Wrong("ci run nothing"),
+    },
     "plan": {
         **typing("plan"),
         **no_tree("plan"),

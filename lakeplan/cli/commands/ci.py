@@ -1,0 +1,132 @@
+"""``lakeplan ci``: the jobs of a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeplan.cli import options
+from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.commands import SHORT_HELP
+from lakeplan.cli.pipelines import Pipeline, words_of
+from lakeplan.errors import UsageError
+
+PLAN = """Plan a pull request against its base commit, and write the files that the other jobs need.
+
+Writes plan.json, comment.md, junit.xml and plan.html. Exits as `lakeplan plan` does.
+
+\b
+Examples:
+  lakeplan ci plan --into "$RUNNER_TEMP/lakeplan"
+"""
+COMMENT = """Write the plan of `lakeplan ci plan` as a comment on the pull request, or update it.
+
+The comment also names open pull requests that change the same repositories, and so do their comments.
+
+\b
+Examples:
+  lakeplan ci comment --into "$RUNNER_TEMP/lakeplan"
+"""
+APPLY = """Apply the plans of the pull requests that a push merged, and post the results on them.
+
+A plan must come from a run of the same workflow for that pull request, at its last commit. A plan that is
+stale only because the servers changed is made again, and applied when it deletes nothing that was not
+reviewed (`lakeplan apply --replan`).
+
+\b
+Examples:
+  lakeplan ci apply --into "$RUNNER_TEMP/lakeplan"
+"""
+ANSWER = """Do what a comment on a pull request asks for, where its author may.
+
+\b
+Commands:
+  /lakeplan plan          plan again
+  /lakeplan approve MARK  approve a mark
+
+People who may write to the repository can plan. Members of the team under `approvers` in the tree can
+approve, on the pull request whose merge the mark was made of, unless they are its author.
+
+\b
+Examples:
+  lakeplan ci answer
+"""
+RUN = """Run a command of lakeplan as a step of a workflow, with its exit code and a summary as outputs.
+
+With validate, the tree's policy tests run too.
+
+\b
+Examples:
+  lakeplan ci run validate
+  lakeplan ci run "sweep mark" --args -q
+"""
+
+Into = Annotated[
+    Path, typer.Option("--into", help="Folder for the files of this job.", metavar="DIR", file_okay=False)
+]
+Arguments = Annotated[
+    str, typer.Option("--args", help="More options for the command, as a shell reads them.", metavar="TEXT")
+]
+DEFAULT_INTO = Path("lakeplan-results")
+
+
+@command(PLAN, "Plan a pull request.", common="log_level")
+def plan(*, tree: options.TreeDir = Path(), into: Into = DEFAULT_INTO, arguments: Arguments = "") -> int:
+    return Pipeline(tree, into, words_of(arguments)).plan()
+
+
+@command(COMMENT, "Comment on a pull request.", common="log_level")
+def comment(
+    *,
+    tree: options.TreeDir = Path(),
+    into: Into = DEFAULT_INTO,
+    page: Annotated[
+        str, typer.Option("--page", help="Address of the report page, to link.", metavar="URL")
+    ] = "",
+) -> int:
+    return Pipeline(tree, into).comment(page)
+
+
+@command(APPLY, "Apply what was merged, and post the result.", common="log_level")
+def apply(
+    *,
+    tree: options.TreeDir = Path(),
+    into: Into = DEFAULT_INTO,
+    arguments: Arguments = "",
+    no_comment: Annotated[bool, typer.Option("--no-comment", help="Do not post the result.")] = False,
+) -> int:
+    return Pipeline(tree, into, words_of(arguments), comments=not no_comment).apply()
+
+
+@command(ANSWER, "Answer a command in a comment.", common="log_level")
+def answer(
+    *,
+    tree: options.TreeDir = Path(),
+    into: Into = DEFAULT_INTO,
+    workflow: Annotated[
+        str, typer.Option("--workflow", help="The workflow that plans.", metavar="FILE")
+    ] = ".github/workflows/lakeplan.yml",
+    arguments: Arguments = "",
+) -> int:
+    return Pipeline(tree, into, words_of(arguments)).answer(workflow)
+
+
+@command(RUN, "Run any other command.", common="log_level")
+def run(
+    *,
+    line: Annotated[str, typer.Argument(metavar="COMMAND", help="A command of lakeplan, such as drift.")],
+    tree: options.TreeDir = Path(),
+    arguments: Arguments = "",
+) -> int:
+    words = words_of(line)
+    if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
+        raise UsageError(
+            f"{line!r} is no command of lakeplan", hint="Run `lakeplan --help` for the commands."
+        )
+    pipeline = Pipeline(tree, DEFAULT_INTO, words_of(arguments))
+    return pipeline.validate() if words == ["validate"] else pipeline.run(words)
+
+
+ci = CommandGroup({"plan": plan, "comment": comment, "apply": apply, "answer": answer, "run": run})

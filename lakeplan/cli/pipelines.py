@@ -1,0 +1,326 @@
+"""What a pipeline of GitHub or GitLab runs: commands of lakeplan, and what the host is told of them.
+
+The commands run as processes of their own, exactly as a person would type them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakeplan import limits
+from lakeplan.api import read_plan
+from lakeplan.cli.console import say, stdout
+from lakeplan.cli.git import tree_prefix
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.hosts.commands import PLAN, Asked, NotAllowed, asked_in, check_member, check_merge, plan_again
+from lakeplan.hosts.comments import put_plan_comment, with_changes, with_page
+from lakeplan.hosts.github import GitHub
+from lakeplan.hosts.gitlab import GitLab
+from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, HostError, NoPlan, Request, put_comment
+from lakeplan.limits import parse_json, read_file
+from lakeplan.output.comments import approved_answer, comment_marker, not_applied, refused_answer
+from lakeplan.output.plan import summary_text
+from lakeplan.output.text import safe_lines
+from lakeplan.tree.tree import load_tree
+from lakeplan.values.plan_document import to_document
+
+COMMENT, PAGE, JUNIT, RESULT, REPORT = "comment.md", "plan.html", "junit.xml", "result.md", "apply.json"
+MARK = "mark.json"
+_FILES = (PLAN_FILE, OBJECTS_FILE, COMMENT, PAGE, JUNIT, MARK)
+STATUS = "lakeplan"
+
+
+def host_of(environ: Mapping[str, str]) -> GitHub | GitLab:
+    """The host whose job this process is in. Raises UsageError."""
+    if environ.get("GITHUB_ACTIONS"):
+        return GitHub.of(environ)
+    if environ.get("GITLAB_CI"):
+        return GitLab.of(environ)
+    raise UsageError(
+        "this is no job of GitHub Actions or GitLab CI",
+        hint="Run `lakeplan plan` and `lakeplan apply` elsewhere.",
+    )
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """``into`` is the folder of the files of this job, ``more`` further arguments of the command, and
+    ``comments`` says whether an apply posts its result."""
+
+    tree: Path
+    into: Path
+    more: Sequence[str] = ()
+    comments: bool = True
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    # ---- plan
+    def plan(self) -> int:
+        """Plans against the base commit of the pull request. Its files replace those of an earlier job, and
+        any that a change of the checkout put there."""
+        host = host_of(self.environ)
+        if host.is_fork():
+            raise UsageError(
+                "a pull request of a fork is not planned, because a plan needs credentials",
+                hint="Push the branch to this repository.",
+            )
+        self._make_folder()
+        outs = {"json": PLAN_FILE, "markdown": COMMENT, "junit": JUNIT}
+        files = _files(self.into, outs)
+        shown = ["--format", "github"] if isinstance(host, GitHub) else []
+        done = self._run("plan", "--base", host.base_ref(), "--no-progress", *files, *shown, *self.more)
+        if self._has(PLAN_FILE):
+            self._run("report", self._at(PLAN_FILE), "--html", self._at(PAGE), "--no-progress", in_tree=False)
+        self._tell(done, summary=self._summary(), plan=PLAN_FILE, page=PAGE)
+        self._show(self.into / COMMENT)
+        return done
+
+    def comment(self, page: str) -> int:
+        """Comments the plan that ``plan`` made, and says which other pull requests change the same."""
+        host = host_of(self.environ)
+        number = host.here()
+        if number is None or not self._has(COMMENT):
+            _say("There is no pull request or no plan to comment on.")
+            return ExitCode.OK
+        body = with_page(self._text(COMMENT), page)
+        passed = False
+        if self._has(PLAN_FILE):
+            plan = read_plan(self.into / PLAN_FILE)
+            body = with_changes(body, (repository.key for repository in plan.writes))
+            passed = not plan.blocked and not any(r.failure for r in plan.repositories)
+        for line in put_plan_comment(
+            host, number, body, comment_marker("plan", tree_prefix(self.tree)), host.sign
+        ):
+            _say(line)
+        host.set_status(host.head(), STATUS, passed=passed, text=self._summary())
+        return ExitCode.OK
+
+    # ---- apply
+    def apply(self) -> int:
+        """Applies the plan of every pull request that the push merged, and says in each how it ended."""
+        host = host_of(self.environ)
+        merged = host.merged()
+        if not merged:
+            raise NoPlan(
+                "the pushed commits are the merge of no pull request of this repository:"
+                " nothing that was reviewed is there to apply",
+                hint="Change the tree by pull request only.",
+            )
+        self._make_folder()
+        codes, ends = [], []
+        for request in merged:
+            done, end = self._apply_one(host, request)
+            codes.append(done)
+            ends.append(f"{host.sign}{request.number} {end}")
+        try:
+            if self.comments:
+                put_plan_comment(host, None, "", comment_marker("plan", tree_prefix(self.tree)), host.sign)
+        except HostError as error:
+            _say(f"The comments of open pull requests were not updated: {error}")
+        worst = max(codes)
+        self._tell(worst, summary=", ".join(ends), plan=f"{merged[-1].number}/{PLAN_FILE}")
+        return worst
+
+    def _apply_one(self, host: GitHub | GitLab, request: Request) -> tuple[int, str]:
+        folder = self.into / str(request.number)
+        _make_folder(folder, (PLAN_FILE, OBJECTS_FILE, RESULT, REPORT))
+        try:
+            file = host.fetch_plan(request, folder)
+        except (NoPlan, HostError) as error:
+            _say(f"{error}\n{error.hint}")
+            body, done, end = (
+                not_applied(str(error), error.hint, tree_prefix(self.tree)),
+                int(error.exit_code),
+                "has no plan",
+            )
+        else:
+            outs = {"json": REPORT, "markdown": RESULT}
+            done = self._run(
+                "apply", str(file), "--replan", "--no-progress", *_files(folder, outs), *self.more
+            )
+            written = (folder / RESULT).is_file()
+            why = f"`lakeplan apply` ended with {done} before it wrote a result; the job's log says why"
+            body = _text(folder / RESULT) if written else not_applied(why, "", tree_prefix(self.tree))
+            end = _end_in(folder / REPORT) if written else f"ended with {done}"
+        self._show_text(body)
+        if not self.comments:
+            return done, end
+        try:
+            put_comment(host, request.number, body)
+            host.set_status(
+                host.head(), f"{STATUS}/apply", passed=not done, text=f"{host.sign}{request.number}: {end}"
+            )
+        except HostError as error:
+            _say(f"The result was not posted: {error}\n{error.hint}")
+            done = done or int(ExitCode.ERROR)
+        return done, end
+
+    # ---- comments
+    def answer(self, workflow: str) -> int:
+        """Does what a comment on a pull request asks for, where its author may; nothing for any other.
+        ``workflow`` is the file whose runs plan."""
+        host = GitHub.of(self.environ)
+        asked = asked_in(host.event)
+        if asked is None:
+            _say("The comment has no command of lakeplan.")
+            return ExitCode.OK
+        try:
+            said = plan_again(host, asked, workflow) if asked.name == PLAN else self._approve(host, asked)
+        except NotAllowed as error:
+            _say(f"{error}\n{error.hint}")
+            host.react(asked.comment, "-1")
+            if not error.silent:
+                text = refused_answer(asked.name, error.message, error.hint)
+                host.write_comment(asked.number, text, None)
+            self._tell(ExitCode.REFUSED, summary=error.message)
+            return ExitCode.REFUSED
+        _say(said)
+        host.react(asked.comment, "+1")
+        self._tell(ExitCode.OK, summary=said)
+        return ExitCode.OK
+
+    def _approve(self, host: GitHub, asked: Asked) -> str:
+        """Who is in no team that approves learns nothing of any mark."""
+        team, token = (
+            load_tree(self.tree, self.environ).approvers,
+            self.environ.get("LAKEPLAN_TEAM_TOKEN", ""),
+        )
+        check_member(host, asked, team, token)
+        self._make_folder()
+        shown = self._at(MARK)
+        if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
+            raise NotAllowed(f"there is no mark {asked.mark}", hint="`lakeplan sweep list` names the marks.")
+        request = check_merge(host, asked, _commit_in(Path(shown)))
+        reason = f"comment {asked.comment} of {asked.login} on pull request {request.number}"
+        done = self._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
+        if done:
+            raise NotAllowed(
+                f"`lakeplan sweep approve` ended with {done}", hint="The log of the job says why."
+            )
+        host.write_comment(asked.number, approved_answer(asked.mark, asked.login), None)
+        return f"approved {asked.mark}"
+
+    # ---- any other command
+    def run(self, line: Sequence[str]) -> int:
+        """A command of lakeplan, and how it ended as outputs of the step."""
+        done = self._run(line[0], *line[1:], *self.more)
+        self._tell(done, summary=f"lakeplan {line[0]} ended with {done}")
+        return done
+
+    def validate(self) -> int:
+        """Validates the tree and runs its policy tests. No host and no server is asked."""
+        shown = ["--format", "github"] if self.environ.get("GITHUB_ACTIONS") else []
+        done = self._run("validate", *shown, *self.more)
+        tests = [file for ending in ("yaml", "yml") for file in (self.tree / "tests").glob(f"*.{ending}")]
+        if not done and tests:
+            done = self._run("test")
+        self._tell(done, summary="The tree is valid." if not done else "The tree is not valid.")
+        return done
+
+    # ---- files
+    def _at(self, name: str) -> str:
+        return str(self.into / name)
+
+    def _has(self, name: str) -> bool:
+        path = self.into / name
+        return path.is_file() and not path.is_symlink()
+
+    def _text(self, name: str) -> str:
+        return _text(self.into / name)
+
+    def _make_folder(self) -> None:
+        _make_folder(self.into, _FILES)
+
+    def _summary(self) -> str:
+        """One line about the plan; "" when there is none."""
+        if not self._has(PLAN_FILE):
+            return "The plan failed."
+        return summary_text(to_document(read_plan(self.into / PLAN_FILE)))
+
+    # ---- the process and the host's own files
+    def _run(self, name: str, *arguments: str, in_tree: bool = True) -> int:
+        sys.stdout.flush()
+        where = ("-C", str(self.tree)) if in_tree else ()
+        line = [sys.executable, "-P", "-m", "lakeplan", name, *arguments, *where]
+        return subprocess.run(line, env=dict(self.environ), check=False).returncode
+
+    def _tell(self, done: int, *, summary: str, **files: str) -> None:
+        """Outputs of the step, where the host has them: one line each."""
+        output = self.environ.get("GITHUB_OUTPUT")
+        if not output:
+            return
+        values = {"exit-code": str(done), "summary": " ".join(summary.split())}
+        values |= {name: self._at(file) for name, file in files.items() if self._has(file)}
+        with open(output, "a", encoding="utf-8") as file:
+            file.writelines(f"{name}={safe_lines(value)}\n" for name, value in values.items())
+
+    def _show(self, path: Path) -> None:
+        if path.is_file():
+            self._show_text(_text(path))
+
+    def _show_text(self, text: str) -> None:
+        page = self.environ.get("GITHUB_STEP_SUMMARY")
+        if page:
+            with open(page, "a", encoding="utf-8") as file:
+                file.write(text)
+
+
+def words_of(text: str) -> list[str]:
+    """Further arguments, as a shell would read them. Raises UsageError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--args cannot be read: {error}", hint="Close its quotes.") from None
+
+
+def _files(folder: Path, outs: Mapping[str, str]) -> list[str]:
+    """Options that write each format into a file of the folder."""
+    return [part for name, file in outs.items() for part in ("--format", name, "--out", str(folder / file))]
+
+
+def _say(text: str) -> None:
+    say(stdout(no_color=True), text)
+
+
+def _make_folder(folder: Path, own: Sequence[str]) -> None:
+    """A folder without the files of the names that this job writes."""
+    try:
+        if folder.is_symlink():
+            raise LakeplanError(
+                "it is a symbolic link", where=str(folder), hint="Remove it from the checkout."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in own:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise LakeplanError(
+            f"cannot prepare the folder for results: {error.strerror}",
+            where=str(folder),
+            hint="Use --into DIR.",
+        ) from None
+
+
+def _text(path: Path) -> str:
+    return read_file(path, limits.MIB).decode()
+
+
+def _commit_in(path: Path) -> str | None:
+    """The commit of the tree that a mark was made of, out of the document that shows it."""
+    try:
+        document = parse_json(read_file(path))
+        mark = document.get("mark", document)
+        commit = mark.get("tree_commit")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return commit if isinstance(commit, str) else None
+
+
+def _end_in(path: Path) -> str:
+    try:
+        return str(parse_json(read_file(path))["end"])
+    except (OSError, ValueError, KeyError):
+        return "ended"

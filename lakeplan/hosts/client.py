@@ -1,0 +1,171 @@
+"""Requests to a host's API: bounded in size and time, with a token that goes to that API and nowhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from lakeplan import limits
+from lakeplan.errors import UsageError
+from lakeplan.hosts.protocols import HostError
+from lakeplan.lakefs.credentials import Secret
+from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, quiet_vendor_logs, read_whole
+from lakeplan.limits import TooLarge, parse_json
+from lakeplan.values.bodies import TooSlow, within
+
+PAGE = 100
+_TIMEOUT = (10.0, 60.0)
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    content: bytes
+    location: str = ""
+
+    def json(self) -> Any:
+        return parse_json(self.content)
+
+
+class HostClient:
+    """``api`` is the address that paths are below. ``header`` names the header that carries the token."""
+
+    def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
+        if urlsplit(api).scheme not in ("http", "https"):
+            raise UsageError(f"the API of {name} is not an http or https URL", hint="Check the variable.")
+        quiet_vendor_logs()
+        self.name, self._api, self._retries = name, api.rstrip("/"), retries
+        self._header, self._token = header, token
+        self._session = new_session()
+
+    def __repr__(self) -> str:
+        return f"HostClient({self.name!r}, {self._api!r})"
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        accept: tuple[int, ...] = (),
+        token: Secret | None = None,
+    ) -> Answer:
+        """An answer of 200 to 299, or of a status in ``accept``. Only GET is repeated. Raises HostError."""
+        headers = {"Accept": "application/json", self._header: _value(self._header, token or self._token)}
+        answer = self._tried(method, self._api + path, body, headers, f"{method} {path}", limits.JSON_BYTES)
+        if 200 <= answer.status < 300 or answer.status in accept:
+            return answer
+        raise self._refused(answer, f"{method} {path}")
+
+    def get(self, path: str) -> Any:
+        try:
+            return self.call("GET", path).json()
+        except ValueError as error:
+            raise self._failed(f"GET {path}", f"the answer is not JSON ({error})") from None
+
+    def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
+        """Every item of a listing. Raises HostError for one with more than ``most``."""
+        seen, number = 0, 1
+        while True:
+            separator = "&" if "?" in path else "?"
+            found = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
+            items = found if key is None else found.get(key) if isinstance(found, dict) else None
+            if not isinstance(items, list):
+                raise self._failed(f"GET {path}", "the answer is not a list")
+            yield from items
+            seen += len(items)
+            if len(items) < PAGE:
+                return
+            if seen >= most:
+                raise self._failed(f"GET {path}", f"there are more than {most:,} items")
+            number += 1
+
+    def download(self, path: str) -> bytes:
+        """A file, also where the host redirects to a store, which gets no token. Raises HostError."""
+        answer = self.call("GET", path, accept=(301, 302, 303, 307, 308))
+        for _ in range(limits.HOST_REDIRECTS):
+            if not 300 <= answer.status < 400:
+                break
+            if urlsplit(answer.location).scheme not in ("http", "https"):
+                raise self._failed(f"GET {path}", "it redirects to no http or https URL")
+            answer = self._tried("GET", answer.location, None, {}, f"GET {path}", limits.OBJECT_BYTES)
+        if answer.status != 200:
+            raise self._refused(answer, f"GET {path}")
+        return answer.content
+
+    def _tried(
+        self, method: str, url: str, body: object, headers: Mapping[str, str], what: str, limit: int
+    ) -> Answer:
+        for attempt in range(1, self._retries.tries + 1):
+            last = method != "GET" or attempt == self._retries.tries
+            try:
+                answer = within(
+                    limits.FILE_SECONDS, lambda: self._send(method, url, body, dict(headers), limit)
+                )
+            except (TooLarge, TooSlow) as error:
+                raise self._failed(what, str(error)) from None
+            except (requests.RequestException, ValueError) as error:
+                # The library's text is left out: it may contain a signed URL.
+                if last or isinstance(error, ValueError):
+                    raise self._failed(what, f"no answer ({type(error).__name__})") from None
+            else:
+                if last or answer.status not in _RETRIED:
+                    return answer
+            time.sleep(self._retries.wait(attempt, None, 0.5))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _send(self, method: str, url: str, body: object, headers: dict[str, str], limit: int) -> Answer:
+        response = self._session.request(
+            method,
+            url,
+            json=body,
+            headers=headers,
+            auth=_Keep(),
+            timeout=_TIMEOUT,
+            allow_redirects=False,
+            stream=True,
+        )
+        read_whole(response, limit, time.monotonic)
+        return Answer(response.status_code, response.content, response.headers.get("Location", ""))
+
+    def _refused(self, answer: Answer, what: str) -> HostError:
+        return self._failed(what, f"status {answer.status}{_said(answer.content)}", answer.status)
+
+    def _failed(self, what: str, reason: str, status: int = 0) -> HostError:
+        hints = {
+            401: "Check the token.",
+            403: "Check the permissions of the job's token.",
+            404: "Check the permissions of the job's token, and the names.",
+        }
+        return HostError(
+            f"{what.partition('?')[0]}: {reason}",
+            where=f"{self.name} ({self._api})",
+            hint=hints.get(status, "Run the job again."),
+        )
+
+
+class _Keep(NoAuth):
+    """Keeps the header that the call gave; without it requests would take credentials from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _value(header: str, token: Secret) -> str:
+    return f"Bearer {token.reveal()}" if header == "Authorization" else token.reveal()
+
+
+def _said(content: bytes) -> str:
+    """``message`` of an error's body, in one short line."""
+    try:
+        body = parse_json(content, limit=limits.MESSAGE_BYTES)
+    except ValueError:
+        return ""
+    message = body.get("message") if isinstance(body, dict) else None
+    return f", {' '.join(message.split())[:300]}" if isinstance(message, str) else ""

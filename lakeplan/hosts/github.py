@@ -1,0 +1,304 @@
+"""Pull requests of GitHub, as a workflow's job sees them.
+
+The event and every answer are input from strangers. An artifact's name says nothing, since every run of the
+repository may choose it."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lakeplan import limits
+from lakeplan.errors import UsageError
+from lakeplan.hosts.client import HostClient
+from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request, put_comment
+from lakeplan.lakefs.credentials import Secret
+from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.limits import TooLarge, check_size, parse_json, read_file, why_unreadable
+from lakeplan.values.local import write_file
+
+API = "https://api.github.com"
+COMMIT = re.compile(r"[0-9a-f]{40,64}")
+STATUS_CHARACTERS = 140
+"""GitHub takes no longer description of a status."""
+
+
+def read_event(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """The event that started the workflow. Raises UsageError."""
+    path = environ.get("GITHUB_EVENT_PATH", "")
+    try:
+        event = parse_json(read_file(path))
+    except (OSError, ValueError) as error:
+        reason = why_unreadable(error) if isinstance(error, (OSError, TooLarge)) else "it is not JSON"
+        raise UsageError(
+            f"cannot read the event of this workflow: {reason}",
+            where=path or "GITHUB_EVENT_PATH",
+            hint="Run this command in a job of GitHub Actions.",
+        ) from None
+    return event if isinstance(event, dict) else {}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the runner says of a job. ``workflow`` is the path of its file in the repository."""
+
+    repository: str
+    event: str
+    commit: str
+    branch: str
+    workflow: str
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Job:
+        repository = environ.get("GITHUB_REPOSITORY", "")
+        # org/trees/.github/workflows/lakeplan.yml@refs/heads/main
+        path = environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0]
+        return cls(
+            repository,
+            environ.get("GITHUB_EVENT_NAME", ""),
+            environ.get("GITHUB_SHA", ""),
+            environ.get("GITHUB_REF_NAME", ""),
+            path.removeprefix(f"{repository}/"),
+        )
+
+
+class GitHub:
+    """One repository, for one job."""
+
+    sign = "#"
+
+    def __init__(self, client: HostClient, job: Job, event: Mapping[str, Any]) -> None:
+        self.client, self.job, self.event = client, job, event
+        self._root = f"/repos/{job.repository}"
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitHub:
+        """Raises UsageError where the environment is none of a job, or has no token."""
+        token = environ.get("GITHUB_TOKEN", "")
+        job = Job.of(environ)
+        if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", job.repository):
+            raise UsageError(
+                "GITHUB_TOKEN or GITHUB_REPOSITORY is not set",
+                hint="Give the step the token: env: {GITHUB_TOKEN: ${{ github.token }}}.",
+            )
+        api = environ.get("GITHUB_API_URL", "") or API
+        client = HostClient("GitHub", api, "Authorization", Secret(token), retries or RetryPolicy())
+        return cls(client, job, read_event(environ))
+
+    # ---- the job
+    def here(self) -> int | None:
+        number = (self.event.get("pull_request") or {}).get("number")
+        return number if isinstance(number, int) else None
+
+    def is_fork(self) -> bool:
+        """Whether the job runs for a pull request of another repository."""
+        pull = self.event.get("pull_request")
+        return pull is not None and not request_of(pull, self.job.repository).own
+
+    def base_ref(self) -> str:
+        if self.job.event != "merge_group":
+            return "HEAD^1"  # the merge commit is checked out
+        base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
+        if not COMMIT.fullmatch(base):
+            raise HostError("the event of the merge queue names no base commit", hint="Run the job again.")
+        return base
+
+    def head(self) -> str:
+        """The commit that a status belongs to."""
+        head = ((self.event.get("pull_request") or {}).get("head") or {}).get("sha")
+        return str(head or self.job.commit)
+
+    # ---- comments
+    def own_comment(self, number: int, marker: str) -> Comment | None:
+        """Only a bot's own: a person could write the marker too."""
+        for found in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
+            body = str(found.get("body") or "")
+            if (found.get("user") or {}).get("type") == "Bot" and body.startswith(marker):
+                return Comment(number, int(found["id"]), body)
+        return None
+
+    def write_comment(self, number: int, body: str, old: Comment | None) -> str:
+        if old is None:
+            answer = self.client.call("POST", f"{self._root}/issues/{int(number)}/comments", {"body": body})
+        else:
+            answer = self.client.call("PATCH", f"{self._root}/issues/comments/{old.id}", {"body": body})
+        return str(answer.json().get("html_url", ""))
+
+    def put_comment(self, number: int, body: str) -> str:
+        return put_comment(self, number, body)
+
+    def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None:
+        body = {
+            "state": "success" if passed else "failure",
+            "context": name,
+            "description": text[:STATUS_CHARACTERS],
+        }
+        self.client.call("POST", f"{self._root}/statuses/{quote(commit, safe='')}", body)
+
+    # ---- pull requests
+    def pull(self, number: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
+        return found
+
+    def open_requests(self) -> list[int]:
+        base = str(((self.event.get("pull_request") or {}).get("base") or {}).get("ref") or self.job.branch)
+        path = f"{self._root}/pulls?state=open&base={quote(base, safe='')}"
+        return [int(pull["number"]) for pull in self.client.pages(path)]
+
+    def merged(self) -> list[Request]:
+        known: dict[int, Request] = {}
+        for commit in self._pushed():
+            for pull in self._pulls_of(commit):
+                is_merge = pull["merged_at"] and pull["merge_commit_sha"] == commit
+                if is_merge and pull["base"]["ref"] == self.job.branch:
+                    request = request_of(pull, self.job.repository)
+                    known.setdefault(request.number, request)
+        return list(known.values())
+
+    def _pushed(self) -> list[str]:
+        """The commits of the push, as one merge queue may push those of several pull requests."""
+        listed = [c.get("id") for c in self.event.get("commits") or () if isinstance(c, dict)]
+        commits = [c for c in listed if isinstance(c, str) and COMMIT.fullmatch(c)][-limits.HOST_COMMITS :]
+        return commits if self.job.commit in commits else [*commits, self.job.commit]
+
+    def _pulls_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
+        return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
+
+    def merged_as(self, commit: str) -> Request | None:
+        """The pull request whose merge made a commit, or None."""
+        for pull in self._pulls_of(commit):
+            if pull["merged_at"] and pull["merge_commit_sha"] == commit:
+                return request_of(pull, self.job.repository)
+        return None
+
+    # ---- plans
+    def fetch_plan(self, request: Request, folder: Path) -> Path:
+        artifact = self._find_plan(request)
+        data = self.client.download(f"{self._root}/actions/artifacts/{artifact}/zip")
+        for name, content in unpacked(data).items():
+            write_file(folder / name, content)
+        if not (folder / PLAN_FILE).is_file():
+            raise _no_plan(request)
+        return folder / PLAN_FILE
+
+    def _find_plan(self, request: Request) -> int:
+        head, number = request.head, request.number
+        others = sorted(
+            {
+                str(p["base"]["ref"])
+                for p in self._pulls_of(head)
+                if p["head"]["sha"] == head and p["base"]["ref"] != request.base
+            }
+        )
+        if others:
+            # The run of that pull request has the same head and path, and another branch's workflow file.
+            raise NoPlan(
+                f"the same commit was proposed for {', '.join(others)}, too",
+                hint="Open a new pull request, whose commit is in no other.",
+            )
+        moved = [
+            str(event["created_at"])
+            for event in self.client.pages(f"{self._root}/issues/{number}/timeline")
+            if event.get("event") == "base_ref_changed"
+        ]
+        name = f"lakeplan-{number}-{head}"
+        listed = self.client.pages(f"{self._root}/actions/artifacts?name={quote(name)}", "artifacts")
+        found = [
+            int(a["id"])
+            for a in listed
+            if a["name"] == name
+            and not a["expired"]
+            and self._is_ours(a["workflow_run"]["id"], request, moved)
+        ]
+        if not found:
+            raise _no_plan(request)
+        return max(found)
+
+    def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
+        """Whether a run is this workflow's, for this pull request. ``moved``: when that got another base."""
+        run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
+        return self.is_planning(run, request, self.job.workflow) and not any(
+            at >= run["created_at"] for at in moved
+        )
+
+    def is_planning(self, run: Mapping[str, Any], request: Request, workflow: str) -> bool:
+        """Whether a run planned the last commit of a pull request, by the file ``workflow``."""
+        return (
+            str(run["path"]).partition("@")[0] == workflow
+            and run["event"] == "pull_request"
+            and run["head_sha"] == request.head
+            and run["head_branch"] == request.branch
+            and (run["head_repository"] or {}).get("full_name") == self.job.repository
+            and request.own
+        )
+
+    # ---- people
+    def runs_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
+        path = f"{self._root}/actions/runs?event=pull_request&head_sha={quote(commit, safe='')}"
+        return self.client.pages(path, "workflow_runs")
+
+    def rerun(self, run_id: int) -> None:
+        self.client.call("POST", f"{self._root}/actions/runs/{int(run_id)}/rerun")
+
+    def react(self, comment: int, content: str) -> None:
+        self.client.call(
+            "POST", f"{self._root}/issues/comments/{int(comment)}/reactions", {"content": content}
+        )
+
+    def may_write(self, login: str) -> bool:
+        path = f"{self._root}/collaborators/{quote(login, safe='')}/permission"
+        answer = self.client.call("GET", path, accept=(404,))
+        return answer.status == 200 and answer.json().get("permission") in ("write", "admin")
+
+    def is_in_team(self, login: str, team: str, token: Secret) -> bool:
+        """``team`` is ORG/TEAM. ``token`` may read the organization's members."""
+        organization, _, slug = team.partition("/")
+        member = f"/orgs/{quote(organization, safe='')}/teams/{quote(slug, safe='')}/memberships"
+        answer = self.client.call("GET", f"{member}/{quote(login, safe='')}", accept=(404,), token=token)
+        return answer.status == 200 and answer.json().get("state") == "active"
+
+
+def request_of(pull: Mapping[str, Any], repository: str) -> Request:
+    head = pull["head"]
+    return Request(
+        number=int(pull["number"]),
+        head=str(head["sha"]),
+        base=str(pull["base"]["ref"]),
+        branch=str(head["ref"]),
+        own=(head.get("repo") or {}).get("full_name") == repository,
+        author=str((pull.get("user") or {}).get("login") or ""),
+    )
+
+
+def unpacked(data: bytes) -> dict[str, bytes]:
+    """A plan and what is beside it, by name. Whatever else an artifact contains is left out. Raises
+    HostError for an archive that is damaged or too large."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > limits.ARTIFACT_MEMBERS:
+                raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
+            found = {}
+            for member in members:
+                if member.filename in PLAN_FILES:
+                    with archive.open(member) as file:
+                        content = file.read(limits.OBJECT_BYTES + 1)
+                    check_size(len(content), limits.OBJECT_BYTES)
+                    found[member.filename] = content
+            return found
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, RuntimeError) as error:
+        reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
+        raise HostError(f"the plan's artifact was refused: {reason}", hint="Plan again.") from None
+
+
+def _no_plan(request: Request) -> NoPlan:
+    return NoPlan(
+        f"there is no plan of pull request {request.number} at {request.head} (any more)",
+        hint="Open a pull request that plans it again.",
+    )

@@ -1,0 +1,387 @@
+"""One comment, updated; the plan that was reviewed, and no other."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.hosts.github import GitHub
+from lakeplan.hosts.gitlab import GitLab
+from lakeplan.hosts.protocols import HostError, NoPlan, put_comment
+from lakeplan.lakefs.transport import RetryPolicy
+from tests.examples.conftest import Elsewhere, Host, host
+
+__all__ = ["host"]
+
+HEAD, MERGE = "a1" * 20, "b2" * 20
+BODY = "<!-- lakeplan:plan:. -->\nPlan: new\n"
+ONCE = RetryPolicy(tries=1)
+
+
+OURS = {"full_name": "org/trees"}
+PULL = {
+    "number": 7,
+    "merged_at": "now",
+    "merge_commit_sha": MERGE,
+    "head": {"sha": HEAD, "ref": "change", "repo": OURS},
+    "base": {"ref": "main"},
+}
+RUN = {
+    "path": ".github/workflows/lakeplan.yml",
+    "event": "pull_request",
+    "head_sha": HEAD,
+    "head_branch": "change",
+    "head_repository": OURS,
+    "created_at": "2026-03-31T12:00:00Z",
+}
+
+
+def zipped(**files: bytes) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("_", "."), content)
+    return data.getvalue()
+
+
+@pytest.fixture
+def github(host: Host, tmp_path: Path) -> GitHub:
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"commits": [{"id": MERGE}]}))
+    open_one = {**PULL, "number": 8, "merged_at": None, "head": {**PULL["head"], "sha": "c3" * 20}}
+    host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = [PULL, open_one]
+    host.answers["GET", f"/repos/org/trees/commits/{HEAD}/pulls"] = [PULL]
+    host.answers["GET", "/repos/org/trees/issues/7/timeline"] = [{"event": "committed"}]
+    environ = {
+        "GITHUB_API_URL": host.url,
+        "GITHUB_REPOSITORY": "org/trees",
+        "GITHUB_TOKEN": "token",
+        "GITHUB_SHA": MERGE,
+        "GITHUB_REF_NAME": "main",
+        "GITHUB_EVENT_NAME": "push",
+        "GITHUB_EVENT_PATH": str(event),
+        "GITHUB_WORKFLOW_REF": "org/trees/.github/workflows/lakeplan.yml@refs/heads/main",
+    }
+    return GitHub.of(environ, ONCE)
+
+
+class DescribeGitHub:
+    def it_makes_a_comment_when_there_is_none_of_ours(self, host, github):
+        host.answers["GET", "/repos/org/trees/issues/7/comments"] = [
+            {"id": 1, "user": {"type": "User"}, "body": BODY, "html_url": "u"}
+        ]
+        host.answers["POST", "/repos/org/trees/issues/7/comments"] = {"html_url": "https://x/1"}
+        put_comment(github, 7, BODY)
+        assert host.asked("POST") == [("/repos/org/trees/issues/7/comments", {"body": BODY})]
+        assert host.calls[0][2]["Authorization"] == "Bearer token"
+
+    def it_updates_our_comment_however_far_back_it_is(self, host, github):
+        others = [{"id": i, "user": {"type": "Bot"}, "body": "x", "html_url": "u"} for i in range(130)]
+        mine = {"id": 500, "user": {"type": "Bot"}, "body": BODY.replace("new", "old"), "html_url": "u"}
+        host.answers["GET", "/repos/org/trees/issues/7/comments"] = [*others, mine]
+        host.answers["PATCH", "/repos/org/trees/issues/comments/500"] = {}
+        put_comment(github, 7, BODY)
+        assert host.asked("PATCH") == [("/repos/org/trees/issues/comments/500", {"body": BODY})]
+
+    @pytest.fixture
+    def artifacts(self, host):
+        """Puts artifacts of the right name on the host, each of a run that differs from ours in something."""
+
+        def put(*runs, **changes):
+            listed = []
+            for number, differs in enumerate(runs, 1):
+                run_id = 900 + number
+                host.answers["GET", f"/repos/org/trees/actions/runs/{run_id}"] = {**RUN, **differs}
+                name = f"lakeplan-7-{HEAD}"
+                artifact = {"id": number, "name": name, "expired": False, "workflow_run": {"id": run_id}}
+                listed.append({**artifact, **changes})
+                path = f"/repos/org/trees/actions/artifacts/{number}/zip"
+                host.answers["GET", path] = Elsewhere(f"{host.url}/store/{number}")
+                host.answers["GET", f"/store/{number}"] = zipped(plan_json=str(number).encode())
+            host.answers["GET", "/repos/org/trees/actions/artifacts"] = {"artifacts": listed}
+
+        return put
+
+    @pytest.fixture
+    def find(self, github, tmp_path):
+        def found() -> str:
+            (request,) = github.merged()
+            folder = tmp_path / "into"
+            folder.mkdir()
+            return github.fetch_plan(request, folder).read_text()
+
+        return found
+
+    OTHERS = (
+        {"path": ".github/workflows/evil.yml"},
+        {"path": ".github/workflows/lakeplan.yml/../evil.yml"},
+        {"event": "push"},
+        {"event": "workflow_dispatch"},
+        {"event": "pull_request_target"},
+        {"head_sha": "d4" * 20},
+        {"head_branch": "other"},
+        {"head_repository": {"full_name": "fork/trees"}},
+        {"head_repository": None},
+    )
+
+    def it_finds_the_newest_plan_of_its_own_runs(self, find, artifacts):
+        artifacts({}, {}, *self.OTHERS)
+        assert find() == "2"
+
+    def it_takes_the_ref_at_a_path_for_no_other_workflow(self, find, artifacts):
+        artifacts({"path": ".github/workflows/lakeplan.yml@refs/pull/7/merge"})
+        assert find() == "1"
+
+    @pytest.mark.parametrize("other", OTHERS, ids=str)
+    def it_takes_no_plan_of_another_run(self, find, artifacts, other):
+        artifacts(other)
+        with pytest.raises(NoPlan, match="there is no plan"):
+            find()
+
+    @pytest.mark.parametrize("changes", [{"expired": True}, {"name": "lakeplan-70"}])
+    def it_takes_no_plan_that_expired_or_has_another_name(self, find, artifacts, changes):
+        artifacts({}, **changes)
+        with pytest.raises(NoPlan):
+            find()
+
+    def it_takes_no_plan_of_a_fork(self, host, find, artifacts):
+        artifacts({})
+        fork = {**PULL["head"], "repo": {"full_name": "fork/trees"}}
+        host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = [{**PULL, "head": fork}]
+        with pytest.raises(NoPlan):
+            find()
+
+    def it_applies_nothing_that_was_merged_into_another_branch(self, host, github):
+        other = {**PULL, "base": {"ref": "evil"}}
+        host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = [other]
+        assert github.merged() == []
+
+    def it_refuses_a_head_that_was_proposed_for_another_branch_too(self, host, find, artifacts):
+        """Its run has our head and path, and the workflow file of the other branch."""
+        artifacts({})
+        other = {**PULL, "number": 9, "base": {"ref": "evil"}}
+        host.answers["GET", f"/repos/org/trees/commits/{HEAD}/pulls"] = [PULL, other]
+        with pytest.raises(NoPlan, match="evil"):
+            find()
+
+    @pytest.mark.parametrize(
+        ("moment", "refused"), [("2026-03-31T11:59:59Z", False), ("2026-03-31T12:30:00Z", True)]
+    )
+    def it_takes_no_run_from_before_the_base_was_changed(self, host, find, artifacts, moment, refused):
+        artifacts({})
+        event = {"event": "base_ref_changed", "created_at": moment}
+        host.answers["GET", "/repos/org/trees/issues/7/timeline"] = [event]
+        if refused:
+            with pytest.raises(NoPlan):
+                find()
+        else:
+            assert find() == "1"
+
+    def it_applies_nothing_for_a_push_that_was_no_pull_request(self, host, github):
+        host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = []
+        assert github.merged() == []
+
+    def it_finds_every_pull_request_of_a_push_in_the_order_of_its_commits(self, host, github):
+        second = {**PULL, "number": 9, "merge_commit_sha": "e5" * 20}
+        host.answers["GET", f"/repos/org/trees/commits/{'e5' * 20}/pulls"] = [second]
+        github.event = {"commits": [{"id": "e5" * 20}, {"id": MERGE}, {"id": "$(evil)"}, "evil"]}
+        assert [request.number for request in github.merged()] == [9, 7]
+
+    def it_says_what_the_host_refused_without_the_token(self, github):
+        with pytest.raises(HostError) as failed:
+            put_comment(github, 7, BODY)
+        assert "404" in str(failed.value)
+        assert failed.value.hint
+        assert "token" not in repr(vars(failed.value)).replace("job's token", "")
+        assert "token" not in repr(github.client)
+
+    def it_gives_no_token_to_where_a_redirect_leads(self, host, find, artifacts):
+        artifacts({})
+        assert find() == "1"
+        to_store = [headers for _, path, headers, _ in host.calls if path.startswith("/store/")]
+        assert to_store
+        assert not any("Authorization" in headers for headers in to_store)
+
+    def it_follows_no_redirect_of_an_answer_and_none_to_a_file(self, host, github, find, artifacts):
+        artifacts({})
+        host.answers["GET", "/repos/org/trees/actions/artifacts/1/zip"] = Elsewhere("file:///etc/passwd")
+        with pytest.raises(HostError, match="no http or https"):
+            find()
+        host.answers["GET", "/repos/org/trees/issues/7/comments"] = Elsewhere(f"{host.url}/elsewhere")
+        with pytest.raises(HostError, match="302"):
+            github.own_comment(7, "x")
+        assert not [path for _, path, _, _ in host.calls if path == "/elsewhere"]
+
+    @pytest.mark.parametrize("data", [b"", b"no archive", zipped(plan_json=b"x")[:40]])
+    def it_refuses_a_damaged_artifact(self, host, find, artifacts, data):
+        artifacts({})
+        host.answers["GET", "/store/1"] = data
+        with pytest.raises(LakeplanError):
+            find()
+
+    def it_takes_a_plan_out_of_an_artifact_and_nothing_else(self, host, find, artifacts, tmp_path):
+        artifacts({})
+        with zipfile.ZipFile(data := io.BytesIO(), "w") as archive:
+            for name in ("plan.json", "plan.json.objects", "../evil", "lakeplan.yaml", "/tmp/evil"):
+                archive.writestr(name, name)
+        host.answers["GET", "/store/1"] = data.getvalue()
+        assert find() == "plan.json"
+        assert sorted(p.name for p in (tmp_path / "into").iterdir()) == ["plan.json", "plan.json.objects"]
+
+    @pytest.mark.parametrize("missing", ["GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_EVENT_PATH"])
+    def it_explains_what_the_environment_lacks(self, host, tmp_path, missing):
+        (tmp_path / "event.json").write_text("{}")
+        environ = {"GITHUB_TOKEN": "token", "GITHUB_REPOSITORY": "org/trees"}
+        environ |= {"GITHUB_EVENT_PATH": str(tmp_path / "event.json"), "GITHUB_API_URL": host.url}
+        GitHub.of(environ)
+        del environ[missing]
+        with pytest.raises(UsageError) as failed:
+            GitHub.of(environ)
+        assert failed.value.hint
+        assert "token" not in str(failed.value).replace("TOKEN", "")
+
+
+class DescribeGitLab:
+    @pytest.fixture
+    def gitlab(self, host):
+        environment = {
+            "CI_API_V4_URL": host.url,
+            "CI_PROJECT_ID": "3",
+            "REVIEW_TOKEN": "review",
+            "CI_COMMIT_SHA": MERGE,
+            "CI_COMMIT_BRANCH": "main",
+            "CI_MERGE_REQUEST_IID": "7",
+            "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
+        }
+        host.answers["GET", "/user"] = {"id": 42}
+        host.answers["GET", f"/projects/3/repository/commits/{MERGE}/merge_requests"] = [
+            {
+                "iid": 7,
+                "state": "merged",
+                "sha": HEAD,
+                "merge_commit_sha": MERGE,
+                "squash_commit_sha": None,
+                "target_branch": "main",
+                "source_project_id": 3,
+                "target_project_id": 3,
+            }
+        ]
+        return GitLab.of(environment, ONCE)
+
+    def it_updates_its_own_note_and_nobody_elses(self, host, gitlab):
+        host.answers["GET", "/projects/3/merge_requests/7/notes"] = [
+            {"id": 1, "author": {"id": 9}, "body": BODY},
+            {"id": 2, "author": {"id": 42}, "body": BODY.replace("new", "old")},
+        ]
+        host.answers["PUT", "/projects/3/merge_requests/7/notes/2"] = {}
+        put_comment(gitlab, 7, BODY)
+        assert host.asked("PUT") == [("/projects/3/merge_requests/7/notes/2", {"body": BODY})]
+
+    def it_makes_a_note_when_it_has_none(self, host, gitlab):
+        host.answers["GET", "/projects/3/merge_requests/7/notes"] = []
+        host.answers["POST", "/projects/3/merge_requests/7/notes"] = {}
+        put_comment(gitlab, 7, BODY)
+        assert host.asked("POST") == [("/projects/3/merge_requests/7/notes", {"body": BODY})]
+
+    @pytest.fixture
+    def pipelines(self, host):
+        """Puts pipelines of the merge request on the host, the newest last, each with a plan of its own."""
+
+        def put(*pipelines):
+            host.answers["GET", "/projects/3/merge_requests/7/pipelines"] = [
+                {"id": 50 + n} for n in range(len(pipelines))
+            ]
+            for n, differs in enumerate(pipelines):
+                known = {
+                    "source": "merge_request_event",
+                    "project_id": 3,
+                    "ref": "refs/merge-requests/7/head",
+                    "sha": HEAD,
+                }
+                host.answers["GET", f"/projects/3/pipelines/{50 + n}"] = {**known, **differs}
+                jobs = [
+                    {"id": 500 + n, "name": "plan", "artifacts": [{}]},
+                    {"id": 600 + n, "name": "evil", "artifacts": [{}]},
+                    {"id": 700 + n, "name": "plan", "artifacts": []},
+                ]
+                host.answers["GET", f"/projects/3/pipelines/{50 + n}/jobs"] = jobs
+                host.answers["GET", f"/projects/3/jobs/{500 + n}/artifacts/lakeplan-results/plan.json"] = {
+                    "n": n
+                }
+
+        return put
+
+    def found(self, gitlab, tmp_path):
+        (request,) = gitlab.merged()
+        (tmp_path / "found").mkdir()
+        try:
+            return json.loads(gitlab.fetch_plan(request, tmp_path / "found").read_text())["n"]
+        except NoPlan:
+            return None
+
+    OTHERS = (
+        {"source": "push"},
+        {"source": "web"},
+        {"source": "parent_pipeline"},
+        {"project_id": 4},
+        {"ref": "refs/merge-requests/70/head"},
+        {"ref": "main"},
+        {"sha": "d4" * 20},
+    )
+
+    def it_finds_the_newest_plan_of_the_merge_requests_own_pipelines(self, host, gitlab, pipelines, tmp_path):
+        host.answers["GET", f"/projects/3/repository/commits/{'d4' * 20}"] = {"parent_ids": ["e5" * 20]}
+        pipelines({}, {}, *self.OTHERS)
+        assert self.found(gitlab, tmp_path) == 1
+        assert not (tmp_path / "found/plan.json.objects").exists()
+
+    @pytest.mark.parametrize("other", OTHERS, ids=str)
+    def it_takes_no_plan_of_another_pipeline(self, host, gitlab, pipelines, tmp_path, other):
+        host.answers["GET", f"/projects/3/repository/commits/{'d4' * 20}"] = {"parent_ids": ["e5" * 20]}
+        pipelines(other)
+        assert self.found(gitlab, tmp_path) is None
+
+    @pytest.mark.parametrize(("base", "expected"), [("e5" * 20, 0), ("f6" * 20, None)])
+    def it_takes_a_merged_results_pipeline_of_the_target_branch(
+        self, host, gitlab, pipelines, tmp_path, base, expected
+    ):
+        """The other parent has to be on the branch that was merged into."""
+        merge = "d4" * 20
+        host.answers["GET", f"/projects/3/repository/commits/{merge}"] = {"parent_ids": ["e5" * 20, HEAD]}
+        host.answers["GET", "/projects/3/repository/merge_base"] = {"id": base}
+        pipelines({"sha": merge, "ref": "refs/merge-requests/7/merge"})
+        assert self.found(gitlab, tmp_path) == expected
+
+    def it_fetches_the_objects_beside_the_plan(self, host, gitlab, pipelines, tmp_path):
+        pipelines({})
+        host.answers["GET", "/projects/3/jobs/500/artifacts/lakeplan-results/plan.json.objects"] = b"records"
+        assert self.found(gitlab, tmp_path) == 0
+        assert (tmp_path / "found/plan.json.objects").read_bytes() == b"records"
+
+    @pytest.mark.parametrize(
+        "change", [{"target_branch": "evil"}, {"source_project_id": 4}, {"target_project_id": 4}]
+    )
+    def it_applies_nothing_of_a_fork_or_into_another_branch(self, host, gitlab, change):
+        path = f"/projects/3/repository/commits/{MERGE}/merge_requests"
+        assert [request.number for request in gitlab.merged()] == [7]
+        host.answers["GET", path] = [{**host.answers["GET", path][0], **change}]
+        assert gitlab.merged() == []
+
+    def it_applies_nothing_for_a_push_that_was_no_merge_request(self, host, gitlab):
+        host.answers["GET", f"/projects/3/repository/commits/{MERGE}/merge_requests"] = []
+        assert gitlab.merged() == []
+
+    def it_gives_no_token_to_where_a_redirect_leads(self, host, gitlab, pipelines, tmp_path):
+        pipelines({})
+        kept = "/projects/3/jobs/500/artifacts/lakeplan-results/plan.json"
+        host.answers["GET", kept] = Elsewhere(f"{host.url}/store")
+        host.answers["GET", "/store"] = {"n": 4}
+        assert self.found(gitlab, tmp_path) == 4
+        assert "review" in str(host.calls[0][2])
+        (to_store,) = [headers for _, path, headers, _ in host.calls if path == "/store"]
+        assert "review" not in str(to_store)
