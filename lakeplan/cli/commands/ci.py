@@ -60,7 +60,7 @@ With validate, the tree's policy tests run too.
 \b
 Examples:
   lakeplan ci run validate
-  lakeplan ci run "sweep mark" --args -q
+  lakeplan ci run "sweep list"
 """
 
 Into = Annotated[
