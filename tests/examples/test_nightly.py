@@ -12,6 +12,7 @@ import requests
 import yaml
 
 from lakeplan.sandbox.server import start_sandbox
+from tests.examples.hosted import load_pipeline
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"
@@ -95,8 +96,13 @@ class DescribeGitHub:
     job = job_with(PROPOSE)
 
     def run(self, site: Site) -> None:
-        site.sh(self.job.steps[WRITE]["run"])
-        site.sh(self.job.steps[PROPOSE]["run"], GH_TOKEN="token")
+        """The action's step and the next; the stories run the whole action."""
+        given, output = self.job.steps[WRITE]["with"], site.folder / "output"
+        output.write_text("")
+        line = f"lakeplan ci run {given['command']} --args '{given['args']}'"
+        site.runner.run(line, site.top, **site.environment, GITHUB_OUTPUT=str(output))
+        told = dict(line.split("=", 1) for line in output.read_text().splitlines())
+        site.sh(self.job.steps[PROPOSE]["run"], GH_TOKEN="token", CODE=told["exit-code"])
 
     def it_proposes_what_somebody_changed_by_hand_once(self, site: Site) -> None:
         site.set_rules(21, main=5)
@@ -124,13 +130,14 @@ class DescribeGitHub:
 
     def it_gives_the_step_that_reads_servers_no_token_and_the_other_no_key(self) -> None:
         assert "token" not in str(self.job.steps[WRITE]["env"]).lower()
+        assert self.job.steps[WRITE]["with"]["token"] == "none"
         assert "LAKEPLAN_PROD" not in str(self.job.steps[PROPOSE]["env"])
         assert set(self.job.permissions) <= {"contents", "pull-requests", "id-token"}
 
 
 class DescribeGitLab:
     def it_pushes_a_branch_with_a_merge_request(self, site: Site) -> None:
-        job = yaml.safe_load((CI / "gitlab/lakeplan.gitlab-ci.yml").read_text())["drift-merge-request"]
+        job = load_pipeline((CI / "gitlab/lakeplan.gitlab-ci.yml").read_text())["drift-merge-request"]
         site.set_rules(21, main=5)
         site.sh(f"git --git-dir {site.remote} config receive.advertisePushOptions true")
         hook = site.remote / "hooks/pre-receive"
@@ -138,6 +145,7 @@ class DescribeGitLab:
         hook.chmod(0o755)
         given = {
             "LAKEPLAN_BOT_TOKEN": "secret-of-the-bot",
+            "TREE": ".",
             "CI_DEFAULT_BRANCH": "main",
             "CI_PROJECT_URL": str(site.remote).removesuffix(".git"),
         }
