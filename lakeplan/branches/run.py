@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.announce import Announced, give_notice
@@ -126,6 +126,8 @@ class _Held:
     stack: ExitStack
     old: list[DeletionRecord]
     clocks: Clocks
+    ahead: timedelta = timedelta()
+    """How far the latest clock is ahead of this machine's, or more."""
     gates: tuple[GateResult, ...] = field(default=())
     mark: Mark | None = None
     """As the ledger is to carry it, once the repository carries it."""
@@ -207,9 +209,11 @@ class _Runner:
             try:
                 desired = with_other_names(desired, self._tree, self._ports.readers)
                 refs = self._ports.readers(desired.server).refs
+                began = self._run.now()
                 clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
                 lease = stack.enter_context(self._lease(desired, clocks))
                 held = self._survey(desired, lease, stack, clocks)
+                held.ahead = clocks.latest - began
                 if held.survey.deleted or held.survey.notice_due:
                     held.stack = stack.pop_all()
                     return held
@@ -288,12 +292,12 @@ class _Runner:
         waiting = [item for item in held if item.survey.notice_due]
         if not waiting or self._ports.stop():
             return
-        latest = max(item.clocks.latest for item in waiting)
+        ahead = max(item.ahead for item in waiting)
         done = give_notice(
             [item.survey for item in waiting],
             self._ports.publisher,
             self._ports.state,
-            lambda: max(self._run.now(), latest),
+            lambda: self._run.now() + ahead,
         )
         for item in waiting:
             item.announced = done[item.desired.key]

@@ -148,6 +148,7 @@ class _World:
             (self._restore, 6),
             (self._purge, 8),
             (self._lifecycle, 22),
+            (self._exempt, 4),
             (self._undo, 2),
             (self._apply, 10),
         ]
@@ -187,6 +188,8 @@ class _World:
             return
         if any(key.startswith("branches/") for key in memory.records):
             self.checker.ledger_lost = True
+        if kind in ("lost", "put back"):  # exemptions are lost with it (docs/operations.md)
+            self.checker.exemptions.clear()
         if kind == "lost":
             memory.records = {}
         elif kind == "ledger put back" and self._snapshots:
@@ -417,12 +420,17 @@ class _World:
 
     def _lifecycle(self) -> None:
         self._sometimes(0.4, lambda: self.users.attempt(self.users.branch))
-        aims = ("server DELETE", "server DELETE", "/diff", "/branches/")
+        aims = ("server DELETE", "server DELETE", "/diff", "/branches/", "channel", "state write notices")
         how = self._fault(*aims, often=("lost answer", "500 after", "timeout after", "slow"))
+        self.world.channel.refuses = self.random.random() < 0.2
         if self.random.random() < 0.25:
             self._held(lambda: self.operator.lifecycle(**how))
         else:
             self.operator.lifecycle(**how)
+
+    def _exempt(self) -> None:
+        name = self.random.choice(BRANCHES[1:])
+        self.operator.exempt(name, self.random.choice((None, 12, 100, 500)), **self._fault())
 
     def _undo(self) -> None:
         self.operator.undo(**self._fault())

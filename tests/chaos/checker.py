@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -80,6 +81,8 @@ class Checker(Watcher):
     deletions: int = 0
     swept: set[str] = field(default_factory=set)
     restored: set[str] = field(default_factory=set)
+    exemptions: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """By branch: from when to when it was exempt, as far as the state still knows."""
     deleted_branch: str = ""
     """The last one that lakeplan deleted."""
 
@@ -347,6 +350,7 @@ class Checker(Watcher):
             since_commit = now - history.commits[head].made_us
             age, idle = max(age, since_commit), max(idle, since_commit)
         self._old_enough(name, age, idle, process.tree["policies"])
+        self._announced(name, head, span_us(process.tree["notice_period"]))
         for hold in process.tree["holds"]:
             if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
                 raise self.violation(f"branch {name} is deleted, though {hold} holds it")
@@ -364,6 +368,28 @@ class Checker(Watcher):
         self.deleted_branch = name
         self.sightings.forget(name)
         self._count("branches deleted", 1)
+
+    def exempted(self, name: str, until: datetime | None) -> None:
+        """From now on; None: until now."""
+        now, known = self.world.truth.now_us(), self.exemptions.get(name, [])
+        ended = [(begin, min(end, now)) for begin, end in known]
+        more = [] if until is None else [(now, int(until.timestamp() * 1_000_000))]
+        self.exemptions[name] = [*ended, *more]
+        self.done["exemptions"] += 1
+
+    def _announced(self, name: str, head: str, period: int) -> None:
+        """People were told long enough ago, and nobody exempted the branch since. An exemption of the last
+        seconds may be overlooked."""
+        now = self.world.truth.now_us()
+        known = [one for one in self.exemptions.get(name, ()) if one[0] < now - FRESH_US]
+        if any(end > now for _, end in known):
+            raise self.violation(f"branch {name} is deleted, though it is exempt")
+        if not period:
+            return
+        told = self.world.channel.accepted.get((name, head), ())
+        if not any(now - at >= period - UNITS["s"] and all(end <= at for _, end in known) for at in told):
+            raise self.violation(f"branch {name} is deleted at {head[:8]}, and nobody was told in time")
+        self.done["branches deleted after a notice"] += 1
 
     def after_state(self, process: Process, name: str, key: str) -> None:
         if name == "write" and key.startswith("branches/"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lakeplan.branches.exempting import ExemptOptions, exempt_branch
 from lakeplan.branches.plan import LifecycleOptions
 from lakeplan.branches.run import run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
@@ -136,6 +137,27 @@ class Operator:
             report = run_lifecycle(world.tree(), options, world.lifecycle_ports(), world.run_of())
         self.checker.check_lifecycle(report, process)
         return report
+
+    def exempt(
+        self,
+        branch: str,
+        hours: float | None,
+        interruption: Interruption | None = None,
+        *,
+        skew_hours: float = 0,
+    ) -> None:
+        """``hours`` None: the exemption is removed."""
+        world = self.world
+        until = None if hours is None else world.lake.clock() + timedelta(hours=hours)
+        try:
+            with world.running(interruption, skew_hours=skew_hours):
+                ports, (desired,) = world.lifecycle_ports(), world.tree().resolve("prod", [])
+                options = ExemptOptions(branch, until)
+                exempt_branch(desired, options, ports.readers("prod"), world.state, world.run_of())
+        except BaseException:
+            self.checker.exempted(branch, None)  # nobody knows whether it was recorded
+            raise
+        self.checker.exempted(branch, until)
 
     def undo(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
         world = self.world

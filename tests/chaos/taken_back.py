@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from lakeplan.branches import recall, survey
+from lakeplan.branches import notices, recall, survey
 from lakeplan.lakefs import transport
 from lakeplan.plan import attempts
 from lakeplan.simulation import observing
@@ -65,6 +65,11 @@ def _one_read(read: Callable[[], Any], is_expected: Any, sleep: Any) -> Any:
     return read()
 
 
+def _without_exemptions(notice: Any, outlook: Any, exemption: Any) -> bool:
+    return _is_about(notice, outlook, None)
+
+
+_is_about = notices.is_about
 _left, _saves = deleting._Part._left, deleting._Part._saves
 WRITES_TOO = frozenset({*transport.READ_METHODS, "PUT", "DELETE"})
 FIXES: Mapping[str, Fix] = {
@@ -77,6 +82,12 @@ FIXES: Mapping[str, Fix] = {
     "clocks are compared": Fix("A6", _patch(rules_seen, "read_clocks", _our_clock)),
     "automatic compares sets": Fix("A7", _patch(service, "_not_shown", lambda *args: "")),
     "an older ledger is not trusted": Fix("A8", _patch(recall, "_distrust", lambda *args: "")),
+    "a notice is about a HEAD": Fix("16 C5", _patch(notices, "is_about", lambda *args: True)),
+    "an exemption voids a notice": Fix("16 C5", _patch(notices, "is_about", _without_exemptions)),
+    "a notice takes its time": Fix(
+        "16 C5", _patch(notices.Notice, "due", lambda self, period: self.accepted_at)
+    ),
+    "exemptions keep branches": Fix("16 C5", _patch(notices.Exemption, "holds", lambda self, moment: False)),
     "writes are sent once": Fix("A13", _patch(transport, "READ_METHODS", WRITES_TOO)),
     "writes are read back for seconds": Fix("A14", _patch(attempts, "read_back", _one_read)),
     "lost answers are read back": Fix("A14", _patch(attempts, "may_have_acted", lambda error: False)),

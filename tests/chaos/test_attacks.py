@@ -95,6 +95,74 @@ def test_a_branch_under_a_hold_is_deleted_by_lifecycle_run(operator, world, repo
     try_to(operator.lifecycle)
 
 
+def after_a_notice(operator, world, repo, change) -> None:
+    """A notice of feature-x was accepted; ``change`` comes before its period is over."""
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
+    world.lifecycle = {"notice_period": "3d"}
+    repo.branch("feature-x")
+    operator.lifecycle()
+    world.lake.clock.advance(days=4)
+    operator.lifecycle()
+    assert len(world.channel.accepted) == 1
+    change()
+    world.lake.clock.advance(days=4)
+    operator.lifecycle()
+
+
+def test_a_branch_is_deleted_by_a_notice_and_the_checker_agrees(operator, world, repo) -> None:
+    after_a_notice(operator, world, repo, lambda: None)
+    assert "feature-x" not in world.truth.history("repo1").branches
+    assert operator.checker.done["branches deleted after a notice"] == 1
+
+
+def test_a_notice_is_about_another_head(operator, world, repo) -> None:
+    after_a_notice(operator, world, repo, lambda: repo.commit(0, "feature-x", b=b"1"))
+    assert "feature-x" in world.truth.history("repo1").branches
+
+
+def test_a_branch_was_exempt_after_its_notice(operator, world, repo) -> None:
+    def exempt() -> None:
+        operator.exempt("feature-x", 24 * 30)
+        world.lake.clock.advance(days=1)
+        operator.exempt("feature-x", None)
+
+    after_a_notice(operator, world, repo, exempt)
+    assert "feature-x" in world.truth.history("repo1").branches
+
+
+def test_a_run_follows_a_notice_at_once(operator, world, repo) -> None:
+    after_a_notice(operator, world, repo, lambda: try_to(operator.lifecycle))
+
+
+def test_a_branch_is_exempt(operator, world, repo) -> None:
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
+    repo.branch("feature-x")
+    operator.lifecycle()
+    operator.exempt("feature-x", 24 * 30)
+    world.lake.clock.advance(days=4)
+    operator.lifecycle()
+    assert "feature-x" in world.truth.history("repo1").branches
+
+
+@pytest.mark.parametrize("kind", ["kill before", "kill after", "lost answer", "store error"])
+@pytest.mark.parametrize("call", ["channel", "state write notices"])
+def test_a_notice_is_interrupted(operator, world, repo, kind, call) -> None:
+    world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
+    world.lifecycle = {"notice_period": "3d"}
+    repo.branch("feature-x")
+    operator.lifecycle()
+    world.lake.clock.advance(days=4)
+    interruption = Interruption(kind, 1, only=call)
+    try:
+        operator.lifecycle(interruption)
+    except Killed:
+        assert kind.startswith("kill")
+    for _ in range(3):
+        world.lake.clock.advance(days=4)
+        operator.lifecycle()
+    assert "feature-x" not in world.truth.history("repo1").branches
+
+
 def test_the_branch_of_a_hold_is_deleted_by_somebody(operator, world, repo) -> None:
     world.holds = [{"branch": "feature-x", "reason": "legal"}]
     repo.branch("feature-x", oldest_commit(world))
@@ -291,6 +359,10 @@ ATTACKS = {
     "clocks are compared": test_the_clock_of_the_sweep_is_a_day_ahead,
     "automatic compares sets": test_as_many_objects_as_were_shown_but_others,
     "an older ledger is not trusted": with_an_older_ledger,
+    "a notice is about a HEAD": test_a_notice_is_about_another_head,
+    "an exemption voids a notice": test_a_branch_was_exempt_after_its_notice,
+    "a notice takes its time": test_a_run_follows_a_notice_at_once,
+    "exemptions keep branches": test_a_branch_is_exempt,
     "writes are sent once": test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost,
     "writes are read back for seconds": test_written_rules_are_read_from_a_cache,
     "lost answers are read back": test_a_write_of_rules_is_answered_500,

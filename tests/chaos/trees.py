@@ -31,6 +31,7 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
     world.sweep = {name: random.choice(values[:2]) for name, values in SWEEP.items()}
     world.safety = {"max_expired_objects_percent": 100, "max_deleted_branches": 20}
     world.policies = [_policy(random)]
+    world.lifecycle = {"notice_period": random.choice(("0s", "24h"))}
 
 
 def tighten(world: ChaosWorld, random: Random) -> Edit:
@@ -100,7 +101,10 @@ def edit_tree(world: ChaosWorld, random: Random) -> str:
     if kind == "policies":
         world.policies = [_policy(random)]
         return f"policies {world.policies}"
-    world.lifecycle = {"assume_created": random.choice(("never", "never", "head_commit"))}
+    world.lifecycle = {
+        "assume_created": random.choice(("never", "never", "head_commit")),
+        "notice_period": random.choice(("0s", "24h", "24h", "3d")),
+    }
     return f"lifecycle {world.lifecycle}"
 
 

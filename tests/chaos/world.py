@@ -24,7 +24,12 @@ from lakeplan.lakefs.branches import connect_branch_reader
 from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Clock as WaitingClock
-from lakeplan.lakefs.writers import connect_branch_writer, connect_rules_writer, connect_settings_writer
+from lakeplan.lakefs.writers import (
+    connect_branch_writer,
+    connect_metadata_writer,
+    connect_rules_writer,
+    connect_settings_writer,
+)
 from lakeplan.review.run import Run
 from lakeplan.sandbox.messages import Request, Response
 from lakeplan.stores.protocols import Versioned
@@ -32,6 +37,7 @@ from lakeplan.sweep.ports import SweepPorts
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
+from tests.chaos.channel import Channel
 from tests.chaos.faults import Calls, Interruption
 from tests.chaos.truth import Days, Truth, days_of
 from tests.chaos.wire import Ask, WireLake
@@ -57,8 +63,8 @@ class Process:
     dumped: dict[str, Mapping[str, str]] = field(default_factory=dict)
     doing: dict[str, Any] = field(default_factory=dict)
     tree: dict[str, Any] = field(default_factory=dict)
-    """``sweep``, ``safety``, ``gc``, ``holds``, ``policies`` and ``assume_created`` when it started: it
-    reads its tree once."""
+    """``sweep``, ``safety``, ``gc``, ``holds``, ``policies``, ``assume_created`` and ``notice_period`` when
+    it started: it reads its tree once."""
 
 
 class MemoryState:
@@ -156,6 +162,7 @@ class ChaosWorld(SweepWorld):
         super().__init__(folder, WireLake(folder / "lake", Clock()))
         self.policies: list[dict[str, Any]] = []
         self.lifecycle: dict[str, Any] = {}
+        self.channel = Channel(self)
         self.watcher = Watcher()
         self.process: Process | None = None
         self.alive: set[int] = set()
@@ -189,6 +196,7 @@ class ChaosWorld(SweepWorld):
         process.tree = {"sweep": dict(self.sweep), "safety": dict(self.safety), "gc": self.gc}
         process.tree |= {"holds": list(self.holds), "policies": self.policies}
         process.tree["assume_created"] = self.lifecycle.get("assume_created", "never")
+        process.tree["notice_period"] = self.lifecycle.get("notice_period", "0s")
         before, connections = self.process, self._connections
         self.process, self._connections = process, None
         self.alive.add(process.number)
@@ -278,7 +286,8 @@ class ChaosWorld(SweepWorld):
             connect_branch_reader(server, self._credentials, clock=waiting),
         )
         writer = connect_branch_writer(server, self._credentials, clock=waiting)
-        return RunPorts(lambda _: readers, lambda _: writer, self.state, Silent(), self.stop)
+        ports = RunPorts(lambda _: readers, lambda _: writer, self.state, Silent(), self.stop)
+        return replace(ports, publisher=self.channel)
 
     def connection(self, name: str) -> ServerConnection:
         """A server for ``apply``."""
@@ -288,6 +297,8 @@ class ChaosWorld(SweepWorld):
             connect_rules_writer(server, self._credentials, clock=waiting),
             connect_settings_writer(server, self._credentials, clock=waiting),
             connect_branch_reader(server, self._credentials, clock=waiting),
+            connect_metadata_writer(server, self._credentials, clock=waiting),
+            connect_branch_writer(server, self._credentials, clock=waiting),
         )
 
     @property
