@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict, cast
 
@@ -195,6 +195,40 @@ def find_change(state: StateReader, name: str) -> RunRecord:
     raise UsageError(
         "no run that replaced anything is recorded", hint="Run `lakeplan history` to list the runs."
     )
+
+
+def with_retried(state: StateReader, run: RunRecord) -> RunRecord:
+    """The run with what earlier runs of the same plan replaced, which were interrupted or failed: of what it
+    found as planned already, the values from before the first of them. Raises LakeplanError for a damaged
+    record in between, which may be one of them."""
+    whole = all(step.replaced and all(s.replaced for s in step.settings) for step in run.steps)
+    if run.command != "apply" or not run.plan_digest or whole:
+        return run
+    steps = {step.repository: step for step in run.steps}
+    for run_id in reversed([i for i in _run_ids(state) if i < run.run_id]):
+        began = began_at(run_id)
+        if began is not None and run.plan_as_of is not None and began < run.plan_as_of.replace(microsecond=0):
+            break  # older than the plan
+        earlier = _read(state, run_id)
+        if earlier.plan_digest == run.plan_digest:
+            for step in earlier.steps:
+                if step.repository in steps:
+                    steps[step.repository] = _retried(steps[step.repository], step)
+    return replace(run, steps=tuple(steps.values()))
+
+
+def _retried(step: RunStep, earlier: RunStep) -> RunStep:
+    """The newest run comes first: of two that replaced something, the older has what was there before."""
+    settings = {setting.kind: setting for setting in step.settings}
+    for setting in earlier.settings:
+        if setting.replaced and setting.kind in settings:
+            own = settings[setting.kind]
+            settings[setting.kind] = replace(setting, after=own.after if own.replaced else setting.after)
+    step = replace(step, settings=tuple(settings.values()))
+    if not earlier.replaced:
+        return step
+    after = step.after if step.replaced else earlier.after
+    return replace(step, replaced=True, before=earlier.before, after=after)
 
 
 def began_at(run_id: str) -> datetime | None:

@@ -184,3 +184,27 @@ def it_explains_wrong_use(changed, wrong, code):
     assert result.code == code
     assert result.err
     assert "Traceback" not in result.err
+
+
+def it_restores_after_a_retry_what_the_interrupted_run_had_replaced(world):
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 21)
+        world.rules(name, 7)
+    world.override("unknown-impact")
+    plan = world.plan_file("reviewed.json", "--no-simulate")
+    assert world.lakeplan("apply", plan, "--no-simulate", "--target", "analytics").code == 0
+    world.rules("logs", 5)  # another run in between, of another plan
+    world.api.repository("logs")
+    assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "--target", "logs").code == 0
+    assert world.lakeplan("apply", plan, "--no-simulate").code == 0
+    statuses = {r["repository"]: r["status"] for r in runs(world)[0]["repositories"]}
+    assert statuses == {"prod/analytics": "already", "prod/events": "applied"}
+    out = world.folder / "back.json"
+    result = history(world, "rollback", "last", "--edit-tree", "--no-simulate", "--out", str(out), "-q")
+    assert result.code in (0, 4), result.err
+    planned = {r["name"]: r["after"] for r in json.loads(out.read_text())["repositories"]}
+    assert {name: body["default_retention_days"] for name, body in planned.items()} == {
+        "analytics": 21,
+        "events": 21,
+    }

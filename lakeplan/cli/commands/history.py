@@ -35,6 +35,7 @@ from lakeplan.review.history import (
     find_run,
     history_document,
     list_runs,
+    with_retried,
 )
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
@@ -267,7 +268,7 @@ def rollback(
 ) -> int:
     session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
-    record = find_change(state, run)
+    record = with_retried(state, find_change(state, run))
     wanted = _restorable(record, Selection(tuple(target or ()), server=server))
     found = disagreements(session.tree, wanted, session.reader)
     if found and not edit_tree:
