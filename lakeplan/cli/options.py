@@ -108,7 +108,7 @@ NoProgress = Annotated[bool, typer.Option("--no-progress", help="Disable progres
 LogLevel = Annotated[
     str, typer.Option("--log-level", help="Log level: debug, info, warning or error.", metavar="LEVEL")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only results and errors.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only documents and errors.")]
 RedactPaths = Annotated[
     bool,
     typer.Option(
