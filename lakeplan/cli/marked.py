@@ -15,6 +15,7 @@ from lakeplan.cli.wiring import Session
 from lakeplan.errors import UsageError
 from lakeplan.sweep.contents import contents_digest, list_objects, read_contents, read_prefixes
 from lakeplan.sweep.documents import ClassName, ContentsRow, MarkPageDocument, MarksDocument, ObjectsDocument
+from lakeplan.sweep.forecast import forecast_of
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.service import MarkReport, marks_document
@@ -31,10 +32,12 @@ Depth = Annotated[
 
 
 def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
-    """What a mark contains, with the digest that an approval records. Raises as ``read_contents``."""
+    """What a mark contains, with the plan's forecast, and the digest that an approval records. Raises as
+    ``read_contents``."""
     parts = len(stored.mark.marked.going) + len(stored.mark.marked.kept)
     with session.progress.task("reading the mark", parts) as step:
         contents = read_contents(site.store, stored.mark, depth=depth, step=step)
+    contents["forecast"] = forecast_of(session.state(), stored.mark)
     return {**contents, "digest": contents_digest(stored.digest, contents)}
 
 

@@ -9,6 +9,7 @@ from lakeplan.output.report_impact import gates_section
 from lakeplan.output.report_shell import (
     About,
     Cell,
+    Markup,
     Section,
     el,
     join,
@@ -18,7 +19,7 @@ from lakeplan.output.report_shell import (
     whole_page,
 )
 from lakeplan.output.sweep import class_rows
-from lakeplan.output.sweep_contents import age_words, keeper_words, prefix_words
+from lakeplan.output.sweep_contents import age_words, forecast_words, keeper_words, prefix_words
 from lakeplan.output.text import NO_MONEY, Money, amounts, count, counted, moment, size, volume
 from lakeplan.values.urls import is_digest
 
@@ -108,8 +109,18 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
             cls="cards",
         ),
         table("Classes", headers, rows, figures=figures),
+        _forecast(mark["contents"]),
     ]
     return Section("summary", "Summary", join(body))
+
+
+def _forecast(contents: ContentsRow) -> Markup | None:
+    row = contents["forecast"]
+    if row is None:
+        return None
+    more = row["differs"] == "more"
+    words = f"{'More than forecast' if more else 'Forecast'}: {forecast_words(row)}."
+    return el("p", words, cls="alert" if more else None)
 
 
 def _cells(amount: AmountRow, cost: Money) -> list[Cell]:

@@ -136,7 +136,6 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
     rows = [
         (
             mark["mark_id"],
-            mark["repository"],
             *(
                 (count(mark["goes"]["objects"]), size(mark["goes"]["size_bytes"]))
                 if mark["goes"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakeplan.output.page import Cell, Page
-from lakeplan.output.text import Money, amounts, count, moment, size
+from lakeplan.output.text import Money, amounts, count, moment, size, volume
 
 if TYPE_CHECKING:
-    from lakeplan.sweep.documents import AgeRow, ContentsRow, KeeperName
+    from lakeplan.sweep.documents import AgeRow, ContentsRow, ForecastRow, KeeperName
 
 PREFIXES_SHOWN = 20
 COMMITS_SHOWN = 10
@@ -40,6 +40,13 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
         ]
         _table(page, ("kept by", "class", "objects", "size"), rows, names=2)
         page.rest(len(keepers) + contents["more_kept_by"], KEEPERS_SHOWN)
+    if forecast := contents["forecast"]:
+        page.blank()
+        words = forecast_words(forecast)
+        if forecast["differs"] == "more":
+            page.labelled("MORE THAN FORECAST:", "bold red", words)
+        else:
+            page.labelled("forecast:", "bold", words)
     if contents["kept_by"] is None or ages is None:
         page.dim("Ages, and what keeps objects, are not known: an earlier release made the mark.")
 
@@ -65,6 +72,22 @@ def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
 def _table(page: Page, headers: Sequence[str], rows: Rows, *, names: int = 1) -> None:
     page.blank()
     page.table(headers, rows, figures=range(names, len(headers)), solid=(1,) if names > 1 else ())
+
+
+def forecast_words(row: ForecastRow) -> str:
+    """What the plan said, and what the mark has."""
+    least, most = row["least"], row["most"]
+    if most is None:
+        said = f"at least {volume(least)}" if least is not None else "nothing of this moment"
+    elif least is None or least == most:
+        said = f"at most {volume(most)}"
+    else:
+        said = f"{count(least['objects'])} to {volume(most)}"
+    fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
+    return (
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} said {said} would newly expire by then;"
+        f" the mark has {volume(row['found'])}{fewer}"
+    )
 
 
 def prefix_words(prefix: str | None) -> str:

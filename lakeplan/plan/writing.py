@@ -17,8 +17,10 @@ from lakeplan.review.claims import claim
 from lakeplan.review.journal import close_journal, open_journal
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
 from lakeplan.state.clocks import server_clock
+from lakeplan.state.forecasts import record_forecast
 from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+from lakeplan.values.simulation import Amount
 
 
 def gate_text(gate: GateResult) -> str:
@@ -55,6 +57,7 @@ def write(
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in ends]
     unclaimed = _claim_all(unchanged, again, run, ports)
     unrecorded = close_journal(history, run)
+    not_forecast = _record_forecasts(work, ends, run, ports, plan_digest)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
@@ -64,8 +67,36 @@ def write(
         not_written=extra,
         unexpanded={k: v for k, v in later.items() if v},
         elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
-        note=". ".join(filter(None, (unrecorded, unclaimed))),
+        note=". ".join(filter(None, (unrecorded, unclaimed, not_forecast))),
     )
+
+
+def _record_forecasts(
+    work: Sequence[RepositoryPlan],
+    ends: Mapping[str, Sequence[Applied]],
+    run: Run,
+    ports: ApplyPorts,
+    plan_digest: str,
+) -> str:
+    """Remembers what the plan said would expire where its rules were written; what could not be remembered,
+    or ""."""
+    problems = []
+    for repository in work:
+        written = any(e.setting == "gc" and e.outcome is Outcome.APPLIED for e in ends[repository.key])
+        expire = {
+            h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
+            for h in repository.impact.horizons.values()
+            if h.objects_expire is not None
+        }
+        if not written or repository.after is None or not expire:
+            continue
+        try:
+            record_forecast(
+                ports.state, repository.key, run_id=run.run_id, plan_digest=plan_digest, expire=expire
+            )
+        except LakeplanError as error:
+            problems.append(f"{repository.key}: the plan's forecast is not on record: {error.message}")
+    return "; ".join(problems[:3])
 
 
 def _claim_all(

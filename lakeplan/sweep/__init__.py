@@ -6,6 +6,7 @@ __all__ = [
     "contents",
     "documents",
     "finish",
+    "forecast",
     "judge",
     "listed",
     "official",

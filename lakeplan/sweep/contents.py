@@ -159,6 +159,7 @@ class _Tally:
             "more_last_commits": max(len(commits) - MOST_COMMITS, 0),
             "kept_by": keepers[:MOST_KEEPERS] if self.has_keepers else None,
             "more_kept_by": max(len(keepers) - MOST_KEEPERS, 0),
+            "forecast": None,
         }
 
     def tree(self) -> list[TreeRow]:

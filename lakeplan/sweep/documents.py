@@ -87,6 +87,18 @@ class ObjectsDocument(TypedDict):
     more: int
 
 
+class ForecastRow(TypedDict):
+    """What the plan of the mark's rules, judged ``as_of``, said would newly expire by the mark: at least
+    ``least`` and at most ``most`` (None: it does not look so far). ``found``: what is newly expired."""
+
+    plan_digest: str
+    as_of: str
+    least: AmountRow | None
+    most: AmountRow | None
+    found: AmountRow
+    differs: Literal["more", "fewer", "no"]
+
+
 class ContentsRow(TypedDict):
     """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are of what would be
     deleted. ``ages`` and ``kept_by`` are None for marks of earlier releases."""
@@ -100,6 +112,7 @@ class ContentsRow(TypedDict):
     more_last_commits: int
     kept_by: list[KeeperRow] | None
     more_kept_by: int
+    forecast: ForecastRow | None
     digest: NotRequired[str]
 
 

@@ -295,6 +295,25 @@ def it_lists_marks_with_amounts_and_how_far_each_is(make_site: Any) -> None:
     assert listed() == ("purged", amount, amount)
 
 
+def it_compares_a_mark_with_the_plan_of_its_rules(make_site: Any) -> None:
+    site = make_site(NOW)
+    site.world.api.set_rules("lake", 365)
+    plan = site.world.plan_file("plan.json")
+    applied = site.world.lakeplan("apply", str(plan))
+    assert applied.code == 0, applied.err + applied.out
+    mark_id = site.mark()["mark_id"]
+    document = site.world.lakeplan(("sweep", "show"), mark_id, "--format", "json").json["marks"][0]
+    amount = {"objects": 2, "size_bytes": 21}
+    assert document["classes"]["newly_expired"] == amount
+    assert document["rules_before"]["rules"]["default_retention_days"] == 365
+    forecast = document["contents"]["forecast"]
+    assert (forecast["most"], forecast["found"], forecast["differs"]) == (amount, amount, "no")
+    digest = json.loads(Path(plan).read_text())["digest"]
+    assert forecast["plan_digest"] == digest
+    shown = " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
+    assert f"forecast: plan {digest[:12]} of" in shown
+
+
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:
     site = make_site(NOW)
     before, mark = site.data(), site.mark()

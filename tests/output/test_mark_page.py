@@ -56,6 +56,14 @@ def document(**more: Any) -> Any:
                 {"kind": "hold", "name": "prefix", "prefix": "audit/", "class": "protected", **amount(2)},
             ],
             "more_kept_by": 4,
+            "forecast": {
+                "plan_digest": "f" * 64,
+                "as_of": "2026-03-30T12:00:00Z",
+                "least": amount(3),
+                "most": amount(60),
+                "found": amount(70),
+                "differs": "more",
+            },
             "digest": "e" * 64,
         },
         **more,
@@ -70,7 +78,13 @@ def document(**more: Any) -> Any:
 def it_says_what_would_be_deleted_and_what_keeps_the_rest() -> None:
     page = render_mark_page(document())
     text = re.sub(r"<[^>]+>", " ", page.partition("<main")[2])
-    for words in ("70 objects", "newly expired", "7 to 30 days", "hold on prefix audit/", "dddddddddddd"):
+    for words in (
+        "70 objects",
+        "newly expired",
+        "7 to 30 days",
+        "hold on prefix audit/",
+        "More than forecast: plan ffffffffffff",
+    ):
         assert words in text
     assert "4 more are in the JSON document." in text
 
