@@ -2,6 +2,7 @@
 
 __all__ = [
     "audit",
+    "audit_page",
     "check",
     "comments",
     "explain",

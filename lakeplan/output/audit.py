@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,8 +12,9 @@ from lakeplan.output.text import Money, amounts, count, counted, days, moment, v
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow, Severity
+    from lakeplan.values.simulation import AmountRow
 
-_SEVERITIES: dict[Severity, tuple[str, str]] = {
+SEVERITIES: dict[Severity, tuple[str, str]] = {
     "data-loss": ("DATA LOSS", "bold red"),
     "settings": ("settings", "bold yellow"),
     "cost": ("cost", "cyan"),
@@ -30,13 +31,14 @@ def render_audit(document: AuditDocument, console: Console) -> None:
         page.heading(key, "not read")
         page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
     page.blank()
-    page.labelled("Audit:", "bold", _total(document), indent=0)
+    page.labelled("Audit:", "bold", total_words(document), indent=0)
     if document["unfinished"]:
         rest = names_of(document["unfinished"][:_NAMED], len(document["unfinished"]))
         page.warnings([f"stopped before {rest}: continue with --resume"])
 
 
-def _total(document: AuditDocument) -> str:
+def total_words(document: AuditDocument) -> str:
+    """All repositories in one sentence."""
     rows = document["repositories"]
     lost = sum(any(one["severity"] == "data-loss" for one in row["advice"]) for row in rows)
     failed = f", {count(len(document['failed']))} not read" if document["failed"] else ""
@@ -45,19 +47,23 @@ def _total(document: AuditDocument) -> str:
 
 def _repository(page: Page, row: AuditedRow) -> None:
     page.heading(row["repository"])
-    page.facts(dict(_facts(row)), lead_width=14)
-    rows, cost = _figures(row), Money.of(row)
+    page.facts(dict(facts_of(row)), lead_width=14)
+    cost = Money.of(row)
+    rows: list[list[str | Cell]] = [
+        [Cell(name, style), *amounts(amount, cost)] for name, amount, style in figures_of(row)
+    ]
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for one in row["advice"]:
-        label, style = _SEVERITIES[one["severity"]]
+        label, style = SEVERITIES[one["severity"]]
         lines = [page.join(Cell(label, style), f"  {one['problem']}")]
         if one["command"]:
             lines.append(page.join(Cell(one["command"], "dim")))
         page.hanging(Cell("-"), *lines, indent=2)
-    page.warnings(_notes(row), indent=2)
+    page.warnings(notes_of(row), indent=2)
 
 
-def _facts(row: AuditedRow) -> Iterator[tuple[str, str]]:
+def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
+    """What is known, by name; "" for what is not worth a line."""
     rules, commits = row["rules"], row["commits"]
     if rules is None:
         yield "rules", "none"
@@ -102,8 +108,9 @@ def _destroyed(gone: DestroyedRow) -> str:
     return f"{found}: {share}"
 
 
-def _figures(row: AuditedRow) -> list[Sequence[str | Cell]]:
-    cost, next_run, leftovers = Money.of(row), row["next_run"], row["leftovers"]
+def figures_of(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
+    """Lines of figures, indented below what they are part of, with a style."""
+    next_run, leftovers = row["next_run"], row["leftovers"]
     found = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
     found.append(("the next collection would delete", next_run["expired"], ""))
     found += [
@@ -123,10 +130,11 @@ def _figures(row: AuditedRow) -> list[Sequence[str | Cell]]:
     if row["remnants"] is not None and row["remnants"]["noncurrent"] is not None:
         more = "" if row["remnants"]["complete"] else ", at least"
         found.append((f"older versions{more}", row["remnants"]["noncurrent"], ""))
-    return [(Cell(name, style), *amounts(amount, cost)) for name, amount, style in found]
+    return found
 
 
-def _notes(row: AuditedRow) -> Iterator[str]:
+def notes_of(row: AuditedRow) -> Iterator[str]:
+    """What the figures leave out."""
     if row["estimated"]:
         why = row["not_listed"]
         yield f"storage was not listed ({why}): figures come from metadata, and count what is gone already"
@@ -142,22 +150,22 @@ def audit_markdown(document: AuditDocument) -> str:
     lines = [
         [
             code(row["repository"]),
-            prose(dict(_facts(row))["rules"]),
-            prose(dict(_facts(row))["already gone"]),
+            prose(dict(facts_of(row))["rules"]),
+            prose(dict(facts_of(row))["already gone"]),
             prose(volume(row["next_run"]["expired"], Money.of(row))),
             prose(volume(row["next_run"]["at_risk"])),
             prose(volume(row["freeable"], Money.of(row))),
         ]
         for row in document["repositories"]
     ]
-    parts = ["### lakeplan audit\n", prose(_total(document)) + "\n\n", table(headers, lines)]
+    parts = ["### lakeplan audit\n", prose(total_words(document)) + "\n\n", table(headers, lines)]
     for row in document["repositories"]:
         if not row["advice"]:
             continue
         parts.append(f"\n#### {code(row['repository'])}\n")
         for one in row["advice"]:
             command = f": {code(one['command'])}" if one["command"] else ""
-            parts.append(f"- {_SEVERITIES[one['severity']][0]}: {prose(one['problem'])}{command}\n")
+            parts.append(f"- {SEVERITIES[one['severity']][0]}: {prose(one['problem'])}{command}\n")
         parts += [f"- {prose(text)}\n" for text in row["nonsense"]]
     for key, failure in document["failed"].items():
         parts.append(f"\n#### {code(key)}: not read\n{prose(failure['message'])}\n")

@@ -42,6 +42,7 @@ from lakeplan.stores.urls import AzureLocation, folder_of
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.desired import Price
+from lakeplan.values.local import write_file
 from lakeplan.values.repository import Repository
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
@@ -57,6 +58,7 @@ Examples:
   lakeplan audit 'analytics*' --price '0.023 USD'
   lakeplan audit --format json --out audit.json
   lakeplan audit --resume audit.json --format json --out audit.json
+  lakeplan audit --html audit.html
   lakeplan audit --write retention
 """
 Names = Annotated[
@@ -127,6 +129,7 @@ def audit(
         Path | None,
         typer.Option("--write", help="Write a tree with the stored rules, without nonsense.", metavar="DIR"),
     ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write a page.", metavar="FILE")] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
     opening: Connecting,
     timeouts: Waiting,
@@ -163,7 +166,12 @@ def audit(
             raise UsageError("no repository is selected", hint="Check the names, and what the user may list.")
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))
-    return outputs.emit(_with_price(document, paid), render_audit, code=exit_code_of(document))
+    document = _with_price(document, paid)
+    if html is not None:
+        from lakeplan.output.audit_page import render_audit_page
+
+        write_file(html, render_audit_page(outputs.shown(document)))
+    return outputs.emit(document, render_audit, code=exit_code_of(document))
 
 
 def exit_code_of(document: AuditDocument) -> ExitCode:
