@@ -1,0 +1,124 @@
+"""An audit as a person types it: no tree, lakectl's credentials, and nothing left behind but its outputs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeplan.cli.main import run
+from lakeplan.fleet import audit as fleet
+from lakeplan.tree.tree import load_tree
+from lakeplan.values.desired import GcDesired
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import World
+
+Audit = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def audit(world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Audit:
+    """Two repositories with rules, one without, and the command, which gives code, output and errors."""
+    for name in ("one", "two", "three"):
+        world.api.repository(name)
+        world.api.commit(name, "main", 40, a=10)
+        world.api.commit(name, "main", 30, a=11)
+        world.api.commit(name, "main", 1, a=12)
+    world.api.set_rules("one", 7)
+    world.api.set_rules("two", -3, main=9, gone=4)
+    for name in ("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(f"LAKEPLAN_PROD_{name}")
+    monkeypatch.setenv("HOME", str(world.folder))
+    monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", world.handle.endpoint_url)
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", world.handle.access_key_id)
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", world.handle.secret_access_key)
+
+    def typed(*words: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(["audit", *map(str, words)])
+        out, err = capsys.readouterr()
+        return int(code), out, err
+
+    return typed
+
+
+def rows(out: str) -> dict[str, Any]:
+    return {row["repository"]: row for row in json.loads(out)["repositories"]}
+
+
+def it_needs_no_tree_and_writes_nothing_else(
+    audit: Audit, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty, temporary = tmp_path / "empty", tmp_path / "temporary"
+    empty.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(empty)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = {file for file in world.folder.rglob("*") if "sandbox.db" not in file.name}
+    code, out, _ = audit("--format", "json")
+    assert code == 0
+    found = rows(out)
+    assert {name: row["next_run"]["expired"]["objects"] for name, row in found.items()} == {
+        "prod/one": 1,
+        "prod/two": 1,
+        "prod/three": 0,
+    }
+    assert all(row["estimated"] for row in found.values())
+    assert list(empty.iterdir()) == list(temporary.iterdir()) == []
+    assert {file for file in world.folder.rglob("*") if "sandbox.db" not in file.name} == before
+    assert world.handle.secret_access_key not in out
+
+
+def it_takes_names_and_lists_storage_that_it_is_shown(audit: Audit, tmp_path: Path) -> None:
+    code, out, _ = audit("t*", "--storage-path", tmp_path / "sandbox", "--format", "json")
+    assert code == 0
+    assert {name: row["estimated"] for name, row in rows(out).items()} == {
+        "prod/two": False,
+        "prod/three": False,
+    }
+
+
+def it_writes_a_tree_that_keeps_no_less(audit: Audit, tmp_path: Path, world: World) -> None:
+    folder = tmp_path / "retention"
+    assert audit("--write", folder, "-q")[0] == 0
+    tree = load_tree(folder, {})
+    resolved = {one.name: one.gc for one in tree.resolve("prod", ["one", "two", "three"])}
+    assert resolved.keys() == {"one", "two"}
+    two = resolved["two"]
+    assert isinstance(two, GcDesired)
+    assert two.default_retention_days == 30
+    assert run(["validate", "-C", str(folder), "-q"]) == 0
+    code, _, err = audit("--write", folder)
+    assert (code, "already has a tree" in err) == (1, True)
+
+
+def it_goes_on_from_a_report_and_writes_a_page(audit: Audit, tmp_path: Path) -> None:
+    report, page = tmp_path / "audit.json", tmp_path / "audit.html"
+    assert audit("one", "--format", "json", "--out", report, "-q")[0] == 0
+    code, out, _ = audit("--resume", report, "--html", page, "--format", "json")
+    assert code == 0
+    found = rows(out)
+    assert len(found) == 3
+    assert found["prod/one"] == rows(report.read_text())["prod/one"]
+    assert "lakeplan audit" in page.read_text()
+    report.write_text("{}")
+    assert audit("--resume", report)[0] == 64
+
+
+def it_stops_in_order_and_reports_what_it_has(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fleet.audit_servers
+
+    def stopped(servers: Any, ports: Any, settings: Any, **more: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(servers, ports, settings, **more)
+
+    monkeypatch.setattr("lakeplan.cli.commands.audit.audit_servers", stopped)
+    code, out, _ = audit("--format", "json")
+    assert code == 3
+    assert json.loads(out)["unfinished"] == ["prod/one", "prod/three", "prod/two"]
