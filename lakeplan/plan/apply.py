@@ -21,7 +21,9 @@ from lakeplan.review.gates import Openers, one_by_one, plan_gates
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
+from lakeplan.state.baselines import repositories_with_baseline
 from lakeplan.state.store import known_repositories
+from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.checks import Check
 from lakeplan.values.desired import Safety
@@ -103,6 +105,8 @@ class ApplyOptions:
     force: bool = False
     allowed: frozenset[str] = frozenset()
     refresh_patterns: bool = False
+    only_refresh: bool = False
+    """The plan is one of ``refresh_plan``."""
     simulate: bool = True
     selection: Selection = field(default_factory=Selection)
     replan: bool = False
@@ -122,7 +126,8 @@ def apply_plan(
     reviewed = _narrowed(reviewed, options.selection)
     openers = Openers(options.allowed, tuple(tree.overrides), run.now().date())
     openers.check_named(r.key for r in reviewed.repositories)
-    again = _again(reviewed, options, run, known_repositories(ports.state))
+    known = reviewed_repositories if options.only_refresh else known_repositories
+    again = _again(reviewed, options, run, known(ports.state))
     live = make_plan(tree, again, plan_ports)
     limits = _Limits(
         {
@@ -155,7 +160,9 @@ def apply_plan(
         )
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
-    unseen = record_baselines(live.repositories, ports.state, run, at=live.as_of)
+    # A refresh compares with nothing but the days of patterns: it has not seen the rest as the tree has it.
+    agreeing = () if options.only_refresh else live.repositories
+    unseen = record_baselines(agreeing, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
     note = "; ".join(filter(None, (report.note, unseen.note)))
     return replace(report, note=note, planned_again=moved)
@@ -210,9 +217,27 @@ def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str
         known=known,
         expand_over={key: frozenset(r.branches) for key, r in writes.items()},
         judge=frozenset(writes),
-        simulate="changed" if options.simulate else "none",
+        simulate="changed" if options.simulate and not options.only_refresh else "none",
         retire=_retired(reviewed),
+        refresh=options.only_refresh,
     )
+
+
+def reviewed_repositories(state: StateReader) -> frozenset[str]:
+    """``server/name`` of those whose rules an apply wrote, or that were once found as the tree has them."""
+    return known_repositories(state) | repositories_with_baseline(state)
+
+
+def refresh_plan(
+    tree: DesiredTree, options: PlanOptions, ports: Ports
+) -> tuple[Plan, tuple[RepositoryPlan, ...]]:
+    """A plan that gives branches the days that patterns of the tree have for them, where the stored rules
+    give fewer, and nothing else; and the repositories that need a review all the same. More days for one
+    branch can have the server keep less of another (lakefs/retention.md): then a commit would expire."""
+    made = make_plan(tree, replace(options, refresh=True, simulate="none"), ports)
+    safe = tuple(r for r in made.writes if r.impact.status is ImpactStatus.UNAFFECTED)
+    review = tuple(r for r in made.writes if r not in safe)
+    return replace(made, repositories=(*safe, *made.failed), gates=()), review
 
 
 def _names(plan: Plan, server: str) -> list[str]:

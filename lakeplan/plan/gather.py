@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import assert_never
@@ -78,6 +78,34 @@ class Gathered:
         plan = replace(self.plan, pins=pins.plan, warnings=(*self.plan.warnings, *_pin_warnings(pins.plan)))
         adopted = self.desired.by_glob and not known and plan.writes
         return replace(self, plan=_writable(replace(plan, adopted=adopted), self.repository), pins=pins)
+
+    def refreshed(self, *, known: bool) -> Gathered:
+        """With nothing to write but days that patterns add or raise. Repositories that are not ``known``, or
+        that have no rules, are left alone."""
+        plan, gc = self.plan, self.desired.gc
+        after = plan.before
+        if known and after is not None and plan.after is not None and isinstance(gc, GcDesired):
+            exact = {rule.name for rule in gc.branches if not rule.is_pattern}
+            by_pattern = {b: d for b, d in plan.after.branches.items() if b not in exact}
+            after = raised(after, by_pattern)
+        plan = replace(
+            plan,
+            after=after,
+            action=action_of(plan.before, after),
+            changes=diff_rules(plan.before, after),
+            warnings=(),
+            branch_lifecycle=None,
+            object_lifecycle=None,
+            adopted=False,
+            failure=None,
+        )
+        return replace(self, plan=_writable(plan, self.repository))
+
+
+def raised(rules: GcRules, days: Mapping[str, int]) -> GcRules:
+    """The rules with these days for branches that have fewer; nothing of them is lowered or removed."""
+    more = {branch: number for branch, number in days.items() if number > rules.days_for(branch)}
+    return GcRules(rules.default_retention_days, {**rules.branches, **more})
 
 
 def gather(

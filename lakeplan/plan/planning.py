@@ -64,6 +64,8 @@ class PlanOptions:
     expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
     judge: frozenset[str] | None = None
     workers: int = 8
+    refresh: bool = False
+    """Only days that patterns give to branches that have fewer, in repositories of ``known``."""
     now: datetime | None = None
     """The moment of the look at branches; None: ``as_of``."""
     retire: Mapping[str, frozenset[str] | None] | None = None
@@ -304,8 +306,12 @@ def _judge_one(
         )
         if options.only_pins:
             gathered = gathered.as_it_is()
-        pins = _look_at_pins(gathered, reader, server, options, ports.pins, read_refs)
-        gathered = gathered.with_pins(pins, known=desired.key in options.known)
+        pins = None
+        if options.refresh:
+            gathered = gathered.refreshed(known=desired.key in options.known)
+        else:
+            pins = _look_at_pins(gathered, reader, server, options, ports.pins, read_refs)
+            gathered = gathered.with_pins(pins, known=desired.key in options.known)
         if gathered.plan.writes or desired.tree:
             check_claims(reader.metadata(desired.name), desired.tree, desired.key)
     except LakeplanError as error:

@@ -17,9 +17,9 @@ from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.checks import PlanChecks
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.plan import RunChecks, show_plan
+from lakeplan.cli.commands.plan import RunChecks, show_plan, tell_failures
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.console import said_yes, say, stderr, stdout, told
+from lakeplan.cli.console import print_error, said_yes, say, stderr, stdout, told
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
@@ -44,8 +44,10 @@ from lakeplan.plan.apply import (
     ApplyOptions,
     apply_plan,
     exit_code_of,
+    refresh_plan,
     refusal_document,
     report_document,
+    reviewed_repositories,
 )
 from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
@@ -185,7 +187,8 @@ def apply(
         bool,
         typer.Option(
             "--refresh-patterns",
-            help="Also set the retention of branches that were created since the plan. Never shortens it.",
+            help="Also set the retention of branches that were created since the plan. Without a plan file,"
+            " set only what patterns give to branches that have less. Never shortens it.",
         ),
     ] = False,
     replan: Annotated[
@@ -215,7 +218,10 @@ def apply(
     runners: options.Running,
     cache: Caching,
 ) -> int:
-    if plan_file is None and not auto_approve and not sys.stdin.isatty():
+    only_refresh = refresh_patterns and plan_file is None
+    if only_refresh and sweep:
+        raise UsageError("--refresh-patterns without a plan file sweeps nothing", hint="Leave --sweep out.")
+    if plan_file is None and not (auto_approve or only_refresh) and not sys.stdin.isatty():
         raise UsageError(
             "apply without a plan file asks for confirmation, and there is no terminal",
             hint="Apply a reviewed plan file, or add --auto-approve.",
@@ -225,13 +231,23 @@ def apply(
         session,
         tree,
         this_run(tree, session.tree),
-        ApplyOptions(force, allowed, refresh_patterns, not no_simulate, selection, replan),
+        ApplyOptions(
+            force,
+            allowed,
+            refresh_patterns and not only_refresh,
+            only_refresh,
+            simulate=not no_simulate,
+            selection=selection,
+            replan=replan,
+        ),
         outputs,
         sweep=AfterApply(session, outputs) if sweep else None,
         run_checks=run_checks,
     )
     if plan_file is not None:
         return flow.apply(read_plan(plan_file))
+    if only_refresh:
+        return flow.refresh()
     return flow.plan_and_apply(auto_approve=auto_approve)
 
 
@@ -282,6 +298,37 @@ class ApplyFlow:
         approver = {} if auto_approve else {"by": str(self.run.holder["user"])}
         flow = replace(self, run=replace(self.run, approver=approver or self.run.approver))
         return flow.apply(plan) or planned
+
+    def refresh(self) -> int:
+        """Applies what patterns of the tree give to branches that have less. Nobody has to review that."""
+        state = self.session.state()
+        options = PlanOptions(
+            as_of=self.session.as_of,
+            selection=self.options.selection,
+            tree_commit=self.run.tree_commit,
+            known=reviewed_repositories(state),
+        )
+        plan, review = refresh_plan(self.session.tree, options, self._plan_ports())
+        for repository in review:
+            print_error(
+                "longer retention for a branch would have the server keep less of another one",
+                where=repository.key,
+                hint="Run `lakeplan plan` and have it reviewed.",
+            )
+        code = ExitCode.REFUSED if review else ExitCode.OK
+        if not plan.writes:
+            if plan.failed:
+                tell_failures(plan)
+                code = ExitCode.PARTLY_DONE if review else plan_exit_code(plan, detailed=False)
+            elif not review:
+                say(stdout(no_color=self.outputs.no_color), "Every branch has the days of its patterns.")
+            return code
+        tell_failures(plan)
+        keys = tuple(r.key for r in plan.writes)
+        # Everything else is another apply's: what is unmanaged, and the rest of the tree.
+        narrowed = replace(self.options, selection=Selection(targets=keys))
+        flow = replace(self, options=narrowed)
+        return max(flow.apply(replace(plan, targets=keys)), code, ExitCode.PARTLY_DONE if plan.failed else 0)
 
     def apply(self, plan: Plan) -> int:
         """Applies a reviewed plan, shows the report, sweeps if asked to, and gives the worst exit code."""

@@ -158,12 +158,17 @@ def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Pa
     outputs.write_plan(plan, document, partial(render_plan, document), tree=tree)
 
 
-def _tell_why(plan: Plan) -> None:
-    """What makes a quiet plan fail, in a line: nobody was shown the rest."""
+def tell_failures(plan: Plan) -> None:
+    """Repositories that could not be planned, on standard error."""
     for repository in plan.failed:
         assert repository.failure is not None
         message = told(repository.failure.message)
         print_error(message, where=repository.key, hint=repository.failure.hint)
+
+
+def _tell_why(plan: Plan) -> None:
+    """What makes a quiet plan fail, in a line: nobody was shown the rest."""
+    tell_failures(plan)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(
