@@ -58,6 +58,14 @@ class Pairing:
             for one in _by_name(self.base, server, set()).values():
                 yield one, None
 
+    def is_same(self, before: DesiredRepository, now: DesiredRepository) -> bool:
+        """Whether the tree configures a repository as the base does, on a server with the same engine."""
+        if self.base is None or before.resolved != now.resolved:
+            return False
+        engine = self.head.servers[now.server].branch_lifecycle_engine
+        names = self._names_at_base(now.server)
+        return [self.base.servers[name].branch_lifecycle_engine for name in names] == [engine]
+
     def lost_servers(self) -> Iterator[Loosening]:
         """Servers of the base with repositories whose endpoint is none of the tree's: nothing is compared
         there, and what was held there is held by nothing."""
@@ -166,6 +174,7 @@ class Base:
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,
             warnings=warnings,
+            standing=frozenset(now.key for before, now in pairs if now and pairing.is_same(before, now)),
         )
 
 

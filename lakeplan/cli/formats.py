@@ -6,7 +6,7 @@ its format is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -26,12 +26,14 @@ Document = Mapping[str, Any]
 @dataclass(frozen=True)
 class Around:
     """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
-    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's."""
+    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's. ``standing`` are
+    the repositories that a pull request does not change."""
 
     tree: Callable[[], str] = lambda: ""
     owner_of: Callable[[str], str] = lambda repository: ""
     files: Sequence[str] = ()
     tree_name: str = ""
+    standing: Collection[str] = ()
 
     @classmethod
     def of(cls, tree: Tree) -> Around:
@@ -93,7 +95,7 @@ FORMATS = (
     Format(
         "github",
         {
-            "plan": Renderer("annotations:render_github_plan", ("tree",)),
+            "plan": Renderer("annotations:render_github_plan", ("tree", "standing")),
             "problems": Renderer("annotations:render_github_problems", ("tree",)),
         },
     ),

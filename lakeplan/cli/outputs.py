@@ -110,7 +110,8 @@ class Outputs:
         self, plan: Plan, document: Document, show: Callable[[Console], None], *, tree: Path
     ) -> None:
         """Every format of a plan of the tree in folder ``tree``; the plan file is always the plan's."""
-        texts = texts_of("plan", document, Around(tree=partial(tree_prefix, tree)))
+        around = Around(tree=partial(tree_prefix, tree), standing=plan.standing)
+        texts = texts_of("plan", document, around)
         self.write({**texts, JSON: partial(dump_plan, plan)}, show)
 
     def introduce(self, show: Callable[[Console], None]) -> bool:

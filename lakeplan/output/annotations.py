@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeplan.output.plan import summary_text
-from lakeplan.output.plan_changes import key_of, loosened
+from lakeplan.output.plan_changes import key_of, loosened, writing
 from lakeplan.output.plan_impact import scope_of
 from lakeplan.output.text import safe
 
@@ -54,8 +54,10 @@ def leading_place(text: str) -> Place | None:
     return place_of(found[0]) if found else None
 
 
-def plan_annotations(document: Json) -> Iterator[Annotation]:
-    """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary."""
+def plan_annotations(document: Json, standing: Collection[str] = ()) -> Iterator[Annotation]:
+    """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary.
+    Warnings of ``standing`` repositories, which a pull request does not change, are in the plan alone unless
+    it writes something there."""
     yield from _failures(document)
     yield from _gates(document, "refused", "error", "BLOCKED by")
     for item in loosened(document):
@@ -65,7 +67,10 @@ def plan_annotations(document: Json) -> Iterator[Annotation]:
     yield from _gates(document, "warned", "warning", "gate")
     for text in document["warnings"]:
         yield Annotation("warning", "plan", text, leading_place(text))
+    written = {key_of(repository) for repository in writing(document)}
     for repository in document["repositories"]:
+        if key_of(repository) in standing and key_of(repository) not in written:
+            continue
         for text in repository["warnings"]:
             place = leading_place(text) or place_of(repository["source"])
             yield Annotation("warning", key_of(repository), text, place)
@@ -105,8 +110,8 @@ def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
     return "".join(f"{_command(a, tree)}\n" for a in annotations)
 
 
-def render_github_plan(document: Json, *, tree: str = "") -> str:
-    return render_github(plan_annotations(document), tree=tree)
+def render_github_plan(document: Json, *, tree: str = "", standing: Collection[str] = ()) -> str:
+    return render_github(plan_annotations(document, standing), tree=tree)
 
 
 def render_github_problems(document: ProblemsDocument, *, tree: str = "") -> str:

@@ -336,6 +336,8 @@ class Plan:
     max_plan_age_seconds: int | None = None
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
     runner: Choice | None = None
+    standing: frozenset[str] = field(default=frozenset(), metadata=BESIDE)
+    """``server/name`` of repositories that the tree configures as the base does; not in the plan file."""
     tree_name: str = ""
     """What the tree is called; "" when it has no name."""
 

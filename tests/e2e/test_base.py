@@ -290,3 +290,39 @@ def it_gives_several_formats_at_once_and_again_from_the_file(reviewed):
     for name in ("markdown", "junit", "github"):
         again = world.lakeplan("show", files["json"], "--format", name)
         assert (again.code, again.out) == (0, files[name].read_text()), again.err
+
+
+def it_annotates_standing_policies_and_holds_only_where_the_change_is(world):
+    """A pull request for one repository says nothing at the lines of the others; the plan still does."""
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 30)
+    endpoint = world.handle.endpoint_url
+    server = f"{{endpoint_url: {endpoint}, branch_lifecycle: {{engine: lakeplan}}}}"
+    world.write("lakeplan.yaml", f"apiVersion: lakeplan/v1\nservers: {{prod: {server}}}\n")
+    entry = (
+        "apiVersion: lakeplan/v1\nrepositories:\n  {}:\n    gc: {{default_retention_days: 30}}\n"
+        "    branch_lifecycle: {{policies: [{{id: quiet, patterns: [feature-*], max_age: 7d}}]}}\n"
+        "    holds: [{{tag: no-such-tag, reason: legal}}]\n"
+    )
+    for name in ("analytics", "events"):
+        world.write(f"repositories/{name}.yaml", entry.format(name))
+    world.git("init")
+    world.git("add", "-A")
+    world.git("commit", "-m", "base")
+
+    def annotated(*more: str) -> set[str]:
+        told = world.lakeplan("plan", "--format", "github", *more).out.splitlines()
+        files = (
+            line.partition("file=")[2].partition(",")[0] for line in told if line.startswith("::warning")
+        )
+        return {file for file in files if file}
+
+    both = {"repositories/analytics.yaml", "repositories/events.yaml"}
+    assert annotated() == both
+    assert annotated("--base", "HEAD") == set()
+    text = (world.tree / "repositories/events.yaml").read_text()
+    world.write("repositories/events.yaml", text.replace("no-such-tag", "v9").replace("days: 30", "days: 31"))
+    assert annotated("--base", "HEAD") == {"repositories/events.yaml"}
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert all(any("no-such-tag" in w or "v9" in w for w in r["warnings"]) for r in document["repositories"])
