@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lakeplan.branches.notices import Exemption, read_exemptions, read_notices, write_exemptions
 from lakeplan.branches.recall import Readers
 from lakeplan.errors import UsageError, WriteConflict
+from lakeplan.review.journal import close_journal, open_journal
 from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.desired import DesiredRepository
 
+log = logging.getLogger(__name__)
 TRIES = 5
 
 
@@ -37,7 +40,8 @@ def exempt_branch(
     """Records it. A run that is active notices within seconds: it takes no lease, so that nobody has to wait
     for a run to end. Raises UsageError for a branch that does not exist, and WriteConflict when others write
     all the time."""
-    if options.until is not None and readers.branches.find_branch(desired.name, options.branch) is None:
+    head = readers.branches.find_branch(desired.name, options.branch)
+    if options.until is not None and head is None:
         raise UsageError(
             f"{desired.key} has no branch {options.branch!r}",
             hint="Run `lakeplan branches plan` to list the branches.",
@@ -53,8 +57,25 @@ def exempt_branch(
             if attempt == TRIES - 1:
                 raise
         else:
-            return Exempted(desired.key, options.branch, made)
+            done = Exempted(desired.key, options.branch, made)
+            _note(done, head or "", state, run)
+            return done
     raise AssertionError("the last try returns or raises")
+
+
+def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
+    """Into the history."""
+    outcome = "exemption_removed" if done.exemption.removed else "exempted"
+    journal = open_journal(state, run, "branches exempt")
+    step = {
+        "status": "applied",
+        "message": "" if done.exemption.removed else done.exemption.text,
+        "counts": {outcome: 1},
+        "branches": {done.branch: {"head": head, "outcome": outcome}},
+    }
+    journal.record["repositories"] = {done.repository: step}
+    if note := close_journal(journal, run):
+        log.warning("%s", note)
 
 
 def _now(state: StateWriter, repository: str, options: ExemptOptions, run: Run) -> datetime:

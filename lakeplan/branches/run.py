@@ -141,6 +141,9 @@ class _Held:
         return tuple(dict.fromkeys((*self.recalled.notes, *unwitnessed_note, *self.announced.problems)))
 
 
+NOTICE_GIVEN = "notice_given"
+"""What became of a branch in the history, beside the values of ``Outcome``."""
+
 Reviewed = Mapping[str, Mapping[str, str]]
 """``server/name`` → branch → HEAD: what a reviewed plan lets go."""
 
@@ -334,7 +337,7 @@ class _Runner:
             try:
                 if not held.survey.deleted:
                     self._renew(held, always=True)
-                    return self._nothing_to_delete(held)
+                    return self._noted(self._nothing_to_delete(held))
                 if refused:
                     ends = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
                     self._remember(held, deleted=())
@@ -346,7 +349,7 @@ class _Runner:
         return self._noted(self._end(held, ends, None))
 
     def close(self) -> None:
-        """Ends the record of the history, of a run that set out to delete something."""
+        """Ends the record of the history, of a run that set out to delete something or gave notice."""
         if self._steps and (note := close_journal(self._journal, self._run)):
             log.warning("%s", note)
 
@@ -356,10 +359,12 @@ class _Runner:
         return steps
 
     def _noted(self, end: RepositoryEnd) -> RepositoryEnd:
-        """With the end in the history, where the run set out to delete something there."""
-        if end.key not in self._steps:
+        """With the end in the history, where the run set out to delete something there, or gave notice."""
+        if end.key not in self._steps and not end.noticed:
             return end
         counts = Counter(branch.outcome.value for branch in end.branches)
+        counts.update(Counter({NOTICE_GIVEN: len(end.noticed)}) if end.noticed else {})
+        noticed = {n.branch_id: {"head": n.commit_id, "outcome": NOTICE_GIVEN} for n in end.noticed}
         bad = end.failure is not None or counts.keys() & _BAD
         note = note_step(
             self._journal,
@@ -367,7 +372,8 @@ class _Runner:
             status="failed" if bad else "applied",
             message="" if end.failure is None else end.failure.message,
             counts=dict(sorted(counts.items())),
-            branches={
+            branches=noticed
+            | {
                 b.outlook.id: {"head": b.outlook.facts.commit_id, "outcome": b.outcome.value}
                 for b in end.branches
             },

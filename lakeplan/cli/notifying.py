@@ -43,6 +43,14 @@ def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig |
         say(stderr(), text, label=("warning:", "yellow"))
 
 
+def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
+    """Why nothing can be sent to a channel; "" where its URL is there. Sends nothing."""
+    from lakeplan.review.webhook import url_of
+
+    found = url_of(channel, environ)
+    return found.problem if isinstance(found, Answer) else ""
+
+
 class _Posting:
     """What speaks HTTP is imported only when something is sent."""
 

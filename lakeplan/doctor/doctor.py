@@ -20,6 +20,7 @@ from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import StateWriter, SweepStore
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import ServerConfig
+from lakeplan.values.notify import Channel, NotifyConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository, ServerIdentity
 
@@ -169,6 +170,16 @@ def check_clock(area: str, date: datetime | None, now: datetime) -> Check:
         return Check(area, "clock", Result.WARN, text, "Check the server's clock.")
     hint = "Synchronize both clocks with NTP. Retention is counted by them."
     return _of(area, repositories.clock("clock", date, now, hint))
+
+
+def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
+    """Whether the URL of each channel is there. Nothing is sent to it."""
+    for name, channel in sorted(config.channels.items()):
+        if problem := problem_of(channel):
+            hint = f"Set {channel.variable} where plans, applies and runs are made."
+            yield Check("notify", f"channel {name}", Result.WARN, problem, hint)
+        else:
+            yield Check("notify", f"channel {name}", Result.OK, "its URL is set; nothing was sent")
 
 
 def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:

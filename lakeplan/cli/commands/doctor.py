@@ -11,12 +11,13 @@ import typer
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.notifying import url_problem
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
-from lakeplan.doctor.doctor import Check, DoctorPorts, Result, doctor_document, examine
+from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.lakefs.collection import connect_preparer
@@ -106,6 +107,8 @@ def _examine(
     check_server(tree, selection)
     files, servers = counted(len(tree.files), "file"), counted(len(tree.servers), "server")
     yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {counted(len(tree.entries), 'entry')}")
+    if tree.notify is not None:
+        yield from check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
     yield from examine(
         tree,
         selection,

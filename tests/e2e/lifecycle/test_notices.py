@@ -83,6 +83,32 @@ def it_exempts_by_the_command_of_the_notice(lake, hook):
     assert len(hook.received) == 2
 
 
+def it_records_notices_and_exemptions_in_the_history(lake, hook):
+    lake.lifecycle("run")
+    lake.lifecycle("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
+    lake.lifecycle("exempt", "analytics", "feature-1", "--remove")
+    runs = lake.lakeplan("history", "--kind", "branches", "--format", "json").json["runs"]
+    steps = [(run["command"], run["repositories"][0]) for run in runs]
+    assert [(command, step["counts"]) for command, step in steps] == [
+        ("branches exempt", {"exemption_removed": 1}),
+        ("branches exempt", {"exempted": 1}),
+        ("branches run", {"notice_given": 1}),
+    ]
+    assert {step["branches"][0]["branch_id"] for _, step in steps} == {"feature-1"}
+    assert "late" in steps[1][1]["message"]
+
+
+def it_is_told_by_doctor_which_channel_has_no_url(lake, hook, monkeypatch):
+    def found() -> dict[str, str]:
+        document = lake.lakeplan("doctor", "--no-spark", "--format", "json").json
+        return {c["check"]: c["result"] for c in document["checks"] if c["area"] == "notify"}
+
+    assert found() == {"channel ops": "ok"}
+    monkeypatch.delenv("LAKEPLAN_NOTIFY_OPS_URL")
+    assert found() == {"channel ops": "warn"}
+    assert hook.received == []
+
+
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
