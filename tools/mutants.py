@@ -49,6 +49,8 @@ MOST_EQUIVALENT = 3.0
 MODULES = {
     "branches/fates": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
     "branches/ledger": ["tests/branches/test_ledger.py"],
+    "branches/announce": ["tests/branches/test_notices.py"],
+    "branches/exempting": ["tests/branches/test_notices.py"],
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/verdicts": [
         "tests/branches/test_keepers.py",

@@ -18,7 +18,8 @@ from lakeplan.values.notify import Event, Item, Publisher, Sent
 
 LONGER = timedelta(days=30)
 """By how much the example command of a notice exempts a branch."""
-HINT = "To keep a branch, write to it or run its command. Its data is kept by the other rules of the tree."
+TITLE = "Branches will be deleted by policy"
+HINT = "To keep a branch, run its command. A commit to it delays the deletion by another notice."
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ def give_notice(
     channel on. What cannot be recorded counts as not published."""
     due = {s.desired.key: _deleted_from(s, now()) for s in surveys}
     items = {(s.desired.key, o.id): _item(s, o, due[s.desired.key]) for s in surveys for o in s.notice_due}
-    title = f"{_branches(len(items))} will be deleted by policy"
-    sent = publisher.publish(Event.BRANCH_DELETION, title, list(items.values()), HINT)
+    sent = publisher.publish(Event.BRANCH_DELETION, TITLE, list(items.values()), HINT)
     accepted_at = now()
     answers = {id(item): part for part in sent for item in part.items}
     found = {}

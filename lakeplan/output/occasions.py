@@ -32,8 +32,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
         if gate["outcome"] == "refused"
     ]
     hint = "Change the rules, or list the gate under overrides in the tree and have that reviewed."
-    title = f"{counted(len(items), 'gate')} refused a plan" if items else ""
-    return Occasion(Event.PLAN_REFUSED, title, items, hint) if items else None
+    return Occasion(Event.PLAN_REFUSED, "Gates refused a plan", items, hint) if items else None
 
 
 def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
@@ -53,9 +52,8 @@ def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
         for result in document["results"]
         if result["exit_code"]
     ]
-    title = f"An apply did not finish {counted(len(items), 'write')}"
     hint = "Run `lakeplan apply` again. What is applied already is skipped."
-    return Occasion(Event.APPLY_FAILED, title, items, hint) if items else None
+    return Occasion(Event.APPLY_FAILED, "Writes of an apply failed", items, hint) if items else None
 
 
 def apply_stopped(error: LakeplanError) -> Occasion:
@@ -85,9 +83,8 @@ def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion |
         )
         for failure in document["failures"]
     ]
-    title = f"Drift in {counted(len(items), 'repository')}"
     hint = "Run `lakeplan drift` to see the differences."
-    return Occasion(Event.DRIFT, title, items, hint) if items else None
+    return Occasion(Event.DRIFT, "Drift", items, hint) if items else None
 
 
 def marks_waiting(
@@ -100,7 +97,7 @@ def marks_waiting(
         if mark["goes"]["objects"] and (ids is None or mark["mark_id"] in ids)
     ]
     items = [_mark(mark, owner_of) for mark in waiting]
-    title = f"{counted(len(items), 'mark')} awaiting approval"
+    title = "Marks await approval"
     hint = "Look at the mark first. `lakeplan sweep approve MARK --reason TEXT` approves it."
     return Occasion(Event.MARK_AWAITING_APPROVAL, title, items, hint) if items else None
 
@@ -127,8 +124,7 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
 def sweeps_ended(documents: Sequence[SweepDocument], owner_of: Owners) -> Occasion | None:
     """Runs of sweeps that ended, whether they finished or not; None without one."""
     items = [_sweep(document, owner_of) for document in documents]
-    title = f"{counted(len(items), 'sweep')} ended"
-    return Occasion(Event.SWEEP_FINISHED, title, items) if items else None
+    return Occasion(Event.SWEEP_FINISHED, "Sweeps ended", items) if items else None
 
 
 def _sweep(document: SweepDocument, owner_of: Owners) -> Item:

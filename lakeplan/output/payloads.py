@@ -20,7 +20,7 @@ FORMAT: Final = "lakeplan.notification/v1"
 _QUOTE = "\u2019"
 _BREAK = "\u200b"
 """Between characters that a chat program would act on together."""
-_ACTED_ON = re.compile(r"(?<=[@#:*_~\[\]()!|/.])(?=\S)|(?<=\S)(?=[@*_~])")
+_ACTED_ON = re.compile(r"(?<=[@#*_~\[\]!|])(?=\S)|(?<=[:.])(?=[A-Za-z/])|(?<=\S)(?=[@*_~])")
 _SLACK_TEXT = 250
 _SLACK_SECTION = 3000
 """What Slack accepts. Escaped, a character is at most five, so that two texts fit."""

@@ -79,14 +79,17 @@ class Notifier:
     ) -> list[Sent]:
         """Once a channel refused a message, the rest is not sent to it."""
         done: list[Sent] = []
-        left = [tuple(items[at : at + NOTIFICATION_ITEMS]) for at in range(0, len(items), NOTIFICATION_ITEMS)]
+        left = [
+            range(len(items))[at : at + NOTIFICATION_ITEMS] for at in range(0, len(items), NOTIFICATION_ITEMS)
+        ]
         while left:
-            part = left.pop(0)
+            places = left.pop(0)
+            part = tuple(items[place] for place in places)
             message = Message(
                 self._id(channel, event, part),
                 event,
                 utc_text(self.clocks.now().replace(microsecond=0)),
-                title,
+                _title(title, places, len(items)),
                 part,
                 hint,
                 self.link,
@@ -94,12 +97,13 @@ class Notifier:
             payload = self.payload(channel.kind, message)
             if len(payload) > NOTIFICATION_BYTES and len(part) > 1:
                 half = len(part) // 2
-                left[:0] = [part[:half], part[half:]]
+                left[:0] = [places[:half], places[half:]]
                 continue
             problem = self._send(channel, payload, message.id, end)
             done.append(Sent(part, channel.name, problem))
             if problem:
-                return [*done, *(Sent(rest, channel.name, problem) for rest in left)]
+                rest = tuple(items[place] for places in left for place in places)
+                return [*done, *([Sent(rest, channel.name, problem)] if rest else [])]
         return done
 
     def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:
@@ -128,6 +132,13 @@ class Notifier:
             [channel.name, event.value, day, [[i.subject, sorted(i.facts.items())] for i in items]]
         )
         return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+def _title(title: str, places: range, total: int) -> str:
+    """With how many items the channel is told of, and which of them are in this message."""
+    if len(places) == total:
+        return f"{title} ({total:,})"
+    return f"{title} ({places[0] + 1:,} to {places[-1] + 1:,} of {total:,})"
 
 
 def _nobody(event: Event, owner: str | None) -> str:

@@ -64,6 +64,7 @@ def it_posts_json_once(hook: Receiver, kind: str) -> None:
     assert sent.problem == ""
     assert sent.channel == "ops"
     (request,) = hook.received
+    assert "title (1)" in request.body.decode()
     assert request.headers["Content-Type"] == "application/json"
     assert len(request.headers["Idempotency-Key"]) == 32
     assert "Authorization" not in request.headers
@@ -174,6 +175,8 @@ def it_makes_several_messages_of_many_items(hook: Receiver) -> None:
     sent = send(hook, items=45)
     assert [len(part.items) for part in sent] == [20, 20, 5]
     assert [len(request.json["items"]) for request in hook.received] == [20, 20, 5]
+    titles = [request.json["title"] for request in hook.received]
+    assert titles == ["title (1 to 20 of 45)", "title (21 to 40 of 45)", "title (41 to 45 of 45)"]
     assert len({request.headers["Idempotency-Key"] for request in hook.received}) == 3
 
 
@@ -189,7 +192,8 @@ def it_halves_a_message_that_is_too_long(hook: Receiver) -> None:
 
 def it_sends_the_rest_nowhere_once_a_message_was_refused(hook: Receiver) -> None:
     hook.answers = [(200, {}, b"ok"), (404, {}, b"")]
-    sent = send(hook, items=60)
+    sent = send(hook, items=70)
+    assert [len(part.items) for part in sent] == [20, 20, 30]
     assert [part.problem for part in sent] == [
         "",
         "it answered with status 404",
