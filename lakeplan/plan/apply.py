@@ -143,6 +143,7 @@ def apply_plan(
     moved = _moved(reviewed, live) if options.replan and not options.force else ()
     if moved:
         live = make_plan(tree, replace(again, expand_over={}), plan_ports)
+        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, openers, ports.judge))
         steps = check_again(reviewed, live, limits, moved, now=run.now())
     else:
         steps = check(reviewed, live, limits, now=run.now(), force=options.force)

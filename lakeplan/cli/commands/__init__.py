@@ -41,6 +41,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Operate": {
         "check": "Check that storage holds every object that commits name.",
         "doctor": "Check everything a command needs.",
+        "adopt": "Write entries for repositories that a glob newly matches.",
         "claim": "Record which tree manages a repository.",
         "pins": "Bring pins up to date.",
         "export": "Print a repository's rules for lakectl.",

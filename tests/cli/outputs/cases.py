@@ -112,6 +112,7 @@ CASES = {
     "drift": Case("applied", ("drift", "drift --format openmetrics")),
     "import": Case("seeded", ("import --endpoint prod={url}",), prepare=empty_tree),
     "export": Case("seeded", ("export analytics",)),
+    "adopt": Case("seeded", ("adopt", "adopt")),
     "claim": Case(
         "seeded",
         ("claim analytics", "claim analytics", "claim analytics --release", "claim analytics --release"),

@@ -184,6 +184,14 @@ WRONG: dict[str, Uses] = {
         "a format that does not exist": Wrong("export analytics --format json"),
         "a folder that is not there": Wrong("export analytics --out away/rules.json", 1),
     },
+    "adopt": {
+        **typing("adopt"),
+        **no_tree("adopt"),
+        **no_server("adopt"),
+        "a server that the tree does not have": Wrong("adopt --server stage"),
+        "a file that is not of the tree": Wrong("adopt --file ../adopted.yaml"),
+        "a file that the tree does not include": Wrong("adopt --file elsewhere/adopted.yaml", 1),
+    },
     "claim": {
         **typing("claim analytics"),
         **no_tree("claim analytics"),
