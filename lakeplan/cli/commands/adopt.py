@@ -21,9 +21,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, LeadsOut, inside, refuse_links, write_file
 
-HEAD = (
-    "# Written by lakeplan adopt. Edit entries, or move them elsewhere.\napiVersion: lakeplan/v1\n"
-)
+HEAD = "# Written by lakeplan adopt. Edit entries, or move them elsewhere.\napiVersion: lakeplan/v1\n"
 REPOSITORIES = "repositories:\n"
 _TOP_KEY = re.compile(r"^[^\s#].*$", re.MULTILINE)
 

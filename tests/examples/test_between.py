@@ -1,0 +1,116 @@
+"""What runs between two merges: new branches get their days, new repositories become a pull request."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lakeplan import __version__
+from lakeplan.sandbox.server import start_sandbox
+from tests.e2e.conftest import Api
+from tests.examples.hosted import PINNED
+from tests.examples.test_nightly import GH
+
+FILE = Path(__file__).parents[2] / "examples/ci/github/between.yml"
+WORKFLOW = yaml.safe_load(FILE.read_text())
+JOBS = WORKFLOW["jobs"]
+HEAD = "apiVersion: lakeplan/v1\n"
+TREE = "repositories:\n  team-1: {}\n  team-*: {gc: {default_retention_days: 9, branches: [RULE]}}\n"
+RULE = "{pattern: 'release-*', retention_days: 90}"
+
+
+class Site:
+    """A checkout with a remote, a server with one repository that an apply has seen, and ``gh``."""
+
+    def __init__(self, folder: Path, runner: Any, handle: Any) -> None:
+        self.folder, self.runner = folder, runner
+        self.top, self.remote = folder / "checkout", folder / "remote.git"
+        (self.top / "repositories").mkdir(parents=True)
+        endpoint = handle.endpoint_url
+        (self.top / "lakeplan.yaml").write_text(f"{HEAD}servers: {{prod: {{endpoint_url: {endpoint}}}}}\n")
+        (self.top / "repositories/team.yaml").write_text(HEAD + TREE.replace("RULE", RULE))
+        (self.top / ".gitignore").write_text(".lakeplan/\n")
+        self.environment = {
+            "LAKEPLAN_PROD_ENDPOINT_URL": endpoint,
+            "LAKEPLAN_PROD_ACCESS_KEY_ID": "sandbox",
+            "LAKEPLAN_PROD_SECRET_ACCESS_KEY": "sandbox-secret",
+            "GITHUB_REF_NAME": "main",
+            "GH_LOG": str(folder / "gh.log"),
+            "GH_OPEN": str(folder / "open"),
+        }
+        self.sh(f"git init -q --bare {self.remote}")
+        self.sh("git init -q -b main . && git config user.name a && git config user.email a@b.example")
+        self.sh(f"git add -A && git commit -qm base && git remote add origin {self.remote}")
+        tool = runner.tools / "gh"
+        tool.write_text(GH)
+        tool.chmod(0o755)
+        self.api = Api(endpoint)
+        self.api.repository("team-1")
+        self.sh("lakeplan apply --auto-approve --no-progress -q")
+
+    def sh(self, script: str) -> str:
+        done = self.runner.run(script, self.top, **self.environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return str(done.stdout)
+
+    def run(self, job: str, *names: str) -> str:
+        """The named steps of a job."""
+        steps = {step.get("name"): step for step in JOBS[job]["steps"]}
+        return "".join(self.sh(steps[name]["run"]) for name in names)
+
+    @property
+    def asked(self) -> list[str]:
+        log = self.folder / "gh.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path: Path, runner: Any) -> Any:
+    with start_sandbox(tmp_path / "sandbox") as handle:
+        yield Site(tmp_path, runner, handle)
+
+
+def it_gives_new_branches_the_days_of_their_pattern(site: Site) -> None:
+    site.api.branch("team-1", "release-1")
+    site.run("refresh", "Refresh patterns")
+    assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
+    assert "Every branch has the days" in site.run("refresh", "Refresh patterns")
+
+
+def it_opens_one_pull_request_for_new_repositories(site: Site) -> None:
+    steps = ("Find new repositories", "Open a pull request")
+    site.run("adopt", *steps)
+    assert site.asked == []
+    site.api.repository("team-2")
+    site.run("adopt", *steps)
+    proposed = site.sh(f"git --git-dir {site.remote} show --format= lakeplan/adopt")
+    assert '+  "team-2": {}' in proposed.splitlines()
+    assert any(line.startswith("gh pr create --base main --head lakeplan/adopt") for line in site.asked)
+    (site.folder / "gh.log").unlink()
+    (site.folder / "open").write_text("12\n")
+    site.sh("git switch -q main")
+    site.api.repository("team-3")
+    site.run("adopt", *steps)
+    assert not any("pr create" in line for line in site.asked)
+    assert site.api.rules("team-2") is None
+    # The pull request's plan passes, and its apply sets the rules.
+    assert "2 to add" in site.sh("lakeplan plan --no-progress")
+
+
+def it_is_as_careful_as_the_other_workflows() -> None:
+    steps = [step for job in JOBS.values() for step in job["steps"]]
+    assert all(PINNED.fullmatch(step["uses"]) for step in steps if "uses" in step)
+    assert not any("${{" in step["run"] for step in steps if "run" in step)
+    assert WORKFLOW["env"]["PACKAGE"] == f"lakeplan=={__version__}"
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert JOBS["refresh"]["environment"] == "production"
+    merge = yaml.safe_load((FILE.parent / "lakeplan.yml").read_text())["jobs"]["apply"]
+    assert JOBS["refresh"]["concurrency"] == merge["concurrency"]
+    for step in JOBS["adopt"]["steps"]:
+        given = str(step.get("env", ""))
+        assert not ("ACCESS_KEY" in given and "TOKEN" in given)
+    assert shutil.which("git")
