@@ -52,6 +52,10 @@ MODULES = {
     "branches/announce": ["tests/branches/test_notices.py"],
     "branches/exempting": ["tests/branches/test_notices.py"],
     "branches/notices": ["tests/branches/test_notice_rules.py"],
+    "branches/pin_records": ["tests/branches/test_pin_records.py"],
+    "branches/pin_release": ["tests/branches/test_pin_release.py"],
+    "branches/pin_steps": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
+    "branches/pins": ["tests/branches/test_pins.py"],
     "branches/verdicts": [
         "tests/branches/test_keepers.py",
         "tests/branches/test_staged.py",
@@ -115,7 +119,7 @@ AT_IMPORT = tuple(
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"
-NO_NAMES = "_killed_"
+NO_NAMES = "(_killed_ or random_lives)"
 """Marks and names of tests that are left out: slow ones, and those that kill by chance."""
 PYTEST = (
     *("-q", "-s", "--assert=plain", "--tb=native", "--rootdir=.", "--basetemp=tmp"),

@@ -5,6 +5,7 @@
 --store NAME    folder, s3 (moto) or azurite
 --world N       only this world of the seed, to see a violation again
 --from-world N  begin with this world of the seed, to go on after a violation
+--pins N        so many lives of pins instead, of 60 steps each
 --taken-back [NAME ...]
                 take back one fix after the other, and show at which step the checker notices
 """
@@ -15,10 +16,14 @@ import argparse
 import logging
 import random
 import sys
+import tempfile
 import time
+from collections import Counter
+from pathlib import Path
 
 from tests.chaos.campaign import Counts, Lost, campaign
 from tests.chaos.mirrors import STORES
+from tests.chaos.pins import live
 from tests.chaos.taken_back import FIXES, steps_until_caught
 
 
@@ -30,6 +35,7 @@ def main() -> int:
     parser.add_argument("--store", choices=tuple(STORES), default="folder")
     parser.add_argument("--world", type=int)
     parser.add_argument("--from-world", type=int, default=0)
+    parser.add_argument("--pins", type=int, metavar="N")
     parser.add_argument("--taken-back", nargs="*", choices=(*FIXES, []), metavar="NAME")
     options = parser.parse_args()
     # what lakeplan warns about is its commands' own output; moto logs every request
@@ -37,7 +43,23 @@ def main() -> int:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if options.taken_back is not None:
         return _take_back(options.taken_back or list(FIXES), options.seed, options.steps or 2_000)
+    if options.pins is not None:
+        return _pins(options.seed, options.pins)
     return _run(options.seed, options.steps or 10_000, options.store, options.world, options.from_world)
+
+
+def _pins(seed: int, lives: int) -> int:
+    seen: Counter[str] = Counter()
+    for number in range(seed, seed + lives):
+        with tempfile.TemporaryDirectory(prefix="lakeplan-chaos-") as folder:
+            try:
+                life = live(Path(folder), number, steps=60)
+            except AssertionError as error:
+                print(f"VIOLATION with --seed {number} --pins 1: {error}", file=sys.stderr)
+                return 1
+        seen += life.ends + life.watcher.seen
+        print(f"{number - seed + 1:,} lives: {dict(seen)}", flush=True)
+    return 0
 
 
 def _run(seed: int, steps: int, store: str, world: int | None, first: int) -> int:

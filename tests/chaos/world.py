@@ -163,6 +163,7 @@ class ChaosWorld(SweepWorld):
         self.policies: list[dict[str, Any]] = []
         self.lifecycle: dict[str, Any] = {}
         self.channel = Channel(self)
+        self.pins: dict[str, Any] = {}
         self.watcher = Watcher()
         self.process: Process | None = None
         self.alive: set[int] = set()
@@ -232,6 +233,7 @@ class ChaosWorld(SweepWorld):
         repository: dict[str, Any] = {"sweep": self.sweep}
         repository |= {"holds": self.holds} if self.holds else {}
         repository |= {"gc": self.gc} if self.gc is not None else {}
+        repository |= {"pins": self.pins} if self.pins else {}
         branches = {**({"policies": self.policies} if self.policies else {}), **self.lifecycle}
         repository |= {"branch_lifecycle": branches} if branches else {}
         prod: dict[str, Any] = {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}

@@ -1,0 +1,156 @@
+"""The rule of a pin before the last branch at its commit is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta, timezone
+from typing import Any
+
+import pytest
+
+from lakeplan.branches import pin_release
+from lakeplan.branches.pin_records import PinRecord, read_pin_record, write_pin_record
+from lakeplan.branches.pin_release import PinRelease
+from lakeplan.branches.pins import with_pins
+from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.review.run import Run
+from lakeplan.values.branches import LiveBranch
+from lakeplan.values.pins import Pin, pin_name
+from lakeplan.values.repository import Branch, Refs
+from lakeplan.values.rules import GcRules
+from tests.memory import MemoryState
+from tests.retention.conftest import NOW, draw_refs
+
+KEY = "prod/lake"
+X2, X1 = "2" * 64, "1" * 64
+
+
+class Lake:
+    """A server: rules, a history with pins, and what was written."""
+
+    def __init__(self, refs: Refs, rules: GcRules | None, *pins: Pin) -> None:
+        self.refs, self.rules, self.pins = with_pins(refs, pins), rules, pins
+        self.written: list[GcRules] = []
+        self.loses = False
+
+    def get_gc_rules(self, repository: str) -> GcRules | None:
+        return self.rules
+
+    def list_pins(self, repository: str) -> list[LiveBranch]:
+        return [LiveBranch(pin.name, pin.commit_id, hidden=True) for pin in self.pins]
+
+    def set_gc_rules(self, repository: str, rules: GcRules) -> None:
+        assert repository == "lake"
+        self.written.append(rules)
+        self.rules = self.rules if self.loses else rules
+
+
+@pytest.fixture(autouse=True)
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    seen: list[Any] = []
+
+    def read(lake: Lake, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
+        seen.append((repository, read_only))
+        return lake.refs, ()
+
+    monkeypatch.setattr(pin_release, "read_all_refs", read)
+    monkeypatch.setattr("lakeplan.review.run.PAUSES", ())
+    return seen
+
+
+def history(picture: str) -> Refs:
+    """x1 and x2 with ids that pins can be named by."""
+    names = {"x1": X1, "x2": X2}
+    refs = draw_refs(picture)
+    commits = (
+        replace(c, id=names.get(c.id, c.id), parents=tuple(names.get(p, p) for p in c.parents))
+        for c in refs.commits
+    )
+    branches = (Branch(b.id, names.get(b.commit_id, b.commit_id)) for b in refs.branches)
+    return Refs(tuple(commits), tuple(branches), ())
+
+
+ALONE = history("""
+          -> root 50
+          -> x1   45 root
+    dev   -> x2   41 x1
+    main  -> m1    1 root
+""")
+
+
+def release(lake: Lake, branch: str = "dev", commit: str = X2, *, known: bool = True) -> MemoryState:
+    state = MemoryState()
+    days = {} if lake.rules is None else lake.rules.branches
+    pins = tuple(replace(pin, days=days.get(pin.name)) for pin in lake.pins)
+    write_pin_record(state, KEY, PinRecord(pins if known else (), "h"), run_id="r0", at=NOW)
+    run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=lambda _: None)
+    one = PinRelease(KEY, lake, lake, state, run, timezone.utc)  # type: ignore[arg-type]
+    one.before_deleting(branch, commit)
+    return state
+
+
+def it_gives_the_pin_the_default_days_where_nothing_else_is_at_the_commit() -> None:
+    other = Pin("3" * 64, 0)
+    refs = replace(ALONE, commits=(*ALONE.commits, replace(ALONE.commits[0], id="3" * 64)))
+    lake = Lake(refs, GcRules(35, {"main": 9, pin_name(X2): 0, other.name: 0}), Pin(X2, 0), other)
+    state = release(lake)
+    assert lake.written == [GcRules(35, {"main": 9, other.name: 0})]
+    assert read_pin_record(state, KEY).pins == (Pin(X2), other)
+    assert read_pin_record(state, KEY).config_hash == "h"
+
+
+def it_leaves_the_rule_where_a_branch_or_a_commit_follows(reads: list[Any]) -> None:
+    rules = GcRules(35, {pin_name(X2): 0})
+    twin = replace(ALONE, branches=(*ALONE.branches, Branch("twin", X2)))
+    followed = replace(
+        ALONE,
+        commits=(*ALONE.commits, replace(ALONE.commits[0], id="4" * 64, parents=(X2,))),
+        branches=(*ALONE.branches, Branch("later", "4" * 64)),
+    )
+    for refs in (twin, followed):
+        lake = Lake(refs, rules, Pin(X2, 0))
+        release(lake)
+        assert lake.written == []
+    assert reads == [("lake", False)] * 2
+
+
+def it_reads_no_history_for_branches_that_are_not_pinned(reads: list[Any]) -> None:
+    rules = GcRules(35, {pin_name(X2): 0})
+    release(Lake(ALONE, rules, Pin(X2, 0)), "main", "m1")  # another commit
+    release(Lake(ALONE, rules, Pin(X2, 0)), known=False)  # not on record
+    release(Lake(ALONE, GcRules(35), Pin(X2)))  # the default days already
+    release(Lake(ALONE, None, Pin(X2)))  # nothing is collected
+    gone = Lake(ALONE, rules, Pin(X2, 0))
+    gone.list_pins = lambda repository: []  # type: ignore[method-assign]
+    release(gone)
+    assert reads == []
+
+
+def it_refuses_when_the_default_days_would_cost_other_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(ALONE, GcRules(35, {pin_name(X2): 0}), Pin(X2, 0))
+    seen = []
+
+    def losses(known: Any, change: Any) -> Iterator[str]:
+        seen.append((known, change))
+        yield "the server would give up commit x"
+
+    monkeypatch.setattr(pin_release, "losses", losses)
+    with pytest.raises(GateRefused, match="branch dev is at a pinned commit: the server would") as refused:
+        release(lake)
+    assert lake.written == []
+    assert refused.value.where == KEY
+    ((known, change),) = seen
+    assert known.moments == [NOW, NOW + timedelta(days=7), NOW + timedelta(days=30)]
+    assert known.rules == change.desired == GcRules(35)
+    assert known.zone is timezone.utc
+    assert {branch.id for branch in known.refs.branches} == {"dev", "main"}
+    assert change.stored == GcRules(35, {pin_name(X2): 0})
+    assert (change.have, change.want) == ((Pin(X2, 0),), (Pin(X2),))
+
+
+def it_stops_when_the_rules_are_not_those_that_it_wrote() -> None:
+    lake = Lake(ALONE, GcRules(35, {pin_name(X2): 0}), Pin(X2, 0))
+    lake.loses = True
+    with pytest.raises(StalePlan, match="read back"):
+        release(lake)
