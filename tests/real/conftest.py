@@ -66,7 +66,7 @@ class Command:
 
     def __call__(self, *words: str | Path, allowed: tuple[int, ...] = (0,)) -> tuple[int, Any]:
         self._capsys.readouterr()
-        split = 2 if words[0] in ("sweep", "branches") else 1
+        split = 2 if words[0] in ("sweep", "branches", "pins") else 1
         code = int(run([*map(str, words[:split]), "-C", str(self.tree), *map(str, words[split:])]))
         out, err = self._capsys.readouterr()
         self.said = f"{words}: exit {code}\n{out}\n{err}"
