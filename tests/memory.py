@@ -63,6 +63,10 @@ class MemoryServer:
     def server_time(self, repository: str) -> datetime:
         return self.time
 
+    def metadata(self, repository: str) -> dict[str, str]:
+        """No tree claims a repository here."""
+        return {}
+
     def get_gc_rules(self, repository: str) -> GcRules | None:
         self.log.append(f"get {repository}")
         if repository not in self.rules:

@@ -40,6 +40,10 @@ class Enterprise:
         self.before_set: list[Any] = []
         self.alters = False
 
+    def metadata(self, repository: str) -> dict[str, str]:
+        """No tree claims a repository here."""
+        return {}
+
     @property
     def reader(self) -> Enterprise:
         return self
