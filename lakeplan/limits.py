@@ -71,6 +71,8 @@ TREE_ENTRIES = 200_000
 INCLUDE_PARTS = 50
 """Parts of one pattern of ``include``."""
 TREE_PROBLEMS = 10_000
+DRIFT_VALUES = 100
+"""Values of one repository that ``drift --write`` edits: a file is read again for each."""
 GLOB_CHARACTERS = 1_024
 """One pattern of branches, tags or repositories."""
 GLOBS = 1_000

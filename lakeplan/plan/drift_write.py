@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from lakeplan.errors import ConfigError
+from lakeplan.limits import DRIFT_VALUES
 from lakeplan.plan.documents import NotWrittenRow, WrittenRow
 from lakeplan.plan.drift_compare import RepositoryDrift
 from lakeplan.plan.drift_rules import DriftClass, DriftedValue
@@ -135,6 +136,10 @@ class _Writer:
         if cleared is not None:
             why = "the server has no GC rules any more: write `gc: clear`, or apply to set them again"
             refused.append(_refused(drift, cleared, why))
+            return []
+        if len(values) > DRIFT_VALUES:
+            why = f"{len(values):,} values differ, more than {DRIFT_VALUES} are not edited: import it anew"
+            refused.append(_refused(drift, values[0], why))
             return []
         for value in values:
             try:

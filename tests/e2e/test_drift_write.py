@@ -160,6 +160,13 @@ def it_refuses_what_would_not_validate_and_restores_the_file(commented: Any) -> 
     assert text(commented) == COMMENTED
 
 
+def it_edits_no_hundreds_of_values(commented: Any) -> None:
+    rules(commented, 21, **{f"b{n}": 5 for n in range(101)})
+    (refused,) = written(commented, code=3)["not_written"]
+    assert "101 values differ" in refused["reason"]
+    assert text(commented) == COMMENTED
+
+
 PROFILES = """\
 profiles:
   standard:   # of everybody
