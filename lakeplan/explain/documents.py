@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Literal, TypedDict
 
+from lakeplan.explain.protections import ProtectionRow
 from lakeplan.explain.rules import BranchExplanation, Explanation, Outcome, Pass, Reason, Remedy
 from lakeplan.explain.rules import Kind as RemedyKind
 from lakeplan.explain.search import Holding, Kind
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us
+from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.rules import RulesBody
 
@@ -122,6 +124,9 @@ class ObjectSubject(TypedDict):
     stored: bool | None
     stored_at: str | None
     staged: list[str]
+    min_age_seconds: int | None
+    protected_by: list[ProtectionRow]
+    marks: list[TraceRow]
     verdicts: list[Verdict]
 
 
@@ -131,6 +136,7 @@ class CommitSubject(CommitRef):
     holds_data: bool
     head_of: list[str]
     tags: list[str]
+    protected_by: list[ProtectionRow]
     verdicts: list[Verdict]
 
 
@@ -188,6 +194,9 @@ class ObjectFacts:
     storage_seen: bool
     stored: StoredObject | None
     young: bool
+    min_age_seconds: int | None = None
+    protected_by: Sequence[ProtectionRow] = ()
+    marks: Sequence[TraceRow] = ()
 
 
 def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[Explained]) -> ObjectSubject:
@@ -209,6 +218,9 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "stored": stored is not None if facts.storage_seen else None,
         "stored_at": iso(stored.modified_us) if stored is not None else None,
         "staged": list(facts.staged),
+        "min_age_seconds": facts.min_age_seconds,
+        "protected_by": list(facts.protected_by),
+        "marks": list(facts.marks),
         "verdicts": [_verdict(_object_status(facts, e), e, sources) for e, sources in explained],
     }
 
@@ -236,7 +248,11 @@ def _object_status(facts: ObjectFacts, explanation: Explanation) -> Status:
 
 
 def commit_document(
-    graph: CommitGraph, number: int, via: str | None, explained: Sequence[Explained]
+    graph: CommitGraph,
+    number: int,
+    via: str | None,
+    explained: Sequence[Explained],
+    protected_by: Sequence[ProtectionRow] = (),
 ) -> CommitSubject:
     commit = graph.ids[number]
     return {
@@ -246,6 +262,7 @@ def commit_document(
         "holds_data": bool(graph.meta_range_ids[number]),
         "head_of": [b.id for b in graph.branches if b.commit_id == commit][:SHOWN],
         "tags": sorted(t.id for t in graph.tags if t.commit_id == commit)[:SHOWN],
+        "protected_by": list(protected_by),
         "verdicts": [_verdict(_commit_status(e), e, sources) for e, sources in explained],
     }
 

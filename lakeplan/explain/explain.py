@@ -22,6 +22,7 @@ from lakeplan.explain.documents import (
     object_document,
     text_of,
 )
+from lakeplan.explain.protections import Known, Protections
 from lakeplan.explain.rules import Judge, explain_branch, judges
 from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, What, read_what
 from lakeplan.lakefs.protocols import MetadataReader
@@ -65,6 +66,7 @@ class World:
     young_from_us: int
     stored: Callable[[str], StoredObject | None] | None = None
     notes: tuple[str, ...] = ()
+    known: Known = field(default_factory=Known)
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,10 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
             total = len(found.holdings)
             shown = replace(found, holdings=found.holdings[:SUBJECTS_SHOWN])
             subjects = shown.documents(world, judged, search)
-            notes += found.notes
+            notes += shown.notes
         case "address":
             found = objects_by_address(world, judged, search, [what.text])
-            if not _is_known(world, found.holdings[0], found.staged):
+            if not _is_known(world, found.holdings[0], found.staged) and not _is_marked(world, what.text):
                 raise LakeplanError(
                     f"the address {what.text!r} is unknown",
                     where=world.name,
@@ -148,7 +150,22 @@ class Traced:
     notes: list[str] = field(default_factory=list)
 
     def documents(self, world: World, judged: Sequence[Judge], search: Search) -> list[ObjectSubject]:
-        return [_object(world, judged, search, holding, self.staged) for holding in self.holdings]
+        """Adds notes about what could not be read."""
+        addresses = [holding.address for holding in self.holdings if holding.inside]
+        marks, others = world.known.marks, world.known.others
+        of_marks, mark_notes = marks(addresses) if marks is not None and addresses else ({}, ())
+        of_others, other_notes = others(addresses) if others is not None and addresses else ({}, ())
+        self.notes.extend((*mark_notes, *other_notes))
+        protections = Protections(world.graph, world.known, world.as_of)
+        found = []
+        for holding in self.holdings:
+            facts = _facts(world, search, holding, self.staged)
+            named = of_others.get(holding.address, ())
+            rows = protections.rows(facts.commits, holding.paths, named)
+            facts = replace(facts, protected_by=rows, marks=of_marks.get(holding.address, ()))
+            explained = [_explained(world, judge, facts.commits) for judge in judged]
+            found.append(object_document(world.graph, facts, explained))
+        return found
 
 
 def objects_at(
@@ -213,6 +230,11 @@ def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
     return world.stored(holding.address) is not None
 
 
+def _is_marked(world: World, address: str) -> bool:
+    """Whether a mark names an address that nothing else speaks of any more."""
+    return world.known.marks is not None and bool(world.known.marks([address])[0].get(address))
+
+
 def _sure(judged: Sequence[Judge], search: Search, holding: Holding) -> bool:
     holders = search.commits_of(holding.metaranges | holding.aliases)
     return all(judge.surely_keeps(holders) for judge in judged)
@@ -250,11 +272,9 @@ def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
     return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
 
 
-def _object(
-    world: World, judged: Sequence[Judge], search: Search, holding: Holding, staged: Staged
-) -> ObjectSubject:
+def _facts(world: World, search: Search, holding: Holding, staged: Staged) -> ObjectFacts:
     stored = world.stored(holding.address) if world.stored is not None and holding.inside else None
-    facts = ObjectFacts(
+    return ObjectFacts(
         holding=holding,
         commits=search.commits_of(holding.metaranges | holding.aliases),
         staged=staged.holders.get(holding.address, ()),
@@ -262,13 +282,15 @@ def _object(
         storage_seen=world.stored is not None,
         stored=stored,
         young=stored is not None and stored.modified_us >= world.young_from_us,
+        min_age_seconds=world.known.min_age_seconds,
     )
-    return object_document(world.graph, facts, [_explained(world, judge, facts.commits) for judge in judged])
 
 
 def _commit(world: World, judged: Sequence[Judge], what: What) -> CommitSubject:
     number = world.graph.number_of(what.text)
-    return commit_document(world.graph, number, what.via, [_explained(world, j, [number]) for j in judged])
+    explained = [_explained(world, j, [number]) for j in judged]
+    rows = Protections(world.graph, world.known, world.as_of).rows([number], ())
+    return commit_document(world.graph, number, what.via, explained, rows)
 
 
 def _branch(world: World, judged: Sequence[Judge], what: What) -> BranchSubject:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
-from lakeplan.output.text import count, counted, days, moment, size
+from lakeplan.output.sweep_contents import keeper_words
+from lakeplan.output.text import count, counted, days, duration, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.explain.documents import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         RemedyRow,
         Verdict,
     )
+    from lakeplan.explain.protections import ProtectionRow
 
 ID_SHOWN = 12
 
@@ -95,6 +97,8 @@ def _object(page: Page, subject: ObjectSubject) -> None:
     if subject["stored"] is not None:
         stored = f"yes, since {moment(subject['stored_at'] or '')}" if subject["stored"] else "no"
     page.facts({"staged": names(subject["staged"], 5), "in storage": stored})
+    _protected(page, subject["protected_by"])
+    _marks(page, subject)
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, subject["commits"])
 
@@ -107,8 +111,67 @@ def _commit(page: Page, subject: CommitSubject) -> None:
         page.line("holds no objects: a first commit", indent=2)
     tags = f"{names(subject['tags'])} (tags protect nothing)" if subject["tags"] else ""
     page.facts({"HEAD of": names(subject["head_of"]), "tags": tags})
+    _protected(page, subject["protected_by"])
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, 1)
+
+
+def _protected(page: Page, rows: Sequence[ProtectionRow]) -> None:
+    """What keeps it beside the rules; other collectors know pins alone."""
+    lines = []
+    for row in rows:
+        name = f"{row['name']} {row['prefix']}" if row["prefix"] is not None else row["name"]
+        until = f" until {row['until']}" if row["until"] else ""
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        lines.append(f"{_PROTECTIONS[row['kind']]} {name}{until}{reason}")
+    if any(row["kind"] != "pin" for row in rows):
+        lines.append("so no sweep of lakeplan deletes it; other collectors do not know this")
+    if lines:
+        page.hanging(Cell("protected", "dim"), *lines, indent=2)
+
+
+_PROTECTIONS = {
+    "hold": "hold on",
+    "tag": "protected tag",
+    "pin": "pin",
+    "repository": "full address in repository",
+}
+_ENDS = {
+    "marked": "would be deleted, not approved",
+    "approved": "would be deleted, approved",
+    "kept": "kept",
+    "deleted": "DELETED",
+    "quarantined": "moved to QUARANTINE",
+    "purged": "moved to quarantine, and its copy is gone: restored or PURGED",
+    "saved": "kept by the sweep",
+    "failed": "not deleted: it failed",
+}
+
+
+def _marks(page: Page, subject: ObjectSubject) -> None:
+    """Marks that name it, and what became of it."""
+    for row in subject["marks"]:
+        why = f": {row['why']}" if row["why"] else ""
+        swept = row["state"] in ("deleted", "quarantined", "purged", "saved", "failed")
+        when = f" on {moment(row['swept_at'])}" if swept and row["swept_at"] else ""
+        by = ", ".join(map(keeper_words, row["kept_by"]))
+        kept = f" by {by}" if row["state"] == "kept" and by else ""
+        of_class = row["mark_class"].replace("_", " ")
+        lines = [f"{row['mark_id']} ({of_class}): {_ENDS[row['state']]}{when}{kept}{why}"]
+        if row["approved_by"] is not None:
+            at = moment(row["approved_at"] or "")
+            lines.append(f"approved by {row['approved_by']} on {at}: {row['approval_reason']}")
+        if row["restore"] is not None:
+            lines.append(f"restore: {row['restore']}")
+        page.hanging(Cell("mark", "dim"), *lines, indent=2)
+    if subject["min_age_seconds"] and not subject["marks"] and _may_go(subject):
+        page.facts(
+            {"minimum age": f"a sweep keeps it until it is {duration(subject['min_age_seconds'])} old"}
+        )
+
+
+def _may_go(subject: ObjectSubject) -> bool:
+    return any(v["status"] in ("expired", "never_committed", "at_risk") for v in subject["verdicts"])
 
 
 def _branch(page: Page, subject: BranchSubject) -> None:

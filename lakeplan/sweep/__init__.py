@@ -19,4 +19,5 @@ __all__ = [
     "service",
     "spark",
     "spark_submit",
+    "traces",
 ]

@@ -184,7 +184,7 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
 def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
     """Sizes, by address, of what the records of a sweep say it deleted or moved, part by part; without what
     it found gone already."""
-    attempts = newest_attempts(site, mark.mark_id)
+    attempts = newest_attempts(site.store, mark.mark_id)
     for part in mark.marked.going:
         if (attempt := attempts.get(part_id(part.name))) is None:
             continue

@@ -294,6 +294,27 @@ class AfterApplyDocument(TypedDict):
     failed: Mapping[str, ErrorRow]
 
 
+TraceState = Literal["marked", "approved", "kept", "deleted", "quarantined", "purged", "saved", "failed"]
+
+
+class TraceRow(TypedDict):
+    """A mark that names the object. ``kept``: the mark keeps it. ``quarantined``: a copy can be restored;
+    ``purged``: it could be. ``saved``: the sweep kept it. ``swept_at`` is of the sweep's last run,
+    ``restore`` a command."""
+
+    mark_id: str
+    marked_at: str
+    mark_class: ClassName
+    kept_by: list[KeeperName]
+    state: TraceState
+    why: str
+    approved_by: str | None
+    approved_at: str | None
+    approval_reason: str | None
+    swept_at: str | None
+    restore: str | None
+
+
 class RestoreDocument(TypedDict):
     """``schemas/restore.v1.json``."""
 

@@ -238,12 +238,12 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
     )
 
 
-def newest_attempts(site: Site, mark_id: str) -> dict[str, int]:
+def newest_attempts(store: NamespaceReader, mark_id: str) -> dict[str, int]:
     """The number of the newest record by ``part_id``; parts that nobody finished are missing, and files that
     are no records."""
     found: dict[str, int] = {}
     prefix = sweep_prefix(mark_id)
-    for stored in site.store.list_objects(f"{prefix}results/"):
+    for stored in store.list_objects(f"{prefix}results/"):
         if (attempt := attempt_of(stored.key, prefix)) is not None:
             name = part_id(stored.key)
             found[name] = max(attempt, found.get(name, 0))
@@ -258,11 +258,19 @@ def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartEnd:
 
 def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
     """Addresses and sizes of all objects that are recorded as deleted."""
-    attempts = newest_attempts(site, mark.mark_id)
+    attempts = newest_attempts(site.store, mark.mark_id)
     for part in mark.marked.going:
         if (attempt := attempts.get(part_id(part.name))) is not None:
             key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
             yield from read_deleted(site.store.read(key), name=f"{site.store.url}/{key}").items()
+
+
+def read_swept_at(store: NamespaceReader, mark_id: str) -> str | None:
+    """When the last run of a mark ended; None when none left a summary. Raises FormatError."""
+    shape = records.record({"at": records.moment})
+    what, hint = "the summary of this sweep", f"Run `lakeplan sweep run {mark_id}` again, which writes it."
+    found = _read_json(store, sweep_prefix(mark_id) + SUMMARY_FILE, shape, what=what, hint=hint)
+    return None if found is None else str(found["at"])
 
 
 def read_summary(site: Site, mark_id: str) -> SweepDocument | None:

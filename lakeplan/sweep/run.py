@@ -299,7 +299,7 @@ class _Runner:
 
     def read_records(self) -> None:
         """What is finished, as the namespace shows it."""
-        self._done = newest_attempts(self._site, self._mark.mark_id)
+        self._done = newest_attempts(self._site.store, self._mark.mark_id)
         self.ends = []
         for part in self._mark.marked.going:
             if (attempt := self._done.get(part_id(part.name))) is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -312,6 +313,96 @@ def it_compares_a_mark_with_the_plan_of_its_rules(make_site: Any) -> None:
     assert forecast["plan_digest"] == digest
     shown = " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
     assert f"forecast: plan {digest[:12]} of" in shown
+
+
+def explained(site: Any, *what: str) -> dict[str, Any]:
+    result = site.world.lakeplan("explain", "--format", "json", "lake", *what)
+    assert result.code == 0, result.err
+    schema = json.loads((SCHEMAS / "explain.v1.json").read_text())
+    jsonschema.validate(result.json, schema, cls=jsonschema.Draft202012Validator)
+    (subject,) = result.json["subjects"]
+    found: dict[str, Any] = subject
+    return found
+
+
+def it_explains_what_marks_and_sweeps_did_to_an_object(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    what = f"{site.old}:a.bin"
+    assert (explained(site, what)["marks"], explained(site, what)["min_age_seconds"]) == ([], DAY)
+    mark_id = site.mark()["mark_id"]
+    (row,) = explained(site, what)["marks"]
+    assert (row["mark_id"], row["state"], row["mark_class"]) == (mark_id, "marked", "backlog")
+    assert row["restore"] is None
+    site.sweep(mark_id)
+    (row,) = explained(site, what)["marks"]
+    assert (row["state"], row["approval_reason"]) == ("quarantined", "a test")
+    assert row["approved_by"]
+    assert row["swept_at"]
+    assert row["restore"] == f"lakeplan sweep restore {mark_id} --path a.bin"
+    words = row["restore"].split()[1:]
+    shown = " ".join(site.world.lakeplan("explain", "lake", what).out.split())
+    assert "moved to QUARANTINE on" in shown
+    assert f"restore: {row['restore']}" in shown
+    restored = site.world.lakeplan((words[0], words[1]), *words[2:], "--format", "json")
+    assert restored.json["restored"] == 2, restored.err
+    site.age()
+    assert site.world.lakeplan(("sweep", "purge"), "--auto-approve").code == 0
+    assert explained(site, what)["marks"][0]["state"] == "purged"
+
+
+def it_explains_what_protects_an_object_from_sweeps(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s}")
+    api = site.world.api
+    api.tag("lake", "v1", site.old)
+    text = (site.world.tree / "lakeplan.yaml").read_text()
+    text = text.replace("on_tag_loss: warn", "on_tag_loss: warn, protected_tags: ['v*']")
+    hold = "holds: [{prefix: a., until: 2099-01-01, reason: legal}, "
+    hold += "{commit: %s, until: 2000-01-01, reason: x}], gc"
+    (site.world.tree / "lakeplan.yaml").write_text(text.replace("{gc", "{" + hold % site.old, 1))
+    what = f"{site.old}:a.bin"
+    subject = explained(site, what)
+    assert [
+        (r["kind"], r["name"], r["prefix"], r["until"], r["reason"]) for r in subject["protected_by"]
+    ] == [
+        ("hold", "prefix", "a.", "2099-01-01", "legal"),
+        ("tag", "v1", None, None, ""),
+    ]
+    commit = explained(site, site.old)
+    assert [(r["kind"], r["name"]) for r in commit["protected_by"]] == [("tag", "v1")]
+    shown = " ".join(site.world.lakeplan("explain", "lake", what).out.split())
+    assert "protected hold on prefix a. until 2099-01-01 (legal) protected tag v1" in shown
+    mark_id = site.mark()["mark_id"]
+    (row,) = [r for r in explained(site, what)["marks"] if r["mark_id"] == mark_id]
+    assert (row["state"], row["mark_class"]) == ("kept", "protected")
+    assert {(k["kind"], k["prefix"] or k["name"]) for k in row["kept_by"]} == {("hold", "a."), ("tag", "v1")}
+
+
+def it_explains_which_other_repository_has_an_address(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s}")
+    api = site.world.api
+    subject = explained(site, f"{site.old}:a.bin")
+    api.repository("other")
+    api.session.put(
+        f"{api.root}/repositories/other/branches/main/objects",
+        params={"path": "import.bin"},
+        json={"physical_address": f"local://lake/{subject['address']}", "checksum": "x", "size_bytes": 1},
+        timeout=30,
+    ).raise_for_status()
+    api.commit("other", "main", 1)
+    found = explained(site, f"{site.old}:a.bin", "--other-repositories")
+    assert [(r["kind"], r["name"]) for r in found["protected_by"]] == [("repository", "prod/other")]
+    assert explained(site, f"{site.old}:a.bin")["protected_by"] == []
+
+
+def it_explains_without_marks_when_storage_cannot_be_opened(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s}")
+    site.mark()
+    text = (site.world.tree / "lakeplan.yaml").read_text()
+    (site.world.tree / "lakeplan.yaml").write_text(re.sub(r"    storages: .*\n", "", text))
+    result = site.world.lakeplan("explain", "--format", "json", "lake", f"{site.old}:a.bin")
+    assert result.code == 0, result.err
+    assert result.json["subjects"][0]["marks"] == []
+    assert any("marks of the repository were not searched" in note for note in result.json["notes"])
 
 
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:

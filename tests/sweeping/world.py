@@ -241,7 +241,7 @@ class SweepWorld:
         """What became of every object, by address, out of the records."""
         store = self.site(mark.repository).store
         found: dict[str, tuple[str, str]] = {}
-        attempts = newest_attempts(self.site(mark.repository), mark.mark_id)
+        attempts = newest_attempts(self.site(mark.repository).store, mark.mark_id)
         for part in mark.marked.going:
             if (attempt := attempts.get(part_id(part.name))) is not None:
                 key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)

@@ -16,6 +16,7 @@ from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, looked_up, one_repository
+from lakeplan.cli.known import known_of
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
@@ -29,7 +30,7 @@ from lakeplan.output.explain import render_explain
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
-from lakeplan.review.selection import read_graph
+from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.observing import Addresses, known_as
@@ -43,13 +44,16 @@ DAY = timedelta(hours=24)
 NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
 
 
-def live_world(session: Session, server: str, name: str, *, read_only: bool) -> World:
+def live_world(
+    session: Session, server: str, name: str, *, read_only: bool, other_repositories: bool = False
+) -> World:
     """The repository with its stored rules, and the tree's where they differ. Raises ServerError, and
     UsageError when nobody knows the repository."""
     reader = session.reader(server)
     repository = looked_up(session.tree, reader, server, name)
     stored = reader.get_gc_rules(name)
-    graph, blind_to = read_graph(reader, name, read_only=read_only)
+    refs, blind_to = read_all_refs(reader, name, read_only=read_only)
+    graph = CommitGraph.from_refs(refs)
     rule_sets = [ExplainedRules("stored", stored)]
     proposed = proposed_rules(entry_of(session.tree, server, name), graph)
     if proposed is not None and proposed.rules is not None and stored is not None:
@@ -69,6 +73,7 @@ def live_world(session: Session, server: str, name: str, *, read_only: bool) -> 
         zone=ZoneInfo(session.tree.servers[server].time_zone),
         young_from_us=to_us(session.as_of - DAY),
         notes=tuple(f"not seen: {one}" for one in blind_to),
+        known=known_of(session, server, repository, refs, other_repositories=other_repositories),
     )
 
 
@@ -212,6 +217,13 @@ def explain(
         typer.Option("--min-age", help="With --namespace: keep objects younger than this.", metavar="AGE"),
     ] = "24h",
     max_uncommitted_age: namespaces.UncommittedAge = "24h",
+    other_repositories: Annotated[
+        bool,
+        typer.Option(
+            "--other-repositories",
+            help="Also search all other repositories of the server for addresses of the object.",
+        ),
+    ] = False,
     as_of: options.AsOf = None,
     read_only: options.ReadOnly = False,
     opening: Connecting,
@@ -221,6 +233,11 @@ def explain(
     repository, what = _words(words, offline=namespace is not None)
     question = Question(what, ref, None if kind is None else options.one_of("--kind", kind, KINDS), path_only)
     world: World
+    if other_repositories and (namespace is not None or read_only):
+        raise UsageError(
+            "--other-repositories needs a server and refs dumps of its repositories",
+            hint="Remove --namespace or --read-only.",
+        )
     if namespace is not None:
         if rules is None:
             raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
@@ -242,7 +259,7 @@ def explain(
             )
         session = opening.session(tree, as_of=as_of)
         server, name = one_repository(session.tree, repository)
-        world = live_world(session, server, name, read_only=read_only)
+        world = live_world(session, server, name, read_only=read_only, other_repositories=other_repositories)
     return outputs.emit(answer(world, question, progress), render_explain, sort_keys=True)
 
 
