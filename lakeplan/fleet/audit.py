@@ -17,6 +17,7 @@ from lakeplan.fleet.documents import (
     DestroyedRow,
     LeftoversRow,
     RemnantsRow,
+    UncommittedRow,
 )
 from lakeplan.fleet.judging import (
     PERIODS,
@@ -35,7 +36,7 @@ from lakeplan.fleet.judging import (
     total,
     unknown_branches,
 )
-from lakeplan.lakefs.protocols import LakeFSReader, ObjectPinger
+from lakeplan.lakefs.protocols import BranchReader, LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.review.selection import read_all_refs
@@ -60,6 +61,8 @@ RUNS_NAMED = 5
 COMMITS_A_REQUEST = 100
 """At least so many commits come in a page of a log."""
 EXAMPLES = 5
+STAGED_BRANCHES = 10
+"""Branches whose uncommitted changes are counted, the default branch first: a request each."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class AuditPorts:
     """``store`` opens a namespace, or says why it cannot be read."""
 
     reader: Callable[[str], LakeFSReader]
-    pinger: Callable[[str], ObjectPinger]
+    branches: Callable[[str], BranchReader]
     store: Callable[[Repository], NamespaceReader | str]
     surveyor: Surveyor
     progress: Progress
@@ -213,6 +216,7 @@ class _Repository:
                 for number, days in enumerate(PERIODS)
             ],
             "leftovers": self._leftovers(found, store) if listed else None,
+            "uncommitted": self._uncommitted(refs),
             "remnants": self._remnants(store) if listed else None,
             "stale_branches": stale[:STALE_NAMED],
             "stale_count": len(stale),
@@ -360,7 +364,7 @@ class _Repository:
         }, ""
 
     def _gone(self, sample: Sequence[SampledEntry], commits: Mapping[int, str]) -> Iterator[str]:
-        pinger = self._ports.pinger(self._server)
+        pinger = self._ports.branches(self._server)
         for one in sample:
             if not pinger.readable(self._name, commits[one.last], one.path):
                 yield one.path
@@ -370,6 +374,21 @@ class _Repository:
         return {
             "never_committed": never_committed(found.classes, staged=False).to_row(),
             "staged": never_committed(found.classes, staged=True).to_row() if known else None,
+        }
+
+    def _uncommitted(self, refs: Refs) -> UncommittedRow | None:
+        default = self._repository.default_branch
+        names = sorted((branch.id for branch in refs.branches), key=lambda name: (name != default, name))
+        asked = names[:STAGED_BRANCHES]
+        try:
+            staged = [self._ports.branches(self._server).staged(self._name, name) for name in asked]
+        except LakeplanError:
+            return None
+        return {
+            "asked": len(asked),
+            "branches": sum(bool(one.changes) for one in staged),
+            "changes": sum(len(one.changes) for one in staged),
+            "more": any(one.more for one in staged),
         }
 
     def _remnants(self, store: NamespaceReader | str) -> RemnantsRow | None:

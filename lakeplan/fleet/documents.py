@@ -62,6 +62,16 @@ class LeftoversRow(TypedDict):
     staged: AmountRow | None
 
 
+class UncommittedRow(TypedDict):
+    """Uncommitted changes by the server: on how many ``branches`` of those ``asked`` about, and how many.
+    ``more``: of some branch not all were counted."""
+
+    asked: int
+    branches: int
+    changes: int
+    more: bool
+
+
 class RemnantsRow(TypedDict):
     """What a bucket keeps beside current objects; null where that is not known. ``oldest_upload`` "" for
     none. ``complete``: all of it was counted."""
@@ -107,6 +117,7 @@ class AuditedRow(TypedDict):
     freeable: AmountRow
     periods: list[PeriodRow]
     leftovers: LeftoversRow | None
+    uncommitted: UncommittedRow | None
     remnants: RemnantsRow | None
     stale_branches: list[StaleRow]
     stale_count: int

@@ -321,9 +321,7 @@ class Pace:
     """At most so many requests a second, over all threads of a process that share it."""
 
     def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._lock = threading.Lock()
-        self._next = 0.0
+        self._rate, self._next, self._lock = rate, 0.0, threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._rate,))
@@ -334,8 +332,7 @@ class Pace:
             now = clock.monotonic()
             at = max(now, self._next)
             self._next = at + 1 / self._rate
-        if at > now:
-            clock.sleep(at - now)
+        clock.sleep(at - now)
 
 
 @dataclass(frozen=True)

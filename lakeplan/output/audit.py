@@ -78,6 +78,7 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
     yield "nonsense", "; ".join(row["nonsense"])
     stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
     yield "stale branches", names_of(stale, row["stale_count"]) if stale else ""
+    yield "uncommitted", _uncommitted(row)
     yield "remnants", _remnants(row)
     runs = row["collector_runs"]
     if runs:
@@ -85,6 +86,18 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
         began = f", {moment(last['started'])}" if last["started"] else ""
         state = "failed" if last["success"] is False else last["note"]
         yield "last collection", f"{last['by']} {last['run_id']}{began}{f': {state}' if state else ''}"
+
+
+def _uncommitted(row: AuditedRow) -> str:
+    found = row["uncommitted"]
+    if found is None or not found["changes"]:
+        return ""
+    changes = (
+        f"{count(found['changes'])} and more changes"
+        if found["more"]
+        else counted(found["changes"], "change")
+    )
+    return f"{changes} on {count(found['branches'])} of {counted(found['asked'], 'branch')}"
 
 
 def _remnants(row: AuditedRow) -> str:

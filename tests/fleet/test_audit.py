@@ -65,7 +65,7 @@ def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
 
     made: dict[str, Any] = {
         "reader": lambda server: reader,
-        "pinger": lambda server: pinger,
+        "branches": lambda server: pinger,
         "store": store,
         "surveyor": StepSurveyor(Runners(LOCAL).open),
         "progress": Silent(),
@@ -179,6 +179,7 @@ def it_counts_what_was_never_committed(lake: Lake, repo: LakeRepository) -> None
     repo.upload("staged.bin", b"staged")
     lake.clock.advance(days=2)
     row = audited(lake)
+    assert row["uncommitted"] == {"asked": 1, "branches": 1, "changes": 1, "more": False}
     assert row["leftovers"] == {"never_committed": {"objects": 1, "size_bytes": 6}, "staged": None}
     repo.call("POST", "/gc/prepare_uncommited", json={})
     row = audited(lake)

@@ -38,6 +38,7 @@ def document(**more: Any) -> Any:
         "freeable": NOTHING,
         "periods": [{"days": 1, "expired": SOME}, {"days": 7, "expired": NOTHING}],
         "leftovers": None,
+        "uncommitted": {"asked": 2, "branches": 1, "changes": 5, "more": True},
         "remnants": None,
         "stale_branches": [{"branch": "old", "days": 99}],
         "stale_count": 4,
@@ -67,7 +68,15 @@ def shown(made: Any) -> str:
 
 def it_shows_figures_money_and_what_to_do() -> None:
     text = shown(document())
-    for part in ("3.0 GB", "6.00", "at risk", "DATA LOSS", "old (99 days) and 3 more", "-3 retention days"):
+    for part in (
+        "3.0 GB",
+        "6.00",
+        "at risk",
+        "DATA LOSS",
+        "old (99 days) and 3 more",
+        "5 and more changes on 1 of 2 branches",
+        "-3 retention days",
+    ):
         assert part in text, part
     assert "denied" in text
     assert "stopped before prod/third: continue with --resume" in text

@@ -193,7 +193,7 @@ def _ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> Audi
 
     return AuditPorts(
         reader=session.reader,
-        pinger=lambda server: session.branch_readers(server).branches,
+        branches=lambda server: session.branch_readers(server).branches,
         store=lambda repository: open_store(repository, storage),
         surveyor=StepSurveyor(Runners(LOCAL).open),
         progress=session.progress,
