@@ -6,6 +6,7 @@ __all__ = [
     "exempting",
     "fates",
     "memory",
+    "notices",
     "pin_records",
     "pin_steps",
     "pins",

@@ -104,6 +104,21 @@ def after_notice(
     return verdict if as_of < due + LAPSE else unannounced
 
 
+def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str, ...]:
+    """For people: the exemption of a branch that is in force, and the notice of its deletion at this HEAD."""
+    exemption, notice = spared.exemptions.get(branch), spared.notices.get(branch)
+    found = []
+    if exemption is not None and exemption.holds(now):
+        found.append(f"branch {branch}: {exemption.text}")
+    if notice is not None and notice.head == head:
+        when = f"{notice.accepted_at:%Y-%m-%d %H:%M} UTC"
+        found.append(
+            f"branch {branch}: notice was given at {when} that it is deleted from"
+            f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC on"
+        )
+    return tuple(found)
+
+
 # ---- records
 _EXEMPTION = records.record(
     {"at": records.moment, "end": records.moment},

@@ -18,6 +18,7 @@ from lakeplan.branches.notices import (
     Spared,
     after_notice,
     is_about,
+    notes_on,
     read_exemptions,
     read_notices,
     read_spared,
@@ -161,6 +162,21 @@ class DescribeAnExemption:
     )
     def it_says_until_when_who_and_why(self, by: str, reason: str, text: str) -> None:
         assert Exemption(NOW, NOW, by, reason).text == text
+
+
+class DescribeNotes:
+    def it_notes_what_is_in_force(self) -> None:
+        spared = Spared({"a": Exemption(NOW, NOW + DAY, "me", "late")}, {"a": notice()})
+        assert notes_on(spared, "a", "h1", NOW) == (
+            "branch a: exempt until 2026-03-02 00:00 UTC by me: late",
+            "branch a: notice was given at 2026-03-01 00:00 UTC that it is deleted from"
+            " 2026-03-04 00:00 UTC on",
+        )
+
+    def it_notes_nothing_of_others_or_of_what_is_over(self) -> None:
+        spared = Spared({"a": Exemption(NOW, NOW + DAY)}, {"a": notice()})
+        assert notes_on(spared, "a", "h2", NOW + DAY) == ()
+        assert notes_on(spared, "b", "h1", NOW) == ()
 
 
 class DescribeRecords:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from lakeplan.api import read_rules
+from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
@@ -21,12 +22,13 @@ from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
 from lakeplan.cli.wiring import Connecting, Session
-from lakeplan.errors import UsageError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.explain.documents import RuleSetName
 from lakeplan.explain.explain import ExplainedRules, Question, World
 from lakeplan.explain.explain import explain as answer
 from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
 from lakeplan.output.explain import render_explain
+from lakeplan.plan.branches import is_ours
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
@@ -260,7 +262,27 @@ def explain(
         session = opening.session(tree, as_of=as_of)
         server, name = one_repository(session.tree, repository)
         world = live_world(session, server, name, read_only=read_only, other_repositories=other_repositories)
+        world = _with_branch_notes(world, session, server, name, {what, what.partition(":")[0], ref})
     return outputs.emit(answer(world, question, progress), render_explain, sort_keys=True)
+
+
+def _with_branch_notes(
+    world: World, session: Session, server: str, name: str, named: Collection[str | None]
+) -> World:
+    """With exemptions and notices of branches that the question names, where lakeplan deletes branches."""
+    branches = [branch for branch in world.graph.branches if branch.id in named]
+    desired = entry_of(session.tree, server, name) if branches else None
+    if desired is None or not is_ours(desired, session.tree.servers[server]):
+        return world
+    try:
+        spared = read_spared(session.state(), desired.key)
+    except LakeplanError as error:
+        text = f"exemptions and notices of branches could not be read: {error.message}"
+        return replace(world, notes=(*world.notes, text))
+    notes = [
+        note for branch in branches for note in notes_on(spared, branch.id, branch.commit_id, session.as_of)
+    ]
+    return replace(world, notes=(*world.notes, *notes))
 
 
 def _words(words: list[str], *, offline: bool) -> tuple[str, str]:

@@ -98,6 +98,24 @@ def it_records_notices_and_exemptions_in_the_history(lake, hook):
     assert "late" in steps[1][1]["message"]
 
 
+def it_is_explained_where_the_branch_is_named(lake, hook):
+    lake.lifecycle("run")
+    lake.lifecycle("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
+    notes = lake.lakeplan("explain", "analytics", "feature-1", "--format", "json").json["notes"]
+    assert any("exempt until 2099-01-02 00:00 UTC" in note and "late" in note for note in notes)
+    assert any("notice was given" in note for note in notes)
+    others = lake.lakeplan("explain", "analytics", "main", "--format", "json").json["notes"]
+    assert not any("feature-1" in note for note in others)
+
+
+def it_explains_without_records_that_are_damaged(lake, hook):
+    (lake.tree / ".lakeplan" / "notices" / "prod").mkdir(parents=True)
+    (lake.tree / ".lakeplan" / "notices" / "prod" / "analytics.json").write_text("{")
+    result = lake.lakeplan("explain", "analytics", "feature-1", "--format", "json")
+    assert result.code == 0
+    assert any("could not be read" in note for note in result.json["notes"])
+
+
 def it_is_told_by_doctor_which_channel_has_no_url(lake, hook, monkeypatch):
     def found() -> dict[str, str]:
         document = lake.lakeplan("doctor", "--no-spark", "--format", "json").json
