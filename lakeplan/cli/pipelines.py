@@ -9,13 +9,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakeplan import limits
 from lakeplan.api import read_plan
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import tree_prefix
+from lakeplan.cli.who import PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.hosts.commands import PLAN, Asked, NotAllowed, asked_in, check_member, check_merge, plan_again
 from lakeplan.hosts.comments import put_plan_comment, with_changes, with_page
@@ -139,9 +140,10 @@ class Pipeline:
             )
         else:
             outs = {"json": REPORT, "markdown": RESULT}
-            done = self._run(
-                "apply", str(file), "--replan", "--no-progress", *_files(folder, outs), *self.more
-            )
+            # The history names the pull request.
+            merged = replace(self, environ={**self.environ, PULL_REQUEST: str(request.number)})
+            options = ("--replan", "--no-progress", *_files(folder, outs), *self.more)
+            done = merged._run("apply", str(file), *options)
             written = (folder / RESULT).is_file()
             why = f"`lakeplan apply` ended with {done} before it wrote a result; the job's log says why"
             body = _text(folder / RESULT) if written else not_applied(why, "", tree_prefix(self.tree))
@@ -194,7 +196,7 @@ class Pipeline:
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
             raise NotAllowed(f"there is no mark {asked.mark}", hint="`lakeplan sweep list` names the marks.")
-        request = check_merge(host, asked, _commit_in(Path(shown)))
+        request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} of {asked.login} on pull request {request.number}"
         done = self._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
         if done:
@@ -308,13 +310,13 @@ def _text(path: Path) -> str:
     return read_file(path, limits.MIB).decode()
 
 
-def _commit_in(path: Path) -> str | None:
-    """The commit of the tree that a mark was made of, out of the document that shows it."""
+def _commit_in(path: Path, mark_id: str) -> str | None:
+    """The commit of the tree that a mark was made of, out of the document that shows it before its sweep."""
     try:
-        document = parse_json(read_file(path))
-        mark = document.get("mark", document)
-        commit = mark.get("tree_commit")
-    except (OSError, ValueError, AttributeError):
+        (commit,) = [
+            m["tree_commit"] for m in parse_json(read_file(path))["marks"] if m["mark_id"] == mark_id
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return commit if isinstance(commit, str) else None
 

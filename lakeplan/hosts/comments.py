@@ -21,7 +21,7 @@ _NAMED = 8
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}/[a-z0-9-]{1,63}")
 _CHANGES = re.compile(r"^<!-- lakeplan:changes ([A-Za-z0-9_./ -]*) -->$", re.MULTILINE)
 _BEGIN, _END = "<!-- lakeplan:others -->", "<!-- /lakeplan:others -->"
-_SECTION = re.compile(rf"\n?{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
+_SECTION = re.compile(rf"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL)
 
 
 def changes_line(repositories: Iterable[str]) -> str:
@@ -64,7 +64,7 @@ def with_others(body: str, others: Mapping[int, frozenset[str]], sign: str = "#"
         + "\nThe first one that is merged makes the plans of the others stale. Merge one, then plan the"
         " others again.\n"
     )
-    made = _before_changes(plain, f"\n{_BEGIN}\n{text}{_END}\n")
+    made = _before_changes(plain, f"{_BEGIN}\n{text}{_END}\n")
     return made if len(made.encode()) <= LIMIT else plain
 
 
@@ -79,7 +79,7 @@ def _shown(repositories: frozenset[str]) -> str:
 def _before_changes(body: str, section: str) -> str:
     found = list(_CHANGES.finditer(body))
     at = found[-1].start() if found else len(body)
-    return body[:at] + section.lstrip("\n") + body[at:]
+    return body[:at] + section + body[at:]
 
 
 def with_page(body: str, url: str) -> str:

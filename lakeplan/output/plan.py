@@ -160,6 +160,10 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
     if done:
         page.heading("Applied")
         page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
+    if document["planned_again"]:
+        page.heading("Planned again", "the servers changed since the plan; all that is deleted was reviewed")
+        for reason in document["planned_again"]:
+            page.hanging(Cell("!", "bold yellow"), reason)
     _left_out(page, document)
     _elsewhere(page, document)
     _problems(page, "Failed", results, "the others went on; plan again to see where these stand")

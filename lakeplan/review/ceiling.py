@@ -127,13 +127,21 @@ def outside(
     more = sorted(_written(live) - _written(reviewed))
     if more:
         found.append(f"its {' and '.join(more)} would be written, which the plan did not")
-    if ImpactStatus.UNKNOWN in (reviewed.impact.status, live.impact.status):
-        found.append("what would be deleted is not known exactly")
-    elif live.impact.shown is None and live.impact.now is not None and live.impact.now.objects_expire != 0:
-        found.append("the objects that would expire now are not named one by one")
+    if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
+        found.append("what would be deleted is not known object by object")
     if any(isinstance(s, ObjectRulesPlan) and s.action.writes and s.tightened for s in live.settings):
         found.append("which objects its object lifecycle rules would delete is not known")
     return found
+
+
+def _names_all(plan: RepositoryPlan) -> bool:
+    """Whether every object that would expire now is named, or none can."""
+    impact = plan.impact
+    if impact.status is ImpactStatus.UNAFFECTED:
+        return True
+    if impact.status is ImpactStatus.SIMULATED:
+        return impact.shown is not None or (impact.now is not None and impact.now.objects_expire == 0)
+    return impact.status is ImpactStatus.NOT_ASKED and not plan.action.writes
 
 
 def _written(plan: RepositoryPlan) -> set[str]:

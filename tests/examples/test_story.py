@@ -327,6 +327,86 @@ def it_says_in_both_comments_that_two_pull_requests_change_the_same_repository(o
     assert fake.bodies(8)[0].count("lakeplan:changes") == 1
 
 
+def comment(number: int, body: str, login: str = "carl") -> dict[str, Any]:
+    person = {"login": login, "type": "User"}
+    said = {"id": 99, "body": body, "user": person, "created_at": "2026-03-31T14:00:00Z"}
+    issue = {"number": number, "pull_request": {"url": "https://host.example/7"}}
+    return {"action": "created", "comment": said, "issue": issue}
+
+
+COMMENTS = ".github/workflows/lakeplan-comments.yml"
+
+
+def it_plans_again_for_a_comment_and_says_no_to_strangers(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    run = max(fake.runs)
+    fake.people = {"carl": "write", "eve": "read"}
+    org.work.fresh()
+
+    def answer(body: str, login: str, job: str = "plan") -> Any:
+        payload = comment(7, body, login)
+        return org.github.run(COMMENTS, job, "issue_comment", payload, sha="", ref_name="main")
+
+    planned = answer("/lakeplan plan", "carl")
+    assert planned.code == 0, planned.output
+    assert (fake.runs[run]["attempts"], fake.reactions[99]) == (2, ["+1"])
+    stranger = answer("/lakeplan plan", "eve")
+    assert (stranger.code, fake.runs[run]["attempts"], fake.reactions[99][-1]) == (4, 2, "-1")
+    hostile = answer("/lakeplan plan $(touch evil); `touch evil`", "carl")
+    assert (hostile.code, fake.runs[run]["attempts"]) == (0, 2)
+    assert not list(org.work.top.parent.rglob("evil"))
+    assert answer("/lakeplan plan", "carl", job="approve").skipped
+    assert len(fake.bodies(7)) == 1
+    assert fake.refused == []
+
+
+def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, runner, handle, fake):
+    lake = Lake(handle.endpoint_url)
+    lake.rules = {"*": 30, "main": 30}
+    work = Work(tmp_path, runner, handle, "--ci github")
+    url = handle.endpoint_url
+    work.edit(
+        f"{{endpoint_url: {url}}}",
+        f"{{endpoint_url: {url}, storages: {{'': {{type: local, path: ../sandbox}}}}}}",
+    )
+    work.edit("safety:", "approvers: org/data-platform\nsafety:")
+    org = Org(work, handle, fake)
+    shorten(work)
+    org.propose(7, "shorter", author="ann")
+    applied = org.merge(7)
+    assert applied.code == 0, applied.output
+    given = {**org.github.vars, **org.github.secrets}
+    marked = work.runner.run(
+        "lakeplan sweep mark --no-progress --min-age 1s --format json --out ../mark.json", work.top, **given
+    )
+    assert marked.returncode == 0, marked.stdout + marked.stderr
+    mark = json.loads((work.top.parent / "mark.json").read_text())["marks"][0]["mark_id"]
+    fake.teams["org/data-platform"] = {"ann", "carl"}
+    org.github.environments["production"]["secrets"] |= {"LAKEPLAN_TEAM_TOKEN": fake.team_token}
+
+    def approve(login: str) -> Any:
+        payload = comment(7, f"/lakeplan approve {mark}", login)
+        return org.github.run(
+            COMMENTS, "approve", "issue_comment", payload, sha="", ref_name="main", actor=login
+        )
+
+    before = len(fake.bodies(7))
+    author = approve("ann")
+    assert author.code == 4, author.output
+    assert "author of the pull request" in fake.bodies(7)[-1]
+    stranger = approve("eve")
+    assert (stranger.code, len(fake.bodies(7))) == (4, before + 1)
+    approved = approve("carl")
+    assert approved.code == 0, approved.output
+    assert f"<code>{mark}</code> is approved by <code>carl</code>" in fake.bodies(7)[-1]
+    shown = work.runner.run(
+        f"lakeplan sweep show {mark} --format json --out ../shown.json", work.top, **given
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "comment 99 of carl on pull request 7" in (work.top.parent / "shown.json").read_text()
+
+
 @pytest.mark.parametrize("folder", [".", "retention"])
 def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, folder):
     work = Work(tmp_path, runner, handle, "--ci gitlab", folder=folder)
