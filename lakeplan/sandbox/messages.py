@@ -161,6 +161,13 @@ class Fields:
     def string(self, name: str, default: Any = ...) -> str:
         return str(self._take(name, str, "value must be a string", default))
 
+    def matching(self, name: str, pattern: re.Pattern[str]) -> str:
+        """A text that the schema holds to a regular expression."""
+        value = self.string(name)
+        if not pattern.fullmatch(value):
+            raise self.fault(name, f'string doesn\'t match the regular expression "^{pattern.pattern}$"')
+        return value
+
     def boolean(self, name: str) -> bool:
         return bool(self._take(name, bool, "value must be a boolean", False))
 
@@ -220,13 +227,13 @@ def paged(request: Request, items: Sequence[tuple[str, object]]) -> Response:
     )
 
 
-_REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
+REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
 _BRANCH = re.compile(r"\w[-\w]*", re.ASCII)
 _TAG_FORBIDDEN = re.compile(r"\s|\.\.|/|@\{|\.lock$|^@$")
 
 
 def check_repository_name(name: str) -> None:
-    if not _REPOSITORY.fullmatch(name):
+    if not REPOSITORY.fullmatch(name):
         raise bad_request("argument repository: repository id: invalid value: validation error")
 
 

@@ -17,6 +17,7 @@ from lakeplan.formats.wire import write_gc_rules
 from lakeplan.sandbox.committing import first_commit
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
+    REPOSITORY,
     ApiError,
     Fields,
     Request,
@@ -425,9 +426,8 @@ def list_repositories(service: Service, request: Request) -> Response:
 @route("POST", "/repositories")
 def create_repository(service: Service, request: Request) -> Response:
     body = request.object()
-    name, url = body.string("name"), body.string("storage_namespace")
+    name, url = body.matching("name", REPOSITORY), body.string("storage_namespace")
     default_branch = body.string("default_branch", "main") or "main"
-    check_repository_name(name)
     check_branch_name(default_branch)
     repository = Repository(
         name, url, default_branch, service.now(), body.string("storage_id", ""), body.boolean("read_only")

@@ -44,8 +44,15 @@ class DescribeCreation:
         assert "storage namespace already in use" in answer.json()["message"]
 
     def it_refuses_a_name_out_of_other_letters(self, server):
-        body = {"name": "Bad_Name", "storage_namespace": f"{server.namespace_prefix}bad-name"}
-        assert server.call("POST", "/repositories", json=body).status_code == 400
+        for name in ("Bad_Name", "Upper", "x", "-a-b", "a" * 64):
+            body = {"name": name, "storage_namespace": f"{server.namespace_prefix}bad-name"}
+            answer = server.call("POST", "/repositories", json=body)
+            assert answer.status_code == 400
+            # The schema is checked before the handler is asked.
+            assert answer.json()["message"].startswith("request body has an error: doesn't match schema")
+            assert (
+                'Error at "/name": string doesn\'t match the regular expression' in answer.json()["message"]
+            )
 
     def it_refuses_storage_it_does_not_have(self, server):
         body = {"name": "foreign-storage", "storage_namespace": "gs://somewhere/else"}

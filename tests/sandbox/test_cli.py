@@ -14,8 +14,16 @@ import requests
 from lakeplan.cli.commands.sandbox import seed_target
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode, UsageError
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
 
 PUBLIC = ("sandbox", "sandbox-secret")
+KEYS = {"LAKEPLAN_SANDBOX_ACCESS_KEY_ID": "real", "LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY": "real-secret"}
+LAKECTL = {
+    "LAKECTL_SERVER_ENDPOINT_URL": "https://l.example/api/v1",
+    "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "lakectl",
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakectl-secret",
+}
 NAMED = {
     "LAKEPLAN_SANDBOX_ENDPOINT_URL": "https://a.example",
     "LAKEPLAN_SANDBOX_ACCESS_KEY_ID": "real",
@@ -126,6 +134,22 @@ class DescribeSeed:
                 ("http://127.0.0.1:8000", *PUBLIC),
             ),
             (("https://b.example", "k", "s"), NAMED, ("https://b.example", "k", "s")),
+            (("https://b.example", None, None), KEYS, ("https://b.example", "real", "real-secret")),
+            (("https://l.example", None, None), LAKECTL, ("https://l.example", "lakectl", "lakectl-secret")),
+            (("https://l.example", "k", "s"), LAKECTL, ("https://l.example", "k", "s")),
+            (
+                ("https://l.example", None, None),
+                {**LAKECTL, **KEYS},
+                ("https://l.example", "real", "real-secret"),
+            ),
+            (("https://b.example", None, None), LAKECTL, ("https://b.example", *PUBLIC)),
+            # Nobody named lakectl's server: it may hold real data.
+            ((None, None, None), LAKECTL, ("http://127.0.0.1:8000", *PUBLIC)),
+            (
+                (None, None, None),
+                {**LAKECTL, "LAKECTL_SERVER_ENDPOINT_URL": "http://127.0.0.1:8000"},
+                ("http://127.0.0.1:8000", *PUBLIC),
+            ),
         ],
     )
     def it_sends_a_key_only_where_it_belongs(self, given, environ, expected):
@@ -189,3 +213,39 @@ def it_has_help(arguments, capsys):
     assert code == (ExitCode.OK if arguments else ExitCode.USAGE)
     captured = capsys.readouterr()
     assert "Usage: lakeplan sandbox" in captured.out + captured.err
+
+
+class DescribeItsDocumentation:
+    """What docs/sandbox.md says of credentials, on a sandbox with keys of its own."""
+
+    @pytest.fixture
+    def own(self, tmp_path, monkeypatch):
+        for name in [n for n in os.environ if n.startswith(("LAKEPLAN_", "LAKECTL_"))]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        options = Options(access_key_id="mine", secret_access_key="my-secret")
+        with start_sandbox(tmp_path / "own", options=options) as handle:
+            yield handle
+
+    def lakectl(self, own, monkeypatch, end=""):
+        monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", own.endpoint_url + end)
+        monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "mine")
+        monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "my-secret")
+
+    @pytest.mark.parametrize("end", ["", "/api/v1"])
+    def it_takes_what_lakectl_is_set_up_with(self, own, seed_file, tmp_path, monkeypatch, end):
+        self.lakectl(own, monkeypatch, end)
+        assert run(["sandbox", "seed", str(seed_file), "--endpoint", own.endpoint_url, "-q"]) == 0
+        tree = ["-C", str(tmp_path / "tree")]
+        assert run(["import", *tree, "-q"]) == 0
+        assert run(["plan", *tree, "-q"]) == 0
+
+    def it_takes_the_variables_of_the_server_sandbox(self, own, seed_file, tmp_path, monkeypatch):
+        monkeypatch.setenv("LAKEPLAN_SANDBOX_ACCESS_KEY_ID", "mine")
+        monkeypatch.setenv("LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY", "my-secret")
+        assert run(["sandbox", "seed", str(seed_file), "--endpoint", own.endpoint_url, "-q"]) == 0
+        monkeypatch.setenv("LAKEPLAN_SANDBOX_ENDPOINT_URL", own.endpoint_url)
+        assert run(["sandbox", "seed", str(seed_file), "--skip-existing", "-q"]) == 0
+        tree = ["-C", str(tmp_path / "tree")]
+        assert run(["import", *tree, "--endpoint", f"sandbox={own.endpoint_url}", "-q"]) == 0
+        assert run(["plan", *tree, "-q"]) == 0

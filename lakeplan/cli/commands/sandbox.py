@@ -20,6 +20,7 @@ from lakeplan.cli.options import AsOf, one_of
 from lakeplan.cli.stopping import stopping
 from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.errors import UsageError
+from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY
 from lakeplan.sandbox.seed import SeedClient, run_seed
 from lakeplan.sandbox.seed_document import HELP, read_seed
 from lakeplan.sandbox.server import start_sandbox
@@ -39,7 +40,7 @@ SeedAccessKey = Annotated[
     str | None,
     typer.Option(
         "--access-key",
-        help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then the sandbox's default.",
+        help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the sandbox's.",
         metavar="KEY",
     ),
 ]
@@ -47,7 +48,7 @@ SeedSecretKey = Annotated[
     str | None,
     typer.Option(
         "--secret-key",
-        help="Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then the sandbox's default.",
+        help="Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.",
         metavar="SECRET",
     ),
 ]
@@ -172,13 +173,17 @@ def seed_target(
     endpoint: str | None, access_key: str | None, secret_key: str | None, environ: Mapping[str, str]
 ) -> SeedTarget:
     """The server and credentials of ``sandbox seed``: the options, then the variables of the server
-    ``sandbox``, then the sandbox's defaults. The variables' key is only for their own endpoint, and a key
-    that is not the sandbox's only for an endpoint that somebody named. Raises UsageError."""
+    ``sandbox``, then lakectl's for the same endpoint, then the sandbox's defaults. The variables' key is only
+    for their own endpoint or, where they name none, for that of the option; and a key that is not the
+    sandbox's only for an endpoint that somebody named. Raises UsageError."""
     own = environ.get(f"{SANDBOX}_ENDPOINT_URL") or None
     chosen = endpoint or own or DEFAULT_ENDPOINT
-    if own is not None and chosen.rstrip("/") == own.rstrip("/"):
+    bound = own or endpoint
+    if bound is not None and _is_same(chosen, bound):
         access_key = access_key or environ.get(f"{SANDBOX}_ACCESS_KEY_ID")
         secret_key = secret_key or environ.get(f"{SANDBOX}_SECRET_ACCESS_KEY")
+    if not (access_key or secret_key) and (endpoint or own) and _is_same(chosen, environ.get(ENDPOINT, "")):
+        access_key, secret_key = environ.get(ACCESS_KEY_ID), environ.get(SECRET_ACCESS_KEY)
     target = SeedTarget(
         chosen, access_key or _DEFAULTS.access_key_id, secret_key or _DEFAULTS.secret_access_key
     )
@@ -191,6 +196,12 @@ def seed_target(
             hint="Name the server: --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
         )
     return target
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two addresses are of one server. lakectl's may end in the path of the API."""
+    first, second = (url.rstrip("/").removesuffix("/api/v1").rstrip("/") for url in (one, other))
+    return first == second
 
 
 def _read(file: Path) -> tuple[str, str]:
