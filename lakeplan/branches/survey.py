@@ -27,6 +27,7 @@ from lakeplan.retention.keep import active_holds, hold_problem
 from lakeplan.review.selection import read_all_refs
 from lakeplan.values.branches import (
     AWAITS_NOTICE,
+    NOT_SEEN_BEFORE,
     BranchOutlook,
     BranchVerdict,
     Keep,
@@ -40,7 +41,6 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 
 T = TypeVar("T")
-NOT_SEEN_BEFORE = "first seen now: its age counts from the next `lakeplan branches run` on"
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
 WORKERS = 8
 

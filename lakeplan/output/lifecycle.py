@@ -11,6 +11,7 @@ from rich.console import Console
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, duration, moment, volume
+from lakeplan.values.branches import NOT_SEEN_BEFORE
 
 if TYPE_CHECKING:
     from lakeplan.branches.documents import (
@@ -203,8 +204,15 @@ def _staying(branch: BranchEntry, as_of: str) -> list[str | Cell]:
         _age(branch["created"], as_of),
         _age(branch["last_write"], as_of),
         _because(branch),
-        moment(branch["due"]) if branch["due"] else "",
+        _deleted_at(branch),
     ]
+
+
+def _deleted_at(branch: BranchEntry) -> str:
+    """No date for a branch that nobody observed: its age does not count yet."""
+    if not branch["due"]:
+        return ""
+    return "not observed yet" if NOT_SEEN_BEFORE in branch["notes"] else moment(branch["due"])
 
 
 def losses(branch: Losses) -> list[str]:
