@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypedDict
 from uuid import uuid4
 
 from lakeplan.doctor import repositories
+from lakeplan.doctor.pins import check_hidden_branches
 from lakeplan.doctor.repositories import Found, Purpose, Word, check_lifecycle, check_repositories
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep
 from lakeplan.errors import LakeplanError, WriteConflict
@@ -139,6 +140,9 @@ def _server(
     writer = connection.writer if purpose == "apply" else None
     for found in check_repositories(tree, reader, writer, selection, ports.progress, read_only=read_only):
         yield _of(area, found)
+    if purpose == "apply":
+        for found in check_hidden_branches(tree, reader, selection):
+            yield _of(area, found)
     if purpose == "branches":
         for found in check_lifecycle(tree, reader, connection.branches, selection):
             yield _of(area, found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -20,12 +22,14 @@ from lakeplan.branches.pins import (
     with_entries,
     with_pins,
     without_entries,
+    without_pin_branches,
+    without_pins,
 )
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import server_verdict
+from lakeplan.retention.rules import DocumentedRule, ServerWalk, server_verdict
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.pins import Kept, Pin, pin_name
-from lakeplan.values.repository import Refs, Tag
+from lakeplan.values.repository import Branch, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
 from tests.branches.pin_histories import Life
@@ -243,3 +247,90 @@ def test_no_step_ever_keeps_less_in_random_lives() -> None:
     assert seen["changed"] > 500
     assert seen["killed"] > 100
     assert seen["refused"] < 5
+
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def test_branches_of_other_names_are_passed_over() -> None:
+    own = LiveBranch(pin_name("0123456789abcdef"), "0123456789abcdef", hidden=True)
+    assert own_pins([LiveBranch("a", "x"), own], [own.commit_id]) == ([Pin(own.commit_id)], [])
+
+
+def test_a_history_without_pins() -> None:
+    commit = "0123456789abcdef"
+    refs = replace(MEASURED, branches=(*MEASURED.branches, Branch(pin_name(commit), commit)))
+    moved = Branch(pin_name("f" * 16), "c2")
+    assert without_pins(refs, [Pin(commit), Pin("c2")]) == MEASURED
+    assert without_pins(refs, [Pin("c2")]) == refs
+    assert without_pin_branches(refs) == MEASURED
+    assert without_pin_branches(replace(MEASURED, branches=(moved,))).branches == (moved,)
+
+
+def test_an_entry_that_a_pin_must_not_have_is_taken_out() -> None:
+    assert with_entries(GcRules(7, {pin_name("c2"): 0, "main": 1}), [Pin("c2")]) == GcRules(7, {"main": 1})
+
+
+def test_a_hold_on_a_commit_asks_for_that_commit_alone() -> None:
+    found = wanted_pins(history(MEASURED, GcRules(7)), PinRules(holds=True), [Hold("commit", "c2")])
+    assert [pin.commit_id for pin in found] == ["c2"]
+
+
+def test_the_newest_commits_are_asked_for_on_every_branch_that_the_pattern_matches() -> None:
+    refs = draw_refs("""
+                   -> a 40
+        dev        -> d 20 a
+                   -> b 30 a
+        main       -> c  0 b
+        maintained -> e 10 b
+    """)
+    asked = PinRules(newest=(Kept("main*", 3),))
+    found = {p.commit_id: p.reasons for p in wanted_pins(history(refs, GcRules(7)), asked)}
+    reasons = ("last 3 commits of main", "last 3 commits of maintained")
+    assert found == {"a": reasons}
+
+
+def test_days_are_those_of_the_server_s_zone() -> None:
+    refs = draw_refs("""
+             -> a 3
+             -> b 0.54 a
+             -> c 0.48 b
+        main -> d 0.02 c
+    """)  # b and c: 23:02 and 00:28 UTC, both 30 March in New York
+    found = {}
+    for zone in (timezone.utc, NEW_YORK):
+        one = replace(history(refs, GcRules(7), 30), zone=zone)
+        asked = PinRules(newest=(Kept("main", daily=3),))
+        found[zone] = {p.commit_id for p in wanted_pins(one, asked)}
+    assert found == {timezone.utc: {"b", "a"}, NEW_YORK: {"c", "a"}}
+
+
+def test_both_verdicts_are_judged_in_the_server_s_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for rule in (ServerWalk, DocumentedRule):
+        real = rule.active
+
+        def active(self: Any, moment: datetime, zone: tzinfo = timezone.utc, real: Any = real) -> Any:
+            seen.append((type(self), moment, zone))
+            return real(self, moment, zone)
+
+        monkeypatch.setattr(rule, "active", active)
+    one = replace(history(MEASURED, GcRules(7), 7), zone=NEW_YORK)
+    one.at_risk()
+    both = [(rule, moment, NEW_YORK) for moment in one.moments for rule in (DocumentedRule, ServerWalk)]
+    assert seen == both
+    seen.clear()
+    one.expiring()
+    assert seen == [(ServerWalk, moment, NEW_YORK) for moment in one.moments]
+
+
+def test_a_commit_whose_date_no_calendar_has_is_in_no_period() -> None:
+    refs = draw_refs("""
+             -> a 62
+             -> b 31 a
+        main -> c  0 b
+    """)
+    commits = (replace(c, creation_us=2**62) if c.id == "b" else c for c in refs.commits)
+    graph = CommitGraph.from_refs(replace(refs, commits=tuple(commits)))
+    ((_, numbers),) = newest_of(graph, graph.index["c"], Kept("main", monthly=5))
+    assert [graph.ids[n] for n in numbers] == ["c", "a"]

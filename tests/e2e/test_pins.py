@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.sandbox import records
 from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.test_sweep import Site
 
@@ -298,6 +299,48 @@ class DescribeSync:
         repository = planned(world)
         assert repository["pins"]["blocked"] == ""
         assert [row["state"] for row in repository["pins"]["pins"]] == ["kept"]
+
+
+class DescribeTheDoctor:
+    def check(self, world):
+        checks = world.lakeplan("doctor", "--no-spark", "--for", "apply", "--format", "json").json["checks"]
+        return [(c["result"], c["message"]) for c in checks if "hidden branches" in c["check"]]
+
+    def it_says_what_is_known_of_hidden_branches(self, world, commits):
+        tree(world, "")
+        assert self.check(world) == []
+        tree(world, '{tags: ["v*"]}')
+        assert self.check(world) == [("warn", "not tried: doctor makes no branch")]
+        applied(world)
+        assert self.check(world) == [("ok", "the server has 1 pin, all hidden")]
+        world.api.commit(REPOSITORY, pin_of(commits[1]), 0, more=3)
+        ((status, message),) = self.check(world)
+        assert status == "warn"
+        assert "is visible or was moved" in message
+
+
+def it_makes_no_pin_where_the_server_makes_visible_branches(world, commits, monkeypatch):
+    real = records.Records.add_branch
+
+    def visible(self, repository, id, commit_id, *, hidden=False):
+        real(self, repository, id, commit_id)
+
+    monkeypatch.setattr(records.Records, "add_branch", visible)
+    world.api.tag(REPOSITORY, "v0", commits[0])
+    tree(world, '{tags: ["v*"]}')
+    result = world.lakeplan("apply", "--auto-approve")
+    assert result.code == 1
+    assert "makes no hidden branches" in result.out + result.err
+    branches = world.api.call("GET", f"{PATH}/branches", params={"show_hidden": "true"})["results"]
+    assert {b["id"] for b in branches} == {"main"}
+
+
+def it_names_pins_when_it_explains(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    told = world.lakeplan("explain", REPOSITORY, commits[1])
+    assert told.code == 0, told.err
+    assert pin_of(commits[1]) in told.out
 
 
 class DescribeSweeps:
