@@ -139,6 +139,9 @@ def _damaged(one: DamagedRow) -> list[str]:
 
 
 def _quarantine(one: QuarantineRow) -> tuple[str, str]:
+    if not one["readable"]:
+        there = counted(one["present"]["objects"], "copy", "copies")
+        return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
     bad = bool(one["lost"]["objects"] or one["resized"]["objects"])
     parts = [f"{one['mark_id']}: {counted(one['recorded']['objects'], 'copy', 'copies')} recorded"]
     for key, words in (

@@ -179,7 +179,9 @@ def check_site(
         or findings
         or damaged
         or history.problems
-        or any(one["lost"]["objects"] or one["resized"]["objects"] for one in quarantine)
+        or any(
+            one["lost"]["objects"] or one["resized"]["objects"] or not one["readable"] for one in quarantine
+        )
     )
     return row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from lakeplan.values.objects import batches
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import GONE, Status
 
+_log = logging.getLogger(__name__)
 NAMED = 100
 """Addresses of a quarantine that a report names; all are counted."""
 FIND_AT_ONCE = 1_000
@@ -55,20 +57,29 @@ class _Run:
 
 def last_runs(site: Site, addresses: Collection[str]) -> dict[str, FoundInRun]:
     """For each of some addresses the newest run of any collector, lakeplan's sweeps among them, whose records
-    name it. Raises StorageError, and FormatError for a damaged report."""
+    name it. What cannot be read of a run is passed over with a warning: others write there, too. Raises
+    StorageError."""
     left, found = set(addresses), dict[str, FoundInRun]()
     for run in sorted(_runs(site), key=lambda run: run.row["started"], reverse=True):
-        for some in run.addresses(site):
-            named = left.intersection(some)
-            found |= dict.fromkeys(named, run.row)
-            left -= named
-            if not left:
-                return found
+        try:
+            for some in run.addresses(site):
+                named = left.intersection(some)
+                found |= dict.fromkeys(named, run.row)
+                left -= named
+        except FormatError as error:
+            _log.warning("not searched for what is missing: %s", error)
+        if not left:
+            break
     return found
 
 
 def _runs(site: Site) -> Iterator[_Run]:
-    for row in runs_of(site.store):
+    try:
+        rows = runs_of(site.store)
+    except FormatError as error:
+        _log.warning("not searched for what is missing: %s", error)
+        rows = []
+    for row in rows:
         old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"
         prefix = old if row["by"] == "the old collector" else f"{UnifiedRun(row['run_id']).prefix}deleted/"
         yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)
@@ -94,7 +105,7 @@ def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
 
 def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
     """Every quarantine against the records of its sweep. Raises StorageError, and FormatError for a damaged
-    record."""
+    record of the state."""
     purged = read_purged(state, site.key)
     rows: list[QuarantineRow] = []
     present = {
@@ -105,11 +116,15 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
         mark = _mark(site, mark_id)
         if mark is None:
             if mark_id in present:
-                rows.append(_unknown(site, mark_id))
+                rows.append(_unreadable(site, mark_id, NO_MARK))
         elif mark.settings.mode == "quarantine":
             recorded: dict[str, int] = {}
-            for moved in _moved(site, mark):
-                recorded |= moved
+            try:
+                for moved in _moved(site, mark):
+                    recorded |= moved
+            except FormatError as error:
+                rows.append(_unreadable(site, mark_id, f"{error.where}: {error.message}"))
+                continue
             if recorded:
                 rows.append(_quarantine(site, mark_id, recorded, purged.get(mark_id, Amount())))
     return rows
@@ -133,6 +148,7 @@ def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: A
     lost = [] if is_purged else lacking
     return {
         "mark_id": mark_id,
+        "readable": True,
         "recorded": _amount(recorded, recorded).to_row(),
         "present": _amount(recorded, recorded.keys() & copies.keys()).to_row(),
         "restored": _amount(recorded, back).to_row(),
@@ -144,13 +160,14 @@ def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: A
     }
 
 
-def _unknown(site: Site, mark_id: str) -> QuarantineRow:
+def _unreadable(site: Site, mark_id: str, why: str) -> QuarantineRow:
     copies = Amount()
     for stored in site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/"):
         copies += Amount(1, stored.size)
     nothing = Amount().to_row()
     return {
         "mark_id": mark_id,
+        "readable": False,
         "recorded": nothing,
         "present": copies.to_row(),
         "restored": nothing,
@@ -158,7 +175,7 @@ def _unknown(site: Site, mark_id: str) -> QuarantineRow:
         "lost": nothing,
         "resized": nothing,
         "addresses": [],
-        "note": NO_MARK,
+        "note": why,
     }
 
 

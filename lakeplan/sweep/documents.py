@@ -442,9 +442,11 @@ class DamagedRow(TypedDict):
 class QuarantineRow(TypedDict):
     """A quarantine against the records of its sweep. ``recorded``: what was moved there; ``present`` of it;
     ``lost``: copies that are neither there, nor restored, nor purged. ``addresses`` name some of the ``lost``
-    and the ``resized``."""
+    and the ``resized``. ``readable`` False: the mark or a record of its sweep cannot be read, so nobody knows
+    what must be there; ``present`` is then everything, and ``note`` says why."""
 
     mark_id: str
+    readable: bool
     recorded: AmountRow
     present: AmountRow
     restored: AmountRow

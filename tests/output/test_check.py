@@ -82,6 +82,7 @@ DAMAGED = {
 }
 LOST = {
     "mark_id": "m2",
+    "readable": True,
     "recorded": ONE,
     "present": NOTHING,
     "restored": NOTHING,

@@ -10,7 +10,13 @@ import jsonschema
 import pytest
 
 from lakeplan.errors import GateRefused, StorageError
-from lakeplan.formats.namespace import metadata_key, quarantine_prefix
+from lakeplan.formats.namespace import (
+    UNIFIED_PREFIX,
+    mark_prefix,
+    metadata_key,
+    quarantine_prefix,
+    sweep_prefix,
+)
 from lakeplan.formats.ranges import read_metarange
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.checking import StepChecker
@@ -327,6 +333,31 @@ def it_knows_what_was_purged(world: SweepWorld, repo: LakeRepository, moved: str
     (one,) = row["quarantine"]
     assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
     assert row["complete"]
+
+
+@pytest.mark.parametrize("what", ["mark", "record"])
+def it_says_that_a_quarantine_cannot_be_judged(
+    world: SweepWorld, repo: LakeRepository, moved: str, what: str
+) -> None:
+    folder = repo.folder / (mark_prefix(moved) if what == "mark" else sweep_prefix(moved))
+    for file in folder.rglob("mark.json" if what == "mark" else "results/*.parquet"):
+        file.write_bytes(b"damaged")
+    row = checked(world)
+    (found,) = row["quarantine"]
+    assert (found["readable"], found["present"]["objects"], row["complete"]) == (False, 2, False)
+    assert found["note"]
+
+
+@pytest.mark.parametrize("file", ["summary.json", "deleted/part-00000.snappy.parquet"])
+def it_finds_what_is_missing_in_spite_of_a_damaged_report(
+    world: SweepWorld, repo: LakeRepository, file: str
+) -> None:
+    world.sweep_of(world.mark())
+    (report,) = (repo.folder / UNIFIED_PREFIX).glob(f"*/{file}")
+    report.write_bytes(b"damaged")
+    hold_all(repo)
+    rows = checked(world)["findings"]
+    assert [row["collector_run"] for row in rows] == [None, None]
 
 
 # ---- data
