@@ -16,7 +16,7 @@ from lakeplan import limits
 from lakeplan.api import read_plan
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import tree_prefix
-from lakeplan.cli.who import PULL_REQUEST
+from lakeplan.cli.who import APPROVED_BY, PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.hosts.commands import PLAN, Asked, NotAllowed, asked_in, check_member, check_merge, plan_again
 from lakeplan.hosts.comments import put_plan_comment, with_changes, with_page
@@ -198,7 +198,9 @@ class Pipeline:
             raise NotAllowed(f"there is no mark {asked.mark}", hint="`lakeplan sweep list` names the marks.")
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} of {asked.login} on pull request {request.number}"
-        done = self._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
+        by = {APPROVED_BY: asked.login, PULL_REQUEST: str(request.number)}
+        named = replace(self, environ={**self.environ, **by})
+        done = named._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
         if done:
             raise NotAllowed(
                 f"`lakeplan sweep approve` ended with {done}", hint="The log of the job says why."

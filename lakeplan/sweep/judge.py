@@ -149,7 +149,7 @@ def approve(
         stored.digest,
         mark.goes.objects,
         mark.goes.size_bytes,
-        by_text(run),
+        by_text(run) if automatic else run.approver.get("by", by_text(run)),
         utc_text(run.now()),
         reason.strip(),
         judged,

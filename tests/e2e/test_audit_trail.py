@@ -180,6 +180,13 @@ class DescribeDeletions:
         assert sum(purged["repositories"][0]["counts"].values()) == 2
         assert [r["command"] for r in runs(world, "--kind", "sweep", "--limit", "1")] == ["sweep purge"]
 
+    def it_names_who_approved_by_a_comment(self, quarantining: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("LAKEPLAN_APPROVED_BY", "grace")
+        mark_id = quarantining.mark()["mark_id"]
+        quarantining.sweep(mark_id)
+        (run,) = runs(quarantining.world)
+        assert (run["approver"]["by"], run["approver"]["reason"]) == ("grace", "a test")
+
     def it_has_a_sweep_that_was_killed_in_the_middle(self, quarantining: Any, monkeypatch: Any) -> None:
         site, world = quarantining, quarantining.world
         mark_id = site.mark()["mark_id"]

@@ -219,6 +219,9 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     applied = org.merge(7)
     assert applied.code == 0, applied.output
     assert lake.rules == {"*": 21, "main": 30}
+    record = json.loads(max((work.top / folder / ".lakeplan/history").iterdir()).read_text())
+    assert record["ci"]["pull_request"].endswith("org/trees/pull/7")
+    assert record["tree_commit"] == merge
     result = fake.bodies(7)[1]
     assert result.startswith(f"<!-- lakeplan:apply:{folder} -->")
     assert ":white_check_mark: applied (1 applied)" in result
