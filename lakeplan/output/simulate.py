@@ -151,8 +151,7 @@ def render_curve(document: CurveDocument, console: Console) -> None:
     if garbage["objects"]:
         page.line(f"{_volume(garbage)}, were never committed and go at any days", indent=2)
     cost = Money.of(document)
-    for curve in document["curves"]:
-        _curve(page, curve, held["size_bytes"], cost)
+    _curves(page, document["curves"], held["size_bytes"], cost)
     if document["horizon"] is not None:
         _horizon(page, document["horizon"], cost)
     _warnings(page, document)
@@ -173,14 +172,20 @@ def goes_at(curve: CurveRow, at: int) -> DaysPoint:
     return steps[-1]
 
 
-def _curve(page: Page, curve: CurveRow, whole: int, cost: Money) -> None:
-    page.heading(title_of(curve), f"{days(curve['days_now'])} now: {_volume(curve['now'])} go")
-    asked = {point["days"]: point for point in curve["server"]}
+def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> None:
+    """One table: the rows of every rule, below each other; its days of now with an arrow."""
+    page.heading("Retention", f"{page.arrow} the days now")
     bars = page.width >= BAR_FROM_WIDTH
-    rows = [_row(page, curve, at, asked, whole, cost, bars=bars) for at in _rows(curve, asked)]
-    headers = ("days", "objects go", "bytes go", *cost.header(), "", "", "the server takes more")
-    share = 3 + cost.shown
-    page.table(headers, rows, figures=range(share + 1), solid=(share + 1,))
+    rows: list[tuple[str | Cell, ...]] = []
+    for curve in curves:
+        asked = {point["days"]: point for point in curve["server"]}
+        title: str | Cell = Cell(title_of(curve), "bold")
+        for at in _rows(curve, asked):
+            rows.append((title, *_row(page, curve, at, asked, whole, cost, bars=bars)))
+            title = ""
+    headers = ("rule", "days", "objects go", "bytes go", *cost.header(), "", "", "the server takes more")
+    share = 4 + cost.shown
+    page.table(headers, rows, figures=range(1, share + 1), solid=(share + 1,))
 
 
 def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:

@@ -49,7 +49,7 @@ def it_writes_a_table_json_and_a_picture(
     assert run(arguments(namespace, rules, *more)) == ExitCode.OK
     shown = capsys.readouterr()
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    assert "0 2 1.5 kB 100 %" in lines
+    assert "Default retention 0 2 1.5 kB 100 %" in lines
     assert [line for line in lines if line.startswith("→ 7 1 1.5 kB")]
     assert shown.err == ""
     found = json.loads(document.read_text())
