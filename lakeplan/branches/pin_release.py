@@ -48,7 +48,7 @@ class PinRelease:
         record = read_pin_record(self.state, self.key)
         if commit_id not in record.commit_ids:
             return
-        stored = read_stored(self.reader, self.name, look=True)
+        stored = read_stored(self.reader, self.name)
         own = stored.own(record)
         pinned = next((pin for pin in own if pin.commit_id == commit_id), None)
         if pinned is None or stored.raw is None or stored.entries.get(pinned.name) is None:

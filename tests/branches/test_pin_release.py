@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -24,6 +25,8 @@ from tests.retention.conftest import NOW, draw_refs
 
 KEY = "prod/lake"
 X2, X1 = "2" * 64, "1" * 64
+ZONE = ZoneInfo("America/New_York")
+slept: list[float] = []
 
 
 class Lake:
@@ -33,11 +36,14 @@ class Lake:
         self.refs, self.rules, self.pins = with_pins(refs, pins), rules, pins
         self.written: list[GcRules] = []
         self.loses = False
+        self.stale: list[GcRules] = []
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
-        return self.rules
+        assert repository == "lake"
+        return self.stale.pop() if self.stale else self.rules
 
     def list_pins(self, repository: str) -> list[LiveBranch]:
+        assert repository == "lake"
         return [LiveBranch(pin.name, pin.commit_id, hidden=True) for pin in self.pins]
 
     def set_gc_rules(self, repository: str, rules: GcRules) -> None:
@@ -84,8 +90,8 @@ def release(lake: Lake, branch: str = "dev", commit: str = X2, *, known: bool = 
     days = {} if lake.rules is None else lake.rules.branches
     pins = tuple(replace(pin, days=days.get(pin.name)) for pin in lake.pins)
     write_pin_record(state, KEY, PinRecord(pins if known else (), "h"), run_id="r0", at=NOW)
-    run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=lambda _: None)
-    one = PinRelease(KEY, lake, lake, state, run, timezone.utc)  # type: ignore[arg-type]
+    run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=slept.append)
+    one = PinRelease(KEY, lake, lake, state, run, ZONE)  # type: ignore[arg-type]
     one.before_deleting(branch, commit)
     return state
 
@@ -143,10 +149,40 @@ def it_refuses_when_the_default_days_would_cost_other_commits(monkeypatch: pytes
     ((known, change),) = seen
     assert known.moments == [NOW, NOW + timedelta(days=7), NOW + timedelta(days=30)]
     assert known.rules == change.desired == GcRules(35)
-    assert known.zone is timezone.utc
+    assert known.zone is ZONE
+    assert known.graph.ids == sorted(commit.id for commit in ALONE.commits)
     assert {branch.id for branch in known.refs.branches} == {"dev", "main"}
     assert change.stored == GcRules(35, {pin_name(X2): 0})
     assert (change.have, change.want) == ((Pin(X2, 0),), (Pin(X2),))
+
+
+def it_reads_the_rules_until_they_are_those_that_it_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakeplan.review.run.PAUSES", (3.0, 4.0))
+    rules = GcRules(35, {pin_name(X2): 0})
+    lake = Lake(ALONE, rules, Pin(X2, 0))
+    slept.clear()
+    real = lake.set_gc_rules
+
+    def write(repository: str, after: GcRules) -> None:
+        real(repository, after)
+        lake.stale = [rules]  # what a server's cache answers for a while
+
+    lake.set_gc_rules = write  # type: ignore[method-assign]
+    release(lake)
+    assert slept == [3.0]
+
+
+def it_judges_by_the_rule_that_each_pin_has_on_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Pin("3" * 64, 0)
+    refs = replace(ALONE, commits=(*ALONE.commits, replace(ALONE.commits[0], id=other.commit_id)))
+    lake = Lake(refs, GcRules(35, {pin_name(X2): 0}), Pin(X2, 0), other)
+    state = MemoryState()
+    write_pin_record(state, KEY, PinRecord((Pin(X2, 0), other)), run_id="r0", at=NOW)
+    seen = []
+    monkeypatch.setattr(pin_release, "losses", lambda known, change: seen.append(change) or iter(()))
+    run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=slept.append)
+    PinRelease(KEY, lake, lake, state, run, ZONE).before_deleting("dev", X2)  # type: ignore[arg-type]
+    assert seen[0].have == (Pin(X2, 0), replace(other, days=None))
 
 
 def it_stops_when_the_rules_are_not_those_that_it_wrote() -> None:

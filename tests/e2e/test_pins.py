@@ -383,3 +383,40 @@ class DescribeSweeps:
         assert result.code == 4
         assert "is gone or was moved" in result.err
         assert site.data() == before
+
+
+def it_removes_pins_with_the_rules_when_the_tree_clears_them(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    world.write(
+        f"repositories/{REPOSITORY}.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  {REPOSITORY}:\n    gc: clear\n",
+    )
+    world.override("clear")
+    assert [row["state"] for row in planned(world)["pins"]["pins"]] == ["retired"]
+    applied(world)
+    assert hidden(world) == {}
+    assert world.api.rules(REPOSITORY) is None
+    assert "pins" not in planned(world)
+
+
+def it_takes_its_own_entries_out_of_rules_that_the_tree_manages_no_more(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    world.write(
+        f"repositories/{REPOSITORY}.yaml",
+        f"apiVersion: lakeplan/v1\nrepositories:\n  {REPOSITORY}:\n    owner: data\n",
+    )
+    world.override("tag-loss", "expired-objects")
+    applied(world)
+    assert hidden(world) == {}
+    assert world.api.rules(REPOSITORY) == {"*": 7}
+
+
+def it_is_in_the_history(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    run_id = applied(world)["run_id"]
+    shown = world.lakeplan(("history", "show"), run_id, "--format", "json")
+    assert shown.code == 0, shown.err
+    assert world.lakeplan(("history", "list")).code == 0
+    assert world.lakeplan(("pins", "sync"), "--format", "json").json["results"] == []
