@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -19,8 +20,27 @@ from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.bodies import TooSlow, within
 
 PAGE = 100
+P = ParamSpec("P")
+R = TypeVar("R")
 _TIMEOUT = (10.0, 60.0)
 _RETRIED = frozenset({429, 500, 502, 503, 504})
+
+
+def reads_answers(method: Callable[P, R]) -> Callable[P, R]:
+    """An answer that lacks a field, or has another type there, is a HostError."""
+
+    @wraps(method)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(*given, **named)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise HostError(
+                f"an answer of the host is not as its documentation says ({type(error).__name__})",
+                hint="Run the job again.",
+                detail=str(error),
+            ) from None
+
+    return checked
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError
+from lakeplan.hosts.client import reads_answers
 from lakeplan.hosts.github import COMMIT, GitHub, request_of
 from lakeplan.hosts.protocols import Request
 from lakeplan.lakefs.credentials import Secret
@@ -66,6 +67,7 @@ def moment(text: object) -> datetime:
     return datetime.fromisoformat(str(text))
 
 
+@reads_answers
 def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     """Starts the run again that planned the pull request's last commit, so that its job, with its rights,
     plans it; nothing of the pull request is read here. Raises NotAllowed.
@@ -109,6 +111,7 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
         raise _stranger(f"only members of {team} can approve marks")
 
 
+@reads_answers
 def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
     """The pull request whose merge a mark was made of; ``commit`` is the tree's when it was made. Raises
     NotAllowed unless the comment is on that pull request, later than its merge, and by another person than

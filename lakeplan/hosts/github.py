@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from lakeplan import limits
 from lakeplan.errors import UsageError
-from lakeplan.hosts.client import HostClient
+from lakeplan.hosts.client import HostClient, reads_answers
 from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request, put_comment
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
@@ -115,6 +115,7 @@ class GitHub:
         return str(head or self.job.commit)
 
     # ---- comments
+    @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
         """Only a bot's own: a person could write the marker too."""
         for found in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
@@ -123,6 +124,7 @@ class GitHub:
                 return Comment(number, int(found["id"]), body)
         return None
 
+    @reads_answers
     def write_comment(self, number: int, body: str, old: Comment | None) -> str:
         if old is None:
             answer = self.client.call("POST", f"{self._root}/issues/{int(number)}/comments", {"body": body})
@@ -146,11 +148,13 @@ class GitHub:
         found: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
         return found
 
+    @reads_answers
     def open_requests(self) -> list[int]:
         base = str(((self.event.get("pull_request") or {}).get("base") or {}).get("ref") or self.job.branch)
         path = f"{self._root}/pulls?state=open&base={quote(base, safe='')}"
         return [int(pull["number"]) for pull in self.client.pages(path)]
 
+    @reads_answers
     def merged(self) -> list[Request]:
         known: dict[int, Request] = {}
         for commit in self._pushed():
@@ -170,6 +174,7 @@ class GitHub:
     def _pulls_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
 
+    @reads_answers
     def merged_as(self, commit: str) -> Request | None:
         """The pull request whose merge made a commit, or None."""
         for pull in self._pulls_of(commit):
@@ -178,6 +183,7 @@ class GitHub:
         return None
 
     # ---- plans
+    @reads_answers
     def fetch_plan(self, request: Request, folder: Path) -> Path:
         artifact = self._find_plan(request)
         data = self.client.download(f"{self._root}/actions/artifacts/{artifact}/zip")
@@ -251,11 +257,13 @@ class GitHub:
             "POST", f"{self._root}/issues/comments/{int(comment)}/reactions", {"content": content}
         )
 
+    @reads_answers
     def may_write(self, login: str) -> bool:
         path = f"{self._root}/collaborators/{quote(login, safe='')}/permission"
         answer = self.client.call("GET", path, accept=(404,))
         return answer.status == 200 and answer.json().get("permission") in ("write", "admin")
 
+    @reads_answers
     def is_in_team(self, login: str, team: str, token: Secret) -> bool:
         """``team`` is ORG/TEAM. ``token`` may read the organization's members."""
         organization, _, slug = team.partition("/")

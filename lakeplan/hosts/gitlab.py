@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lakeplan.errors import UsageError
-from lakeplan.hosts.client import HostClient
+from lakeplan.hosts.client import HostClient, reads_answers
 from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Comment, HostError, NoPlan, Request
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
@@ -62,6 +62,7 @@ class GitLab:
         return self.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or self.environ.get("CI_COMMIT_SHA", "")
 
     # ---- comments
+    @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
         """Only our own: a person could write the marker too."""
         me = self.client.get("/user")["id"]
@@ -85,12 +86,14 @@ class GitLab:
         """The pipeline shows how a job ended; a status beside it would be another job of the pipeline."""
 
     # ---- merge requests
+    @reads_answers
     def open_requests(self) -> list[int]:
         names = ("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CI_COMMIT_BRANCH", "CI_DEFAULT_BRANCH")
         base = next((self.environ[name] for name in names if self.environ.get(name)), "")
         path = f"{self._project}/merge_requests?state=opened&target_branch={quote(base, safe='')}"
         return [int(found["iid"]) for found in self.client.pages(path)]
 
+    @reads_answers
     def merged(self) -> list[Request]:
         commit, branch = self.environ.get("CI_COMMIT_SHA", ""), self.environ.get("CI_COMMIT_BRANCH", "")
         names = ("merge_commit_sha", "squash_commit_sha", "sha")
@@ -115,6 +118,7 @@ class GitLab:
         return request["target_branch"] == branch and projects == (self._here, self._here)
 
     # ---- plans
+    @reads_answers
     def fetch_plan(self, request: Request, folder: Path) -> Path:
         jobs = [
             int(job["id"])

@@ -233,6 +233,21 @@ class DescribeGitHub:
         assert find() == "plan.json"
         assert sorted(p.name for p in (tmp_path / "into").iterdir()) == ["plan.json", "plan.json.objects"]
 
+    @pytest.mark.parametrize(
+        "answer", [[{}], [None], ["x"], [7], [{"number": "x", "merged_at": 1}], {"a": 1}, 7]
+    )
+    def it_refuses_answers_that_are_not_as_documented(self, host, github, answer):
+        host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = answer
+        host.answers["GET", "/repos/org/trees/issues/7/comments"] = answer
+        host.answers["GET", "/repos/org/trees/pulls"] = answer
+        with pytest.raises(HostError):
+            github.merged()
+        if answer != [{}] and answer != [{"number": "x", "merged_at": 1}]:
+            with pytest.raises(HostError):
+                github.own_comment(7, BODY)
+        with pytest.raises(HostError):
+            github.open_requests()
+
     @pytest.mark.parametrize("missing", ["GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_EVENT_PATH"])
     def it_explains_what_the_environment_lacks(self, host, tmp_path, missing):
         (tmp_path / "event.json").write_text("{}")
