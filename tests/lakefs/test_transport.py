@@ -202,8 +202,8 @@ class DescribeLimits:
         assert public == {
             "connect",
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
-            "list_branches", "list_repositories", "list_tags", "list_uncommitted", "log_commits",
-            "metadata", "metadata_reader", "name", "physical_address", "server_time", "version",
+            "list_branches", "list_pins", "list_repositories", "list_tags", "list_uncommitted", "log_commits",
+            "metadata", "metadata_reader", "name", "paced", "physical_address", "server_time", "version",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:
