@@ -54,7 +54,7 @@ MODULES = {
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/pin_records": ["tests/branches/test_pin_records.py"],
     "branches/pin_release": ["tests/branches/test_pin_release.py"],
-    "branches/pin_steps": ["tests/branches/test_pins.py"],
+    "branches/pin_steps": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
     "branches/pins": ["tests/branches/test_pins.py"],
     "branches/verdicts": [
         "tests/branches/test_keepers.py",
