@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
@@ -107,6 +107,8 @@ class Runs:
     damaged: tuple[str, ...] = ()
 
 
+PLANNING = timedelta(days=1)
+"""An id is made before a run plans, and the run begins to write up to this much later."""
 KINDS = ("apply", "import", "branches", "sweep")
 """The first word of the commands that leave a record."""
 
@@ -135,7 +137,7 @@ def list_runs(state: StateReader, wanted: Wanted = ALL, *, limit: int | None = N
     damaged = []
     for run_id in reversed(_run_ids(state)):
         began = began_at(run_id)
-        early = wanted.since and began and began < wanted.since.replace(microsecond=0)
+        early = wanted.since and began and began < wanted.since - PLANNING
         if early or (limit is not None and len(runs) >= limit):
             break
         try:
