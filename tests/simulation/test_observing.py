@@ -129,7 +129,7 @@ def it_marks_nothing_young_and_nothing_that_it_cannot_write_down() -> None:
     assert piece.of != Of.ERROR
     (data,) = store.created.values()
     assert pq.read_table(io.BytesIO(data)).to_pylist() == [
-        {"address": "data/p/old", "size_bytes": 1, "version": store.objects[0].version}
+        {"address": "data/p/old", "size_bytes": 1, "version": store.objects[0].version, "modified_us": 99}
     ]
 
 
