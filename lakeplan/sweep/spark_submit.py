@@ -52,6 +52,7 @@ AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """Spark copies these over the job's own S3 settings, one by one."""
 DEFAULTS = "spark-defaults.conf"
 PACKAGES = "spark.jars.packages"
+FAULT = re.compile(r"\bERROR\b|\w(Exception|Error)\b|No such file|not found")
 SECRET_KEYS = re.compile(REDACTED)
 _log = logging.getLogger("lakeplan.collector")
 
@@ -141,7 +142,7 @@ class SparkSubmit:
             raise LakeplanError(
                 f"the official collector ended with exit code {code}",
                 where=command[0],
-                hint="it said last:\n" + "\n".join(f"  {line}" for line in list(lines)[-SHOWN:]),
+                hint="it said:\n" + "\n".join(f"  {line}" for line in _telling(list(lines))),
             )
 
     def _listen(self, output: IO[str] | None, lines: deque[str]) -> None:
@@ -181,6 +182,9 @@ class SparkSubmit:
     def _job_environ(self) -> dict[str, str]:
         dropped = OWN_VARIABLES if self._keeps_aws() else (*OWN_VARIABLES, *AWS_KEYS)
         kept = {name: text for name, text in self._environ.items() if not name.startswith(dropped)}
+        # pip's spark-submit finds Spark by the first python3 on PATH: the one beside it knows pyspark
+        beside = os.path.dirname(os.path.abspath(self._command()))
+        kept["PATH"] = os.pathsep.join(filter(None, (beside, kept.get("PATH"))))
         return safe_environment(kept)
 
     def _keeps_aws(self) -> bool:
@@ -212,6 +216,11 @@ class SparkSubmit:
             known += [self._storage.access_key or "", self._storage.secret_key or ""]
         known += [value for key, value in self._options.conf.items() if SECRET_KEYS.search(key)]
         return tuple(secret for secret in known if secret)
+
+
+def _telling(lines: Sequence[str]) -> Sequence[str]:
+    """The lines that name a fault: after it Spark prints how it stops. Without one, the last lines."""
+    return [line for line in lines if FAULT.search(line)][:SHOWN] or lines[-SHOWN:]
 
 
 def redact(line: str, secrets: tuple[str, ...]) -> str:

@@ -98,6 +98,19 @@ def it_shows_the_last_lines_without_any_secret(make: Make, caplog: pytest.LogCap
     assert "*** *** *** ***" in failed.value.hint
 
 
+def it_shows_the_fault_and_not_how_spark_stopped_after_it(make: Make) -> None:
+    body = """
+print('Exception in thread "main" java.lang.NoClassDefFoundError: x')
+print("Caused by: java.lang.ClassNotFoundException: x")
+for n in range(40): print(f"INFO ShutdownHookManager: {n}")
+sys.exit(1)"""
+    with pytest.raises(LakeplanError) as failed:
+        run(make(body))
+    assert "NoClassDefFoundError" in failed.value.hint
+    assert "ClassNotFoundException" in failed.value.hint
+    assert "Shutdown" not in failed.value.hint
+
+
 def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakeplan.sweep.spark_submit.TELL_SECONDS", 0.2)
     told: list[str] = []
@@ -106,6 +119,11 @@ def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pyte
     assert "marks; it can take hours" in told[0]
     assert any("Stage 3 of 7 ***" in line for line in told[1:-1])
     assert told[-1].endswith("ended with exit code 0")
+
+
+def it_runs_spark_submit_with_the_python_beside_it(make: Make, out: Path, tmp_path: Path) -> None:
+    run(make())
+    assert started(out)["environ"]["PATH"].split(os.pathsep)[0] == str(tmp_path / "home" / "bin")
 
 
 def it_gives_the_job_none_of_lakeplan_s_own_variables(make: Make, out: Path) -> None:
