@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from click.core import Command, Context, ParameterSource
-    from click.exceptions import (
+    from typer._click.core import Command, Context, ParameterSource
+    from typer._click.exceptions import (
         BadParameter,
         ClickException,
         NoArgsIsHelpError,
         NoSuchOption,
         UsageError,
     )
-    from click.formatting import HelpFormatter
-    from click.shell_completion import CompletionItem
+    from typer._click.formatting import HelpFormatter
+    from typer._click.shell_completion import CompletionItem
 else:
     _home = typer.BadParameter.__module__.removesuffix(".exceptions")
     _core = import_module(f"{_home}.core")

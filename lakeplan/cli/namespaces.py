@@ -79,7 +79,7 @@ def parse_age(option: str, text: str) -> int:
     try:
         return parse_duration(text.strip())
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"Write for example {option} 24h") from None
+        raise UsageError(f"{option}: {error}", hint=f"For example: {option} 24h") from None
 
 
 def parse_zone(name: str) -> tzinfo:
@@ -119,7 +119,7 @@ def _cache_choice(cache: CacheWhere = None, cache_size: CacheSize = DEFAULT_CACH
     try:
         limit = parse_bytes(cache_size)
     except ValueError as error:
-        raise UsageError(f"--cache-size: {error}", hint="Write for example --cache-size 20GB") from None
+        raise UsageError(f"--cache-size: {error}", hint="For example: --cache-size 20GB") from None
     if cache is not None and not cache.strip():
         raise UsageError("--cache is empty", hint="Use a folder, or --cache off.")
     return CacheChoice(cache, limit)

@@ -244,7 +244,7 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
         if not equals or not key.strip():
             raise UsageError(
                 f"--spark-conf {setting!r} is not KEY=VALUE",
-                hint="Write for example --spark-conf spark.executor.memory=4g",
+                hint="For example: --spark-conf spark.executor.memory=4g",
             )
         found[key.strip()] = value
     return found

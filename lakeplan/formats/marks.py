@@ -86,7 +86,7 @@ def read_part(
     was written (``sha256``)."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
-            "is not what was marked: its checksum differs",
+            "was changed since the mark: its checksum differs",
             where=name,
             hint="Run `lakeplan sweep mark` again.",
         )

@@ -212,7 +212,7 @@ def timestamp_us(message: bytes) -> int:
     if not -_LAST_SECOND <= seconds <= _LAST_SECOND:
         raise damaged("a time is no time of the calendar")
     if not 0 <= nanos < 10**9:
-        raise damaged("a time has more than a second of nanoseconds")
+        raise damaged("a time has more than 999,999,999 nanoseconds")
     return seconds * 1_000_000 + nanos // 1000
 
 

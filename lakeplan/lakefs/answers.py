@@ -70,7 +70,7 @@ class Fields:
     def seconds(self, name: str, first: int = _FIRST_SECOND) -> int:
         """A moment in seconds since the epoch."""
         if not first <= (value := self.integer(name)) <= _LAST_SECOND:
-            raise Malformed(f"{name} is {value}, which is no time in seconds")
+            raise Malformed(f"{name} is {value}, which is not a time in seconds")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -275,7 +275,7 @@ def branch_of(fields: Fields) -> Branch:
 def _moment(fields: Fields, name: str) -> int | None:
     seconds = 0 if fields.data.get(name) is None else fields.integer(name)
     if seconds > _LAST_SECOND:
-        raise Malformed(f"{name} is {seconds}, which is no time in seconds")
+        raise Malformed(f"{name} is {seconds}, which is not a time in seconds")
     return seconds if seconds > 0 else None
 
 

@@ -131,7 +131,7 @@ class AzureCopier(AzurePlace):
                 options["standard_blob_tier"] = StandardBlobTier(str(found.blob_tier))
             except ValueError:
                 raise StorageError(
-                    f"the access tier {found.blob_tier} is not known, so a copy could not have it",
+                    f"the access tier {found.blob_tier} is unknown, and a copy would lose it",
                     where=self._where(source),
                 ) from None
         if found.tag_count:

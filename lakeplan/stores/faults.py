@@ -233,7 +233,7 @@ NO_KEY = "an empty key names no object"
 def check_batch(keys: Sequence[str], limit: int, where: str) -> None:
     """Raises StorageError for more keys than one request may name."""
     if len(keys) > limit:
-        raise StorageError(f"{len(keys)} keys in one batch, the most is {limit}", where=where)
+        raise StorageError(f"{len(keys)} keys in one batch; at most {limit} are allowed", where=where)
 
 
 def in_order(keys: Iterable[str], failed: dict[str, Deletion], deleted: set[str]) -> list[Deletion]:

@@ -197,7 +197,7 @@ class FolderReader(Opened):
     def _path(self, key: str) -> str:
         parts = key.removesuffix("/").split("/")
         if ".." in parts or "\0" in key:
-            raise StorageError("a key cannot lead out of its namespace", where=self._where(key))
+            raise StorageError("the key leads out of the namespace", where=self._where(key))
         if "" in parts or "." in parts:
             raise StorageNotFound("the object does not exist", where=self._where(key))
         path = os.path.join(self._root, *parts)

@@ -181,7 +181,7 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
                 raise ValueError("is not where it belongs")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
-                "the record of what a hold keeps is damaged",
+                "the record of held commits is damaged",
                 where=f"{site.store.url}/{stored.key}",
                 hint="Restore the record from a backup. Remove it only if the data that the hold kept"
                 " may be deleted.",
@@ -219,7 +219,7 @@ def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
         for answer in site.store.delete(keys, versions=Versions.MARKER):
             if not answer.deleted:
                 raise StorageError(
-                    f"the record of what a hold keeps cannot be deleted: {answer.reason}",
+                    f"the record of held commits cannot be deleted: {answer.reason}",
                     where=f"{site.store.url}/{answer.key}",
                     hint="Run the command again; check that the credentials may delete below _lakeplan/.",
                 )

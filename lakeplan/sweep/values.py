@@ -207,7 +207,7 @@ def _part_name(value: Any, name: str) -> None:
     """It becomes part of keys, and anybody who can write to the namespace could put another one there."""
     records.text(value, name)
     if not _PART_NAME.fullmatch(value):
-        raise records.Misshapen(f"{name} is not the name of a part")
+        raise records.Misshapen(f"{name} is not a valid name of a part")
 
 
 def _shape(setting: Setting) -> records.Shape:

@@ -14,6 +14,7 @@ COMMANDS = {
     "plan": (),
     "apply": (),
     "branches run": (),
+    "pins sync": (),
     "history rollback": ("x",),
     "sweep mark": (),
     "sweep approve": ("x", "--reason", "x"),

@@ -180,5 +180,5 @@ def it_refuses_an_answer_that_is_not_what_the_api_says(lake, monkeypatch):
 def it_takes_no_moment_that_is_none(scripted, credentials, seconds) -> None:
     scripted.script = [Answer(200, {"mtime": seconds})]
     reader = connect_branch_reader(ServerConfig("prod", scripted.url), credentials)
-    with pytest.raises(UnexpectedAnswer, match=r"mtime is .*, which is no time in seconds"):
+    with pytest.raises(UnexpectedAnswer, match=r"mtime is .*, which is not a time in seconds"):
         reader.written_at("analytics", "main", "x")

@@ -395,7 +395,7 @@ GOOD = {"kind": "branch", "name": "ma*", "commit": "c3", "until": None}
 )
 def it_refuses_a_damaged_record(case: Case, file: str, content: object) -> None:
     put_object(case.path, f"{ON_BRANCH}{file}", json.dumps(content).encode())
-    with pytest.raises(FormatError, match="the record of what a hold keeps is damaged") as caught:
+    with pytest.raises(FormatError, match="the record of held commits is damaged") as caught:
         case.keep(BRANCH)
     assert caught.value.where == f"{case.store.url}/{ON_BRANCH}{file}"
     assert (

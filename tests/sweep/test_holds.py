@@ -290,6 +290,6 @@ def it_refuses_to_go_on_with_a_damaged_record(world: SweepWorld, held: LakeRepos
     world.mark()
     (file,) = (world.lake.folder / "repo1" / HOLDS_PREFIX).rglob("*.json")
     file.write_text(text)
-    with pytest.raises(FormatError, match="record of what a hold keeps is damaged") as refused:
+    with pytest.raises(FormatError, match="record of held commits is damaged") as refused:
         world.mark()
     assert HOLDS_PREFIX in refused.value.where

@@ -277,7 +277,7 @@ def _names(option: TyperOption) -> str:
 def _with_metavar(option: TyperOption) -> str:
     if option.is_flag:
         return _names(option)
-    return f"{_names(option)} {option.metavar or option.type.name.upper().split(' ')[0]}"
+    return f"{_names(option)} {option.metavar}"
 
 
 def _default(option: TyperOption) -> str:

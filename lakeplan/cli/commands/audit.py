@@ -102,7 +102,11 @@ def audit(
     sample: Annotated[
         int,
         typer.Option(
-            "--sample", help="Objects to read, one byte each, where storage is not listed.", min=0, max=10_000
+            "--sample",
+            help="Objects to read, one byte each, where storage is not listed.",
+            min=0,
+            max=10_000,
+            metavar="N",
         ),
     ] = 30,
     rate: Annotated[
@@ -110,13 +114,19 @@ def audit(
     ] = 100.0,
     max_requests: Annotated[
         int,
-        typer.Option("--max-requests", help="Leave out repositories that need more than this.", min=1),
+        typer.Option(
+            "--max-requests", help="Leave out repositories that need more than this.", min=1, metavar="N"
+        ),
     ] = 20_000,
     stale_days: Annotated[
-        int, typer.Option("--stale-days", help="Age of a branch's last commit to call it stale.", min=1)
+        int,
+        typer.Option(
+            "--stale-days", help="Age of a branch's last commit to call it stale.", min=1, metavar="DAYS"
+        ),
     ] = 90,
     price: Annotated[
-        str | None, typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.")
+        str | None,
+        typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.", metavar="PRICE"),
     ] = None,
     time_zone: namespaces.TimeZone = "UTC",
     resume: Annotated[
@@ -224,7 +234,7 @@ def _price(text: str) -> Price:
     try:
         return Price(*parse_price(text))
     except ValueError as error:
-        raise UsageError(f"--price: {error}", hint="Write for example --price '0.023 USD'") from None
+        raise UsageError(f"--price: {error}", hint="For example: --price '0.023 USD'") from None
 
 
 def _with_price(document: AuditDocument, price: Price | None) -> AuditDocument:

@@ -255,7 +255,7 @@ Examples:
   lakeplan report plan.json --html report.html -C . --with-curves
   lakeplan report plan.json --html report.html --curve curve.json
 """
-EXAMPLE = "Write for example `lakeplan report plan.json --html report.html`."
+EXAMPLE = "For example: `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; give -C DIR to ask the servers, "
     "or --namespace server/name=URL"

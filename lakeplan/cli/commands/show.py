@@ -189,7 +189,7 @@ def show(
     if (plan_file is None) == (resolved is None):
         raise UsageError(
             "give a plan file or --resolved REPO, and not both",
-            hint="Write for example `lakeplan show plan.json`.",
+            hint="For example: `lakeplan show plan.json`.",
         )
     if resolved is not None:
         show_resolved(tree, resolved, outputs)

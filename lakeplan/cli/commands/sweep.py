@@ -133,7 +133,7 @@ The summary has amounts by class, prefix, age and last commit, and says what kee
 Examples:
   lakeplan sweep show 20260331T120000-1a2b3c4d
   lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3 --html mark.html
-  lakeplan sweep show 20260331T120000-1a2b3c4d --objects --prefix raw/ --format csv --out raw.csv
+  lakeplan sweep show 20260331T120000-1a2b3c4d --objects --prefix raw/
 """
 
 
