@@ -249,7 +249,7 @@ def plan_gates(
     on_unmanaged: Policy = "warn",
 ) -> tuple[GateResult, ...]:
     """The limits over the whole plan. Such a gate counts as overridden when it is in every repository
-    that contributes to it."""
+    that contributes to it. It is left out where one repository is the whole cause, and refuses by it."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
@@ -259,7 +259,11 @@ def plan_gates(
         for verdict in judge(writing, totals, safety)
     ]
     found += run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
-    results = [openers.decide_whole(g, (r.gates for r in planned if _contributes(r, g))) for g in found]
+    results = []
+    for gate in found:
+        of_each = [r.gates for r in planned if _contributes(r, gate)]
+        if len(of_each) != 1 or not any(_is_refusal(own, gate.gate) for own in of_each[0]):
+            results.append(openers.decide_whole(gate, of_each))
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
     return (*results, *openers.decide_each(unnamed, None))
 
@@ -273,6 +277,10 @@ def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
     if gate.gate == DELETED_BRANCHES.name:
         return plan.branch_lifecycle is not None and any(plan.branch_lifecycle.deletions.values())
     return any((h.objects_expire or 0) > 0 for h in plan.impact.horizons.values())
+
+
+def _is_refusal(result: GateResult, gate: str) -> bool:
+    return result.gate == gate and result.outcome is GateOutcome.REFUSED
 
 
 def _run_deletes(plan: RepositoryPlan) -> int:

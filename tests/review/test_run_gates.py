@@ -72,8 +72,23 @@ def it_does_not_block_an_apply() -> None:
     repository = a_plan(*many(3))
     repository = replace(repository, gates=repository_gates(repository, TWO, SHUT))
     plan = Plan(NOW, "0", "0", None, (repository,), gates=plan_gates([repository], TWO, SHUT))
-    assert len(plan.refused) == 2
+    assert [gate.scope for gate in plan.refused] == ["prod/analytics"]
     assert plan.blocked == ()
+
+
+def it_refuses_once_what_has_one_cause() -> None:
+    judged = []
+    for name in ("analytics", "streams"):
+        repository = a_plan(*many(3), name=name)
+        judged.append(replace(repository, gates=repository_gates(repository, TWO, SHUT)))
+    assert plan_gates(judged[:1], TWO, SHUT) == ()
+    (both,) = plan_gates(judged, TWO, SHUT)
+    assert (both.outcome.value, both.value) == ("refused", 6)
+    small = [a_plan(row("f-1"), row("f-2"), name=name) for name in ("analytics", "streams")]
+    (sum_alone,) = plan_gates(
+        [replace(one, gates=repository_gates(one, TWO, SHUT)) for one in small], TWO, SHUT
+    )
+    assert (sum_alone.outcome.value, sum_alone.value) == ("refused", 4)
 
 
 @pytest.mark.parametrize(
