@@ -81,8 +81,8 @@ class DescribeUp:
         ("arguments", "message"),
         [
             (["--flavor", "cloud"], "unknown flavor 'cloud'"),
-            (["--port", "70000"], "70000"),
-            (["--port", "x"], "not a valid integer"),
+            (["--port", "70000"], "'--port'"),
+            (["--port", "x"], "'--port'"),
             (["--access-key", ""], "access key or its secret is empty"),
             (["--access-key", "a:b"], "contains a colon"),
             (["--secret-key", ""], "access key or its secret is empty"),
