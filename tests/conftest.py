@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from tests.storage_servers import (  # noqa: F401  # fixtures, for every test that wants a store
     azure_container,
     azurite,
+    gcs_bucket,
+    gcs_endpoint,
     no_credentials_of_this_machine,
     s3_bucket,
     s3_endpoint,

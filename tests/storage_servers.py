@@ -1,4 +1,5 @@
-"""Servers that tests start themselves, once per session: moto (S3) and Azurite (Azure blob)."""
+"""Servers that tests start themselves, once per session: moto (S3), Azurite (Azure blob) and
+fake-gcs-server (Google Cloud Storage)."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AZURITE = "azurite@3.37.0"
+FAKE_GCS_SERVER = "github.com/fsouza/fake-gcs-server@v1.52.2"
+FAKE_GCS_VARIABLE = "LAKEPLAN_FAKE_GCS_SERVER"
 # The account that Azurite has by default; its key is public, and good for nothing else.
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -29,7 +32,7 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 @pytest.fixture
 def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("AWS_", "AZURE_", "LAKEPLAN_S", "LAKECTL_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_", "LAKEPLAN_S", "LAKECTL_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
@@ -115,11 +118,53 @@ def azure_container(
     return f"{azurite}/{name}"
 
 
+@contextmanager
+def gcs_server() -> Iterator[str]:
+    """The URL of fake-gcs-server, or a skip with the reason. The program is on PATH, or where
+    ``LAKEPLAN_FAKE_GCS_SERVER`` says."""
+    program = os.environ.get(FAKE_GCS_VARIABLE) or shutil.which("fake-gcs-server")
+    if program is None:
+        pytest.skip(f"fake-gcs-server is not installed: go install {FAKE_GCS_SERVER}")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    options = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    options += ["-public-host", f"127.0.0.1:{port}", "-external-url", url]
+    with subprocess.Popen(
+        [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_for(port, process)
+            yield url
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="session")
+def gcs_endpoint() -> Iterator[str]:
+    with gcs_server() as url:
+        yield url
+
+
+@pytest.fixture
+def gcs_bucket(
+    gcs_endpoint: str, no_credentials_of_this_machine: None, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A new bucket, with the endpoint in the environment."""
+    import requests
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_endpoint)
+    name = f"bucket-{uuid.uuid4().hex[:12]}"
+    requests.post(f"{gcs_endpoint}/storage/v1/b", json={"name": name}, timeout=10).raise_for_status()
+    return name
+
+
 def give_workers_the_environment(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's workers see the credentials of this test's environment. The session is older than it; workers
     of a user inherit theirs, or get them as spark.executorEnv, which ends up in the same place."""
     for name, value in os.environ.items():
-        if name.startswith(("AWS_", "AZURE_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")):
             monkeypatch.setitem(session.sparkContext.environment, name, value)
 
 
@@ -151,10 +196,10 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            pytest.fail(f"Azurite ended at once, with status {process.returncode}")
+            pytest.fail(f"the server ended at once, with status {process.returncode}")
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1):
                 return
         except OSError:
             time.sleep(0.1)
-    pytest.fail("Azurite did not answer within a minute")
+    pytest.fail("the server did not answer within a minute")

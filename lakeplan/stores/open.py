@@ -16,10 +16,12 @@ from lakeplan.stores.protocols import NamespaceReader, StateWriter, SweepStore
 from lakeplan.stores.urls import (
     AzureLocation,
     FolderLocation,
+    GcsLocation,
     Location,
     S3Location,
     parse_azure_location,
     parse_folder_location,
+    parse_gcs_location,
     parse_s3_location,
 )
 from lakeplan.values.storages import BY_SCHEME
@@ -122,7 +124,33 @@ class AzureOpener(Opener[AzureLocation]):
         return AzureState(location)
 
 
-OPENERS: Mapping[str, Opener[Any]] = {"folder": FolderOpener(), "s3": S3Opener(), "azure": AzureOpener()}
+class GcsOpener(Opener[GcsLocation]):
+    def parse(self, url: str) -> GcsLocation:
+        return parse_gcs_location(url)
+
+    def reader(self, location: GcsLocation, access: Access) -> NamespaceReader:
+        from lakeplan.stores.gcs_client import GcsReader
+
+        return GcsReader(location, endpoint_url=access.endpoint_url)
+
+    def store(self, location: GcsLocation, access: Access) -> SweepStore:
+        from lakeplan.stores.gcs import GcsStore
+
+        seconds = (access.connect_seconds, access.read_seconds)
+        return GcsStore(location, endpoint_url=access.endpoint_url, seconds=seconds)
+
+    def documents(self, location: GcsLocation, access: Access) -> StateWriter:
+        from lakeplan.stores.documents_gcs import GcsState
+
+        return GcsState(location, endpoint_url=access.endpoint_url)
+
+
+OPENERS: Mapping[str, Opener[Any]] = {
+    "folder": FolderOpener(),
+    "s3": S3Opener(),
+    "azure": AzureOpener(),
+    "gcs": GcsOpener(),
+}
 """By the names of ``lakeplan.values.storages``."""
 _WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 

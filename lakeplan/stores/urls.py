@@ -56,6 +56,23 @@ class S3Location:
 
 
 @dataclass(frozen=True)
+class GcsLocation:
+    """``prefix`` has no slash at either end; "" is the whole bucket."""
+
+    bucket: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return f"gs://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+    @property
+    def base(self) -> str:
+        """How all names begin in the bucket."""
+        return f"{self.prefix}/" if self.prefix else ""
+
+
+@dataclass(frozen=True)
 class AzureLocation:
     """``account_url`` is scheme and host (and, as Azurite has it, the account as first part of the path)."""
 
@@ -112,6 +129,11 @@ def parse_folder_location(url: str) -> FolderLocation:
 def parse_s3_location(url: str) -> S3Location:
     found = _strict(parse_bucket_url, url, "s3://bucket/prefix")
     return S3Location(found.bucket, found.prefix)
+
+
+def parse_gcs_location(url: str) -> GcsLocation:
+    found = _strict(lambda text: parse_bucket_url(text, ("gs",)), url, "gs://bucket/prefix")
+    return GcsLocation(found.bucket, found.prefix)
 
 
 def parse_azure_location(url: str) -> AzureLocation:

@@ -1,0 +1,228 @@
+"""Deleting, looking, copying and recording in Google Cloud Storage (``gs://``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from lakeplan import limits
+from lakeplan.errors import StorageError, StoreBusy
+from lakeplan.stores.faults import (
+    CHANGED,
+    NO_KEY,
+    TOO_MANY_VERSIONS,
+    Kind,
+    check_batch,
+    check_copy,
+    error_of,
+    in_order,
+    is_missing_object,
+    not_equal,
+    reason_of,
+)
+from lakeplan.stores.gcs_client import (
+    AS_STORED,
+    Answer,
+    GcsReader,
+    error_for,
+    in_threads,
+    is_busy,
+    json_of,
+    microseconds,
+    unusable,
+)
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+
+BATCH = 100
+DESCRIBING = (
+    "contentType",
+    "contentEncoding",
+    "contentDisposition",
+    "contentLanguage",
+    "cacheControl",
+    "metadata",
+    "customTime",
+    "storageClass",
+)
+
+
+class GcsStore(GcsReader):
+    """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket. Each object is deleted by a
+    request of its own, under the condition that its generation is still the expected one."""
+
+    @property
+    def batch_size(self) -> int:
+        return BATCH
+
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        check_batch(keys, BATCH, self._url)
+        known = expected or {}
+        failed = {
+            key: Deletion(key, reason)
+            for key in keys
+            if (reason := unusable(self._base + key) if key else NO_KEY)
+        }
+        wanted = list(dict.fromkeys(key for key in keys if key not in failed))
+        if wanted and versions is Versions.MARKER:
+            self._page({"prefix": self._base, "maxResults": "1"}, self._url)  # a 404 is the object's
+
+        def delete(key: str) -> Deletion | StorageError:
+            if versions is Versions.ALL:
+                return self._delete_versions(key, known.get(key))
+            return self._delete_current(key, known.get(key))
+
+        answers = dict(zip(wanted, in_threads(delete, wanted), strict=True))
+        refused = [one for one in answers.values() if isinstance(one, StorageError)]
+        if refused and len(refused) == len(answers):
+            raise refused[0]
+        for key, answer in answers.items():
+            if isinstance(answer, StorageError):
+                answers[key] = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
+        failed |= {key: answer for key, answer in answers.items() if not answer.deleted}
+        return in_order(keys, failed, set(wanted) - set(failed))
+
+    def _delete_current(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
+        params = {"ifGenerationMatch": expected.e_tag} if expected is not None else {}
+        return self._delete_once(key, params)
+
+    def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
+        """Every generation of exactly this key, unless one is newer than the expected object."""
+        name = self._base + key
+        generations: list[int] = []
+        try:
+            for page in self._pages(key, versions="true"):
+                items = page.get("items") or ()
+                generations += [int(item["generation"]) for item in items if item["name"] == name]
+                if len(generations) > limits.STORE_VERSIONS:
+                    return Deletion(key, TOO_MANY_VERSIONS)
+                if any(item["name"] != name for item in items):
+                    break
+        except StoreBusy as error:
+            return error
+        if expected is not None and any(one > int(expected.e_tag) for one in generations):
+            return Deletion(key, CHANGED, changed=True)
+        answers = [self._delete_once(key, {"generation": str(one)}) for one in sorted(generations)]
+        bad = [one for one in answers if isinstance(one, StorageError) or not one.deleted]
+        if not bad or len(generations) == 1:
+            return bad[0] if bad else Deletion(key)
+        first = bad[0].message if isinstance(bad[0], StorageError) else bad[0].reason
+        transient = all(isinstance(one, StoreBusy) for one in bad)
+        reason = f"{len(bad)} of {len(generations)} versions not deleted: {first}"
+        return Deletion(key, reason, transient=transient)
+
+    def _delete_once(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
+        where = self._where(key)
+        try:
+            answer = self._client.request("DELETE", self._path(key), where, params=params, tries=1)
+        except StorageError as error:
+            return error
+        if answer.status in (200, 204, 404):
+            return Deletion(key)
+        if answer.status == 412:
+            return Deletion(key, CHANGED, changed=True)
+        if answer.status == 403 and (code := _lock(answer)):
+            return Deletion(key, f"{code}: the object is locked")
+        if is_busy(answer.status) or answer.status in (401, 403):
+            return error_for(answer, where)
+        return Deletion(key, reason_of(f"status {answer.status}", None))
+
+    def stat(self, key: str) -> StoredFacts | None:
+        try:
+            return facts_of(key, json_of(self._ask("GET", key), self._where(key)))
+        except StorageError as error:
+            if is_missing_object(error):
+                return None
+            raise
+
+    def is_gone(self, key: str) -> bool:
+        """By GET of the first byte. A 404 counts only when a listing does not show the object either."""
+        headers = AS_STORED | {"Range": "bytes=0-0"}
+        answer = self._client.request(
+            "GET", self._path(key), self._where(key), params={"alt": "media"}, headers=headers, raw=True
+        )
+        if answer.status == 404:
+            self._confirm_missing(key)
+            return True
+        if answer.status in (200, 206, 416):  # of an empty object there is no byte
+            return False
+        raise error_for(answer, self._where(key))
+
+    def facts(self) -> StoreFacts:
+        params = {"fields": "versioning,softDeletePolicy"}
+        answer = self._client.request("GET", self._bucket_path, self.url, params=params)
+        if answer.status == 403:
+            return StoreFacts(versioned=None, soft_delete=None)
+        if answer.status == 404:
+            raise error_of(Kind.NO_CONTAINER, self.url)
+        if answer.status != 200:
+            raise error_for(answer, self.url)
+        found = json_of(answer, self.url)
+        versioned = bool((found.get("versioning") or {}).get("enabled"))
+        seconds = str((found.get("softDeletePolicy") or {}).get("retentionDurationSeconds", "0"))
+        return StoreFacts(versioned=versioned, soft_delete=seconds != "0")
+
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+        check_copy(source, target, self._where(target))
+        before = json_of(self._ask("GET", source), self._where(source))
+        params = {"ifSourceGenerationMatch": str(before["generation"])}
+        if create:
+            if not self.is_gone(target):  # emulators ignore the condition
+                raise error_of(Kind.CONFLICT, self._where(target))
+            params["ifGenerationMatch"] = "0"
+        if key_name := str(before.get("kmsKeyName") or ""):
+            params["destinationKmsKeyName"] = key_name.partition("/cryptoKeyVersions/")[0]
+        self._path(target)
+        name = quote(self._base + target, safe="")
+        path = f"{self._path(source)}/rewriteTo{self._bucket_path.removeprefix('/storage/v1')}/o/{name}"
+        body = {field: before[field] for field in DESCRIBING if before.get(field)}
+        while True:
+            answer = self._client.request("POST", path, self._where(target), params=params, body=body)
+            if answer.status == 404:
+                self._confirm_missing(source)
+            if answer.status != 200:
+                raise error_for(answer, self._where(target))
+            progress = json_of(answer, self._where(target))
+            if progress.get("done"):
+                break
+            params["rewriteToken"] = str(progress["rewriteToken"])
+        after = json_of(self._ask("GET", target), self._where(target))
+        if (after.get("size"), after.get("crc32c")) != (before.get("size"), before.get("crc32c")):
+            self._delete_once(target, {"ifGenerationMatch": str(after["generation"])})
+            raise not_equal(source, self._where(target))
+        return facts_of(target, after)
+
+    def put(self, key: str, data: bytes) -> None:
+        answer = self._upload(key, data, if_version=None)
+        if answer.status != 200:
+            raise error_for(answer, self._where(key))
+
+    def create(self, key: str, data: bytes) -> None:
+        self._put(key, data, if_version="0")
+
+
+def facts_of(key: str, item: Mapping[str, Any]) -> StoredFacts:
+    """Objects of every storage class can be read at once."""
+    return StoredFacts(
+        key,
+        int(item["size"]),
+        microseconds(str(item["updated"])),
+        str(item["generation"]),
+        str(item.get("storageClass", "")),
+    )
+
+
+LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
+
+
+def _lock(answer: Answer) -> str:
+    """Which lock a refusal names, or ""."""
+    text = answer.body.decode(errors="replace")
+    return next((code for code in LOCKS if f'"{code}"' in text), "")

@@ -1,0 +1,455 @@
+"""Requests to Google Cloud Storage's JSON API, by ``requests`` and google-auth."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from lakeplan import limits
+from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
+from lakeplan.stores.bounded import azure_session, bounded_pages, in_time, too_large
+from lakeplan.stores.faults import Kind, error_of
+from lakeplan.stores.urls import GcsLocation, Opened
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.urls import parse_web_url
+
+GOOGLE = "https://storage.googleapis.com"
+_GOOGLES = re.compile(r"https://([a-z0-9-]+\.)*googleapis\.com", re.ASCII)
+SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
+TRIES = 4
+LIMITS = (10.0, 60.0)
+PAGE = 1_000
+KEYS_A_PAGE = 50
+"""When pages give fewer wanted keys than this, each key is listed alone."""
+WORKERS = 16
+KINDS = {
+    401: Kind.NO_CREDENTIALS,
+    403: Kind.DENIED,
+    404: Kind.MISSING,
+    409: Kind.BUSY,
+    412: Kind.CONFLICT,
+    408: Kind.BUSY,
+    429: Kind.BUSY,
+    405: Kind.UNSUPPORTED,
+    501: Kind.UNSUPPORTED,
+}
+FIELDS = "name,size,updated,generation"
+Limits = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    repeated: bool = False
+    """Whether the request had been sent before, so that this may be the answer to its echo."""
+
+
+class GcsClient:
+    """Sends requests about one bucket. Thread-safe; a pickle carries endpoint and limits, never credentials.
+
+    A token is sent to Google's own hosts only. Any other endpoint (``endpoint_url``, or
+    ``STORAGE_EMULATOR_HOST``) gets requests without one.
+    """
+
+    def __init__(self, endpoint_url: str | None, seconds: Limits) -> None:
+        self._endpoint_url = endpoint_url
+        self._seconds = seconds
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._credentials: Any = None
+
+    def __getstate__(self) -> tuple[str | None, Limits]:
+        return (self._endpoint_url, self._seconds)
+
+    def __setstate__(self, state: tuple[str | None, Limits]) -> None:
+        self._endpoint_url, self._seconds = state
+        self._reset()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        where: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        data: bytes | None = None,
+        tries: int | None = None,
+        raw: bool = False,
+    ) -> Answer:
+        """The answer, whatever its status is. ``raw``: the body is an object's. Raises StoreBusy when every
+        try fails for now."""
+        allowed = TRIES if tries is None else tries
+        for number in range(1, allowed + 1):
+            try:
+                answer = self._once(method, path, where, params, headers, body, data, raw)
+            except StoreBusy:
+                if number == allowed:
+                    raise
+            else:
+                if number == allowed or not is_busy(answer.status):
+                    return Answer(answer.status, answer.headers, answer.body, number > 1)
+            time.sleep(random.uniform(0.5, 1) * 2 ** (number - 1))
+        raise AssertionError("at least one try")
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        where: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        data: bytes | None,
+        raw: bool,
+    ) -> Answer:
+        endpoint = self._endpoint(where)
+        token = self._token(endpoint, where)
+
+        def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            if token:
+                request.headers["Authorization"] = f"Bearer {token}"
+            return request
+
+        connect, read = (given or usual for given, usual in zip(self._seconds, LIMITS, strict=True))
+        try:
+            response = self._session().request(
+                method,
+                endpoint + path,
+                params=params,
+                headers=dict(headers or {}),
+                json=body,
+                data=data,
+                auth=authorize,  # without it requests would look for a password in ~/.netrc
+                timeout=(connect, read),
+                stream=raw,
+                allow_redirects=False,
+            )
+            with response:
+                content = self._body(response, where) if raw else response.content
+        except requests.exceptions.SSLError as error:
+            raise error_of(Kind.TLS, where, detail=type(error).__name__) from None
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
+            raise error_of(Kind.UNREACHABLE, where, detail=type(error).__name__) from None
+        except requests.exceptions.ChunkedEncodingError as error:
+            raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
+        except requests.exceptions.RequestException as error:
+            raise error_of(Kind.SETTINGS, where, detail=type(error).__name__) from None
+        return Answer(response.status_code, response.headers, content)
+
+    def _body(self, response: requests.Response, where: str) -> bytes:
+        """The bytes as they are stored: objects with ``Content-Encoding: gzip`` are not unpacked."""
+        announced = response.headers.get("Content-Length", "")
+        if announced.isdecimal() and int(announced) > limits.OBJECT_BYTES:
+            raise too_large(where)
+        from urllib3.exceptions import HTTPError
+
+        try:
+            body: bytes = in_time(lambda: response.raw.read(decode_content=False), where, limits.FILE_SECONDS)
+        except HTTPError as error:
+            raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
+        if announced.isdecimal() and len(body) != int(announced):
+            raise error_of(Kind.BROKEN, where, detail=f"{len(body)} of {announced} bytes")
+        return body
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = azure_session()
+        return session
+
+    def _endpoint(self, where: str) -> str:
+        found = self._endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE
+        found = found if "://" in found else f"http://{found}"
+        try:
+            return parse_web_url(found).origin
+        except ValueError:
+            raise error_of(Kind.SETTINGS, where, detail="the endpoint is not a URL") from None
+
+    def _token(self, endpoint: str, where: str) -> str:
+        if not _GOOGLES.fullmatch(endpoint):
+            return ""
+        with self._lock:
+            try:
+                auth = importlib.import_module("google.auth")
+                transport = importlib.import_module("google.auth.transport.requests")
+                if self._credentials is None:
+                    self._credentials, _ = auth.default(scopes=list(SCOPES))
+                if not self._credentials.valid:
+                    self._credentials.refresh(transport.Request())
+            except ImportError:
+                raise error_of(Kind.NO_CREDENTIALS, where, message="google-auth is not installed") from None
+            except Exception as error:  # noqa: BLE001 (google-auth raises what its transports do)
+                # No cause: the library's text may quote the credentials.
+                if type(error).__name__ == "TransportError":
+                    raise error_of(Kind.UNREACHABLE, where, detail="TransportError") from None
+                raise error_of(Kind.NO_CREDENTIALS, where, detail=type(error).__name__) from None
+            return str(self._credentials.token)
+
+
+def is_busy(status: int) -> bool:
+    return status in (408, 429) or (status >= 500 and status != 501)
+
+
+def error_for(answer: Answer, where: str) -> StorageError:
+    """The status alone is shown, never the store's own text."""
+    kind = Kind.BUSY if is_busy(answer.status) else KINDS.get(answer.status)
+    if kind is None:
+        return StorageError(f"the storage answered status {answer.status}", where=where)
+    return error_of(kind, where, detail=f"status {answer.status}")
+
+
+def microseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1_000_000)
+
+
+def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
+    """``e_tag`` is the generation: it names these bytes and no others. The time is that of the last change,
+    of metadata too: an object never seems older than it is."""
+    name = str(item["name"])
+    return StoredObject(
+        name[len(base) :], int(item.get("size", 0)), microseconds(item["updated"]), str(item["generation"])
+    )
+
+
+class GcsPlace(Opened):
+    """Objects below a prefix of a bucket, and the client that asks for them. Picklable."""
+
+    def __init__(self, location: GcsLocation, client: GcsClient) -> None:
+        super().__init__(location)
+        self._client = client
+        self._base = location.base
+        self._bucket_path = f"/storage/v1/b/{quote(location.bucket, safe='')}"
+        self._upload_path = f"/upload{self._bucket_path}/o"
+
+    def _path(self, key: str) -> str:
+        if reason := unusable(self._base + key):
+            raise StorageError(reason, where=self._where(key))
+        return f"{self._bucket_path}/o/{quote(self._base + key, safe='')}"
+
+    def _ask(self, method: str, key: str, **options: Any) -> Answer:
+        """A successful answer about one object. Raises StorageNotFound only when a listing confirms it."""
+        answer = self._client.request(method, self._path(key), self._where(key), **options)
+        if answer.status == 404:
+            self._confirm_missing(key)
+        if answer.status // 100 != 2:
+            raise error_for(answer, self._where(key))
+        return answer
+
+    def _confirm_missing(self, key: str) -> None:
+        """A 404 may speak of the bucket, or be a proxy's. A listing tells them apart."""
+        name = self._base + key
+        page = self._page({"prefix": name, "maxResults": "1"}, self._where(key))
+        if any(item["name"] == name for item in page.get("items", ())):
+            raise StorageError(
+                "the response does not say whether the object exists",
+                where=self._where(key),
+                hint="Check proxies and endpoint_url: something other than the store returned status 404.",
+            )
+
+    def _page(self, params: Mapping[str, str], where: str) -> dict[str, Any]:
+        fields = f"kind,items({FIELDS}),prefixes,nextPageToken"
+        answer = self._client.request(
+            "GET", f"{self._bucket_path}/o", where, params={"fields": fields, **params}
+        )
+        if answer.status == 404:
+            raise error_of(Kind.NO_CONTAINER, where)
+        return read_page(answer, params.get("prefix", ""), where)
+
+    def _pages(self, prefix: str, **params: str) -> Iterator[dict[str, Any]]:
+        where, start = self._where(prefix), {"prefix": self._base + prefix, "maxResults": str(PAGE)}
+
+        def pages() -> Iterator[dict[str, Any]]:
+            more: dict[str, str] = {}
+            while True:
+                page = self._page({**start, **params, **more}, where)
+                yield page
+                if not page.get("nextPageToken"):
+                    return
+                more = {"pageToken": str(page["nextPageToken"])}
+
+        yield from bounded_pages(pages(), _first, where)
+
+    def _upload(self, key: str, data: bytes, *, if_version: str | None) -> Answer:
+        """``if_version``: the generation that must be there, "0" for none."""
+        self._path(key)
+        params = {"uploadType": "multipart"}
+        if if_version is not None:
+            params["ifGenerationMatch"] = if_version
+        boundary = secrets.token_hex(16)
+        about = json.dumps({"name": self._base + key}).encode()
+        parts = ((b"application/json; charset=UTF-8", about), (b"application/octet-stream", data))
+        line = b"--" + boundary.encode()
+        body = b"".join(b"%b\r\nContent-Type: %b\r\n\r\n%b\r\n" % (line, kind, part) for kind, part in parts)
+        headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        data = body + line + b"--\r\n"
+        answer = self._client.request(
+            "POST", self._upload_path, self._where(key), params=params, headers=headers, data=data
+        )
+        if answer.status == 404:
+            raise error_of(Kind.NO_CONTAINER, self._where(key))
+        return answer
+
+    def _put(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        """Writes under a condition, and returns the new generation. Raises WriteConflict."""
+        answer = self._upload(key, data, if_version=if_version)
+        if answer.status == 412 and answer.repeated:
+            # The try before may have been ours and its answer lost: then the record is what we wrote.
+            found = self._get(key)
+            if found is not None and found[0] == data:
+                return found[1]
+        if answer.status != 200:
+            raise error_for(answer, self._where(key))
+        return str(json_of(answer, self._where(key))["generation"])
+
+    def _get(self, key: str) -> tuple[bytes, str] | None:
+        """An object and its generation; None when there is none."""
+        try:
+            answer = self._ask("GET", key, params={"alt": "media"}, headers=AS_STORED, raw=True)
+        except StorageNotFound as error:
+            if error.message == Kind.NO_CONTAINER.value.message:
+                raise
+            return None
+        generation = answer.headers.get("x-goog-generation", "")
+        if not generation.isdecimal():
+            raise error_of(Kind.BROKEN, self._where(key), detail="an answer without a generation")
+        return answer.body, generation
+
+
+AS_STORED = {"Accept-Encoding": "gzip"}
+"""Otherwise the store itself would unpack objects with ``Content-Encoding: gzip``."""
+
+
+def unusable(name: str) -> str:
+    """Why no object can have this name, or ""."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "the key is not valid Unicode, so no object can have it"
+    if name in (".", "..") or size > 1024:
+        return "Google Cloud Storage has no objects of this name"
+    return ""
+
+
+def json_of(answer: Answer, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise error_of(Kind.BROKEN, where, detail="an answer that is not JSON")
+    return found
+
+
+def read_page(answer: Answer, prefix: str, where: str) -> dict[str, Any]:
+    """Raises StorageError for anything but a page of a listing of names that begin with ``prefix``."""
+    if answer.status != 200:
+        raise error_for(answer, where)
+    page = json_of(answer, where)
+    try:
+        names = [str(item["name"]) for item in page.get("items") or ()]
+        names += [str(name) for name in page.get("prefixes") or ()]
+        whole = all(
+            int(item["generation"]) > 0 and int(item.get("size", 0)) >= 0 and microseconds(item["updated"])
+            for item in page.get("items") or ()
+        )
+    except (KeyError, TypeError, ValueError):
+        whole, names = False, []
+    if not whole or page.get("kind") != "storage#objects":
+        raise error_of(Kind.BROKEN, where, detail="an answer that is not a listing")
+    if any(not name.startswith(prefix) for name in names):
+        raise StorageError("the storage lists what lies outside the prefix", where=where)
+    return page
+
+
+def _first(page: Mapping[str, Any]) -> object:
+    items = [(item["name"], item["generation"]) for item in (page.get("items") or ())[:1]]
+    return (*items, *(page.get("prefixes") or ())[:1]) or None
+
+
+class GcsReader(GcsPlace):
+    """Reads and lists one prefix of a bucket. Workers of Spark open their own connections, from their own
+    environment."""
+
+    def __init__(
+        self, location: GcsLocation, *, endpoint_url: str | None = None, seconds: Limits = (None, None)
+    ) -> None:
+        super().__init__(location, GcsClient(endpoint_url, seconds))
+
+    def read(self, key: str) -> bytes:
+        return self._ask("GET", key, params={"alt": "media"}, headers=AS_STORED, raw=True).body
+
+    def read_piece(self, key: str, start: int, length: int) -> bytes:
+        """See ``PieceReader``."""
+        headers = AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
+        answer = self._ask("GET", key, params={"alt": "media"}, headers=headers, raw=True)
+        if answer.status != 206:
+            answer = Answer(206, answer.headers, answer.body[start : start + length])
+        if len(answer.body) > length:
+            raise error_of(Kind.BROKEN, self._where(key), detail="more bytes than were asked for")
+        return answer.body
+
+    def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
+        for page in self._pages(prefix, **({} if recursive else {"delimiter": "/"})):
+            for item in page.get("items") or ():
+                stored = stored_object(item, self._base)
+                # Consoles make folders of empty objects.
+                if stored.key and not (stored.key.endswith("/") and stored.size == 0):
+                    yield stored
+
+    def list_prefixes(self, prefix: str = "") -> list[str]:
+        pages = self._pages(prefix, delimiter="/")
+        return sorted(str(one)[len(self._base) :] for page in pages for one in page.get("prefixes") or ())
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        """See ``ObjectProber``. Each page begins at the next wanted key."""
+        found: dict[str, StoredObject] = {}
+        done = 0
+        for _ in range(2 + len(keys) // KEYS_A_PAGE):
+            if done == len(keys):
+                return found
+            params = {"prefix": self._base, "maxResults": str(PAGE), "startOffset": self._base + keys[done]}
+            page = self._page(params, self.url)
+            items = [stored_object(item, self._base) for item in page.get("items") or ()]
+            stored = {one.key: one for one in items}
+            last = (
+                max((one.key.encode() for one in items), default=b"") if page.get("nextPageToken") else None
+            )
+            while done < len(keys) and (last is None or keys[done].encode() <= last):
+                if (one := stored.get(keys[done])) is not None:
+                    found[one.key] = one
+                done += 1
+        return found | self._each(keys[done:])
+
+    def _each(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        def alone(key: str) -> StoredObject | None:
+            page = self._page({"prefix": self._base + key, "maxResults": "1"}, self._where(key))
+            items = (stored_object(item, self._base) for item in page.get("items") or ())
+            return next((one for one in items if one.key == key), None)
+
+        return {one.key: one for one in in_threads(alone, keys) if one is not None}
+
+
+def in_threads(call: Callable[[str], Any], keys: Sequence[str]) -> list[Any]:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(call, keys))
