@@ -153,7 +153,7 @@ def open_store(
     if kind is None or not kind.in_tree:
         parse_location(namespace)  # says why, for the kinds that have a reason
         raise LakeplanError(
-            "lakeplan can only sweep namespaces in S3, in Azure or in a folder on the server",
+            "lakeplan can only sweep namespaces in S3, Google Cloud Storage, Azure or a folder on the server",
             where=shown_url(namespace),
         )
     config = config or StorageConfig(kind.name)

@@ -156,7 +156,8 @@ _WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 
 
 def parse_location(url: str) -> Location:
-    """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, or an Azure blob URL.
+    """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, ``gs://bucket/prefix``,
+    or an Azure blob URL.
 
     Raises StorageError for any other kind, by its name, and for what ``values.urls`` refuses: a user,
     a password or a query (a SAS) among it. Their text is not repeated in the message.
@@ -170,10 +171,11 @@ def open_namespace(
 ) -> NamespaceReader:
     """A reader of the namespace at ``url``; no request is made before the first read or listing.
 
-    ``url`` is ``file:///…`` (or an absolute path), ``s3://bucket/prefix``, or
+    ``url`` is ``file:///…`` (or an absolute path), ``s3://bucket/prefix``, ``gs://bucket/prefix``, or
     ``https://<account>.blob.core.windows.net/<container>/<path>`` (Azurite:
-    ``http://127.0.0.1:<port>/<account>/<container>/…``). ``endpoint_url`` and ``region`` are for S3 only and
-    win over the environment's. The reader can be pickled, and used from several threads.
+    ``http://127.0.0.1:<port>/<account>/<container>/…``). ``endpoint_url`` and ``region`` are for S3 (the
+    endpoint for Google Cloud Storage, too) and win over the environment's. The reader can be pickled, and
+    used from several threads.
 
     Raises StorageError for a URL that is none of these or that carries credentials.
     """
@@ -191,8 +193,8 @@ def open_sweep_store(
 ) -> SweepStore:
     """The namespace at ``url`` for a sweep: as ``open_namespace``, and it can delete, copy and record.
 
-    ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for an answer of S3 or Azure
-    (default 10 and 60). Raises StorageError for a URL of another kind (``gs://`` among them).
+    ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for an answer of a bucket or
+    container (default 10 and 60). Raises StorageError for a URL of another kind.
     """
     opener = _opener(url)
     return opener.store(opener.parse(url), Access(endpoint_url, region, connect_seconds, read_seconds))
@@ -224,7 +226,7 @@ def _opener(url: str) -> Opener[Any]:
         raise StorageError(
             f"unknown kind of storage {scheme}://",
             where=shown_url(url),
-            hint="Use file://, s3:// or https://<account>.blob…",
+            hint="Use file://, s3://, gs:// or https://<account>.blob…",
         )
     if kind.refusal is not None:
         message, hint = kind.refusal

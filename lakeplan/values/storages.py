@@ -115,13 +115,15 @@ STORAGES = (
         "gcs",
         ("gs",),
         UrlForm.BUCKET,
-        in_tree=False,
-        refusal=(
-            "Google Cloud Storage (gs://) cannot be read directly",
-            "Use `lakeplan plan`, which reads through the lakeFS API. `simulate` needs file://,"
-            " s3:// or Azure.",
-        ),
         hosts=re.compile(r"(?:(?P<bucket>[a-z0-9._-]+)\.)?storage\.googleapis\.com", re.ASCII),
+        grants={
+            "list objects": "storage.objects.list",
+            "write objects": "storage.objects.create (and storage.objects.delete, to replace)",
+            "read objects": "storage.objects.get",
+            "copy objects": "storage.objects.get and storage.objects.create",
+            "delete objects": "storage.objects.delete",
+        },
+        packages=("google-auth", "requests"),
     ),
     StorageKind(
         "memory",

@@ -6,7 +6,7 @@ from lakeplan.errors import StorageError
 from lakeplan.stores.open import open_state
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/x", "lakeplan", "https://example.com/x", "s3://K:SECRET@b/x"])
+@pytest.mark.parametrize("url", ["oss://bucket/x", "lakeplan", "https://example.com/x", "s3://K:SECRET@b/x"])
 def it_refuses_other_kinds_of_url(url: str) -> None:
     with pytest.raises(StorageError) as caught:
         open_state(url)

@@ -53,7 +53,7 @@ def it_has_the_types_that_a_tree_can_describe() -> None:
         ("s3://b/x", True),
         ("https://a.blob.core.windows.net/c", True),
         ("local://x", True),
-        ("gs://b/x", False),
+        ("gs://b/x", True),
         ("mem://x", False),
         ("odd://x", True),
     ],

@@ -46,7 +46,7 @@ def it_gives_the_url_back(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("gs://bucket/x", "gs://"),
+        ("oss://bucket/x", "oss://"),
         ("local://repo", "inside a lakeFS server"),
         ("mem://repo", "inside a lakeFS server"),
         ("ftp://host/x", "ftp://"),

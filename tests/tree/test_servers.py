@@ -51,8 +51,8 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
             "3:60: servers.p.branch_lifecycle.engine: expected one of server, lakeplan, none",
         ),
         (
-            "  p: {endpoint_url: 'http://x', storages: {'': {type: gcs}}}",
-            "3:55: servers.p.storages..type: expected one of s3, azure, local",
+            "  p: {endpoint_url: 'http://x', storages: {'': {type: oss}}}",
+            "3:55: servers.p.storages..type: expected one of s3, azure, local, gcs",
         ),
         ("  p: {endpoint_url: 'http://x', storages: {a: {type: local}}}", "3:47: servers.p.storages.a: a"),
         (

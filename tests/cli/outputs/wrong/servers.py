@@ -229,7 +229,7 @@ WRONG: dict[str, Uses] = {
         "no namespace": Wrong("simulate --rules rules.json"),
         "no rules": Wrong("simulate --namespace file:///data"),
         "a namespace that is no URL": Wrong("simulate --namespace data --rules rules.json", 1),
-        "a store of another kind": Wrong("simulate --namespace gs://bucket/repo --rules rules.json", 1),
+        "a store of another kind": Wrong("simulate --namespace oss://bucket/repo --rules rules.json", 1),
         "a namespace without a refs dump": Wrong(
             "simulate --namespace file://{lake}/analytics --rules rules.json --commits-only", 1
         ),
