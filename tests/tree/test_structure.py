@@ -28,7 +28,7 @@ import pytest
         ("state: {}\n", "lakeplan.yaml:3:8: state: the key url is missing"),
         (
             "state: {url: ftp://x}\n",
-            "lakeplan.yaml:3:14: state.url: expected an s3://, file:// or Azure blob URL",
+            "lakeplan.yaml:3:14: state.url: expected an s3://, gs://, file:// or Azure blob URL",
         ),
         ("safety: {}\n", "lakeplan.yaml:3:9: safety: this is empty"),
         (
