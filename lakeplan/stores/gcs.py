@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
@@ -22,14 +23,13 @@ from lakeplan.stores.faults import (
     reason_of,
 )
 from lakeplan.stores.gcs_client import (
-    AS_STORED,
     Answer,
     GcsReader,
     error_for,
     in_threads,
     is_busy,
     json_of,
-    microseconds,
+    stored_object,
     unusable,
 )
 from lakeplan.values.objects import StoredObject
@@ -95,15 +95,13 @@ class GcsStore(GcsReader):
 
     def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
         """Every generation of exactly this key, unless one is newer than the expected object."""
-        name = self._base + key
         generations: list[int] = []
         try:
             for page in self._pages(key, versions="true"):
-                items = page.get("items") or ()
-                generations += [int(item["generation"]) for item in items if item["name"] == name]
+                generations += [int(one.e_tag) for one in page.objects if one.key == key]
                 if len(generations) > limits.STORE_VERSIONS:
                     return Deletion(key, TOO_MANY_VERSIONS)
-                if any(item["name"] != name for item in items):
+                if any(one.key != key for one in page.objects):
                     break
         except StoreBusy as error:
             return error
@@ -130,13 +128,13 @@ class GcsStore(GcsReader):
             return Deletion(key, CHANGED, changed=True)
         if answer.status == 403 and (code := _lock(answer)):
             return Deletion(key, f"{code}: the object is locked")
-        if is_busy(answer.status) or answer.status in (401, 403):
+        if is_busy(answer) or answer.status in (401, 403):
             return error_for(answer, where)
         return Deletion(key, reason_of(f"status {answer.status}", None))
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
-            return facts_of(key, json_of(self._ask("GET", key), self._where(key)))
+            return self._describe(key)[1]
         except StorageError as error:
             if is_missing_object(error):
                 return None
@@ -144,10 +142,7 @@ class GcsStore(GcsReader):
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. A 404 counts only when a listing does not show the object either."""
-        headers = AS_STORED | {"Range": "bytes=0-0"}
-        answer = self._client.request(
-            "GET", self._path(key), self._where(key), params={"alt": "media"}, headers=headers, raw=True
-        )
+        answer = self._download(key, {"Range": "bytes=0-0"})
         if answer.status == 404:
             self._confirm_missing(key)
             return True
@@ -165,39 +160,62 @@ class GcsStore(GcsReader):
         if answer.status != 200:
             raise error_for(answer, self.url)
         found = json_of(answer, self.url)
-        versioned = bool((found.get("versioning") or {}).get("enabled"))
-        seconds = str((found.get("softDeletePolicy") or {}).get("retentionDurationSeconds", "0"))
-        return StoreFacts(versioned=versioned, soft_delete=seconds != "0")
+        versioning, policy = found.get("versioning", {}), found.get("softDeletePolicy", {})
+        if not (isinstance(versioning, dict) and isinstance(policy, dict)):
+            raise error_of(Kind.BROKEN, self.url, detail="an answer that does not describe a bucket")
+        seconds = str(policy.get("retentionDurationSeconds", "0"))
+        return StoreFacts(versioned=bool(versioning.get("enabled")), soft_delete=seconds != "0")
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         check_copy(source, target, self._where(target))
-        before = json_of(self._ask("GET", source), self._where(source))
-        params = {"ifSourceGenerationMatch": str(before["generation"])}
+        before, facts = self._describe(source)
+        params = {"ifSourceGenerationMatch": facts.e_tag}
         if create:
             if not self.is_gone(target):  # emulators ignore the condition
                 raise error_of(Kind.CONFLICT, self._where(target))
             params["ifGenerationMatch"] = "0"
         if key_name := str(before.get("kmsKeyName") or ""):
             params["destinationKmsKeyName"] = key_name.partition("/cryptoKeyVersions/")[0]
-        self._path(target)
-        name = quote(self._base + target, safe="")
-        path = f"{self._path(source)}/rewriteTo{self._bucket_path.removeprefix('/storage/v1')}/o/{name}"
-        body = {field: before[field] for field in DESCRIBING if before.get(field)}
-        while True:
-            answer = self._client.request("POST", path, self._where(target), params=params, body=body)
+        self._rewrite(source, target, params, {name: before[name] for name in DESCRIBING if before.get(name)})
+        after, copied = self._describe(target)
+        if (copied.size, after.get("crc32c")) != (facts.size, before.get("crc32c")):
+            self._delete_once(target, {"ifGenerationMatch": copied.e_tag})
+            raise not_equal(source, self._where(target))
+        return copied
+
+    def _rewrite(self, source: str, target: str, params: dict[str, str], body: Mapping[str, Any]) -> None:
+        """Copies inside the store, in as many requests as it takes."""
+        where, onto = self._where(target), self._path(target).removeprefix("/storage/v1")
+        data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        for _ in range(limits.STORE_PAGES):
+            path = f"{self._path(source)}/rewriteTo{onto}"
+            answer = self._client.request("POST", path, where, params=params, headers=headers, data=data)
             if answer.status == 404:
                 self._confirm_missing(source)
             if answer.status != 200:
-                raise error_for(answer, self._where(target))
-            progress = json_of(answer, self._where(target))
-            if progress.get("done"):
-                break
-            params["rewriteToken"] = str(progress["rewriteToken"])
-        after = json_of(self._ask("GET", target), self._where(target))
-        if (after.get("size"), after.get("crc32c")) != (before.get("size"), before.get("crc32c")):
-            self._delete_once(target, {"ifGenerationMatch": str(after["generation"])})
-            raise not_equal(source, self._where(target))
-        return facts_of(target, after)
+                raise error_for(answer, where)
+            progress = json_of(answer, where)
+            if progress.get("done") is True:
+                return
+            params = params | {"rewriteToken": str(progress.get("rewriteToken", ""))}
+        raise StorageError("the copy does not end", where=where)
+
+    def _describe(self, key: str) -> tuple[dict[str, Any], StoredFacts]:
+        """What the store says of an object, and what of it others need. Objects of every storage class can
+        be read at once."""
+        item = json_of(self._ask(key), self._where(key))
+        try:
+            found = stored_object(item, self._base)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            found = None
+        if found is None or found.key != key:
+            raise error_of(
+                Kind.BROKEN, self._where(key), detail="an answer that does not describe the object"
+            )
+        facts = StoredFacts(
+            key, found.size, found.modified_us, found.e_tag, str(item.get("storageClass", ""))
+        )
+        return item, facts
 
     def put(self, key: str, data: bytes) -> None:
         answer = self._upload(key, data, if_version=None)
@@ -208,21 +226,12 @@ class GcsStore(GcsReader):
         self._put(key, data, if_version="0")
 
 
-def facts_of(key: str, item: Mapping[str, Any]) -> StoredFacts:
-    """Objects of every storage class can be read at once."""
-    return StoredFacts(
-        key,
-        int(item["size"]),
-        microseconds(str(item["updated"])),
-        str(item["generation"]),
-        str(item.get("storageClass", "")),
-    )
-
-
 LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
+HOLD = re.compile(r" is under active [A-Za-z-]+ hold ")
+"""Google documents the reason ``objectUnderActiveHold``; its JSON API answers ``forbidden`` and this text."""
 
 
 def _lock(answer: Answer) -> str:
     """Which lock a refusal names, or ""."""
     text = answer.body.decode(errors="replace")
-    return next((code for code in LOCKS if f'"{code}"' in text), "")
+    return next((code for code in LOCKS if f'"{code}"' in text), LOCKS[1] if HOLD.search(text) else "")

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import quote
 
@@ -40,13 +40,13 @@ KINDS = {
     401: Kind.NO_CREDENTIALS,
     403: Kind.DENIED,
     404: Kind.MISSING,
-    409: Kind.BUSY,
     412: Kind.CONFLICT,
     408: Kind.BUSY,
     429: Kind.BUSY,
     405: Kind.UNSUPPORTED,
     501: Kind.UNSUPPORTED,
 }
+RATE_LIMITS = (b"rateLimitExceeded", b"userRateLimitExceeded")
 FIELDS = "name,size,updated,generation"
 Limits = tuple[float | None, float | None]
 
@@ -92,66 +92,54 @@ class GcsClient:
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
         data: bytes | None = None,
-        tries: int | None = None,
-        raw: bool = False,
+        tries: int = TRIES,
     ) -> Answer:
-        """The answer, whatever its status is. ``raw``: the body is an object's. Raises StoreBusy when every
-        try fails for now."""
-        allowed = TRIES if tries is None else tries
-        for number in range(1, allowed + 1):
+        """The answer, whatever its status is. Raises StoreBusy when every try fails for now."""
+        prepared = requests.Request(method, path, dict(headers or {}), params=dict(params or {}), data=data)
+        for number in range(1, tries + 1):
             try:
-                answer = self._once(method, path, where, params, headers, body, data, raw)
+                answer = self._once(prepared, where)
             except StoreBusy:
-                if number == allowed:
+                if number == tries:
                     raise
             else:
-                if number == allowed or not is_busy(answer.status):
-                    return Answer(answer.status, answer.headers, answer.body, number > 1)
+                if number == tries or not is_busy(answer):
+                    return replace(answer, repeated=number > 1)
             time.sleep(random.uniform(0.5, 1) * 2 ** (number - 1))
         raise AssertionError("at least one try")
 
-    def _once(
-        self,
-        method: str,
-        path: str,
-        where: str,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-        data: bytes | None,
-        raw: bool,
-    ) -> Answer:
+    def _once(self, request: requests.Request, where: str) -> Answer:
+        """``request.url`` is a path. The body of ``alt=media`` is an object's."""
         endpoint = self._endpoint(where)
         token = self._token(endpoint, where)
+        media = request.params.get("alt") == "media"
 
-        def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        def authorize(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
             if token:
-                request.headers["Authorization"] = f"Bearer {token}"
-            return request
+                prepared.headers["Authorization"] = f"Bearer {token}"
+            return prepared
 
         connect, read = (given or usual for given, usual in zip(self._seconds, LIMITS, strict=True))
         try:
             response = self._session().request(
-                method,
-                endpoint + path,
-                params=params,
-                headers=dict(headers or {}),
-                json=body,
-                data=data,
+                request.method,
+                f"{endpoint}{request.url}",
+                params=request.params,
+                headers=request.headers,
+                data=request.data,
                 auth=authorize,  # without it requests would look for a password in ~/.netrc
                 timeout=(connect, read),
-                stream=raw,
+                stream=media,
                 allow_redirects=False,
             )
             with response:
-                content = self._body(response, where) if raw else response.content
+                content = self._body(response, where) if media else response.content
         except requests.exceptions.SSLError as error:
             raise error_of(Kind.TLS, where, detail=type(error).__name__) from None
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
             raise error_of(Kind.UNREACHABLE, where, detail=type(error).__name__) from None
-        except requests.exceptions.ChunkedEncodingError as error:
+        except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
             raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
         except requests.exceptions.RequestException as error:
             raise error_of(Kind.SETTINGS, where, detail=type(error).__name__) from None
@@ -207,29 +195,48 @@ class GcsClient:
             return str(self._credentials.token)
 
 
-def is_busy(status: int) -> bool:
-    return status in (408, 429) or (status >= 500 and status != 501)
+def is_busy(answer: Answer) -> bool:
+    """Whether the same request may succeed later. Google's limits of rates are 429, or 403 with a reason."""
+    if answer.status == 403:
+        return any(b'"%b"' % reason in answer.body for reason in RATE_LIMITS)
+    return answer.status in (408, 429) or (answer.status >= 500 and answer.status != 501)
 
 
 def error_for(answer: Answer, where: str) -> StorageError:
     """The status alone is shown, never the store's own text."""
-    kind = Kind.BUSY if is_busy(answer.status) else KINDS.get(answer.status)
+    kind = Kind.BUSY if is_busy(answer) else KINDS.get(answer.status)
     if kind is None:
         return StorageError(f"the storage answered status {answer.status}", where=where)
     return error_of(kind, where, detail=f"status {answer.status}")
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
 def microseconds(text: str) -> int:
-    return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1_000_000)
+    """Raises ValueError for a text that is no time with a zone."""
+    try:
+        return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
+    except TypeError:
+        raise ValueError("a time without a zone") from None
 
 
 def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
     """``e_tag`` is the generation: it names these bytes and no others. The time is that of the last change,
-    of metadata too: an object never seems older than it is."""
-    name = str(item["name"])
-    return StoredObject(
-        name[len(base) :], int(item.get("size", 0)), microseconds(item["updated"]), str(item["generation"])
-    )
+    of metadata too: an object never seems older than it is. Raises ValueError and KeyError."""
+    name, size, generation = str(item["name"]), item.get("size", "0"), item["generation"]
+    if limits.number_of(size) is None or not limits.number_of(generation):
+        raise ValueError("a size or generation that is no number")
+    return StoredObject(name[len(base) :], int(size), microseconds(item["updated"]), generation)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Of a listing. Keys are relative to what the place was opened at."""
+
+    objects: list[StoredObject]
+    prefixes: list[str]
+    token: str
 
 
 class GcsPlace(Opened):
@@ -247,12 +254,19 @@ class GcsPlace(Opened):
             raise StorageError(reason, where=self._where(key))
         return f"{self._bucket_path}/o/{quote(self._base + key, safe='')}"
 
-    def _ask(self, method: str, key: str, **options: Any) -> Answer:
-        """A successful answer about one object. Raises StorageNotFound only when a listing confirms it."""
-        answer = self._client.request(method, self._path(key), self._where(key), **options)
+    def _ask(self, key: str) -> Answer:
+        """The description of one object. Raises StorageNotFound only when a listing confirms it."""
+        return self._checked(key, self._client.request("GET", self._path(key), self._where(key)))
+
+    def _download(self, key: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Bytes of an object, whatever the status is."""
+        path, headers = f"/download{self._path(key)}", {**AS_STORED, **(headers or {})}
+        return self._client.request("GET", path, self._where(key), params=MEDIA, headers=headers)
+
+    def _checked(self, key: str, answer: Answer) -> Answer:
         if answer.status == 404:
             self._confirm_missing(key)
-        if answer.status // 100 != 2:
+        if answer.status not in (200, 206):
             raise error_for(answer, self._where(key))
         return answer
 
@@ -260,33 +274,33 @@ class GcsPlace(Opened):
         """A 404 may speak of the bucket, or be a proxy's. A listing tells them apart."""
         name = self._base + key
         page = self._page({"prefix": name, "maxResults": "1"}, self._where(key))
-        if any(item["name"] == name for item in page.get("items", ())):
+        if any(one.key == key for one in page.objects):
             raise StorageError(
                 "the response does not say whether the object exists",
                 where=self._where(key),
                 hint="Check proxies and endpoint_url: something other than the store returned status 404.",
             )
 
-    def _page(self, params: Mapping[str, str], where: str) -> dict[str, Any]:
+    def _page(self, params: Mapping[str, str], where: str) -> Page:
         fields = f"kind,items({FIELDS}),prefixes,nextPageToken"
         answer = self._client.request(
             "GET", f"{self._bucket_path}/o", where, params={"fields": fields, **params}
         )
         if answer.status == 404:
             raise error_of(Kind.NO_CONTAINER, where)
-        return read_page(answer, params.get("prefix", ""), where)
+        return read_page(answer, self._base, params["prefix"], where)
 
-    def _pages(self, prefix: str, **params: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, prefix: str, **params: str) -> Iterator[Page]:
         where, start = self._where(prefix), {"prefix": self._base + prefix, "maxResults": str(PAGE)}
 
-        def pages() -> Iterator[dict[str, Any]]:
+        def pages() -> Iterator[Page]:
             more: dict[str, str] = {}
             while True:
                 page = self._page({**start, **params, **more}, where)
                 yield page
-                if not page.get("nextPageToken"):
+                if not page.token:
                     return
-                more = {"pageToken": str(page["nextPageToken"])}
+                more = {"pageToken": page.token}
 
         yield from bounded_pages(pages(), _first, where)
 
@@ -325,7 +339,7 @@ class GcsPlace(Opened):
     def _get(self, key: str) -> tuple[bytes, str] | None:
         """An object and its generation; None when there is none."""
         try:
-            answer = self._ask("GET", key, params={"alt": "media"}, headers=AS_STORED, raw=True)
+            answer = self._checked(key, self._download(key))
         except StorageNotFound as error:
             if error.message == Kind.NO_CONTAINER.value.message:
                 raise
@@ -336,8 +350,9 @@ class GcsPlace(Opened):
         return answer.body, generation
 
 
+MEDIA = {"alt": "media"}
 AS_STORED = {"Accept-Encoding": "gzip"}
-"""Otherwise the store itself would unpack objects with ``Content-Encoding: gzip``."""
+"""Without it the store itself would unpack objects with ``Content-Encoding: gzip``."""
 
 
 def unusable(name: str) -> str:
@@ -361,30 +376,31 @@ def json_of(answer: Answer, where: str) -> dict[str, Any]:
     return found
 
 
-def read_page(answer: Answer, prefix: str, where: str) -> dict[str, Any]:
+def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
     """Raises StorageError for anything but a page of a listing of names that begin with ``prefix``."""
     if answer.status != 200:
         raise error_for(answer, where)
     page = json_of(answer, where)
     try:
-        names = [str(item["name"]) for item in page.get("items") or ()]
-        names += [str(name) for name in page.get("prefixes") or ()]
-        whole = all(
-            int(item["generation"]) > 0 and int(item.get("size", 0)) >= 0 and microseconds(item["updated"])
-            for item in page.get("items") or ()
+        if page.get("kind") != "storage#objects":
+            raise ValueError("another kind of answer")
+        items, prefixes, token = (
+            page.get("items", []),
+            page.get("prefixes", []),
+            page.get("nextPageToken", ""),
         )
-    except (KeyError, TypeError, ValueError):
-        whole, names = False, []
-    if not whole or page.get("kind") != "storage#objects":
-        raise error_of(Kind.BROKEN, where, detail="an answer that is not a listing")
-    if any(not name.startswith(prefix) for name in names):
+        objects = [stored_object(item, base) for item in items]
+        names = [*(item["name"] for item in items), *prefixes]
+        "".join((*names, token)).encode()  # text, and UTF-8
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise error_of(Kind.BROKEN, where, detail="an answer that is not a listing") from None
+    if not all(name.startswith(prefix) for name in names):
         raise StorageError("the storage lists what lies outside the prefix", where=where)
-    return page
+    return Page(objects, [name[len(base) :] for name in prefixes], token)
 
 
-def _first(page: Mapping[str, Any]) -> object:
-    items = [(item["name"], item["generation"]) for item in (page.get("items") or ())[:1]]
-    return (*items, *(page.get("prefixes") or ())[:1]) or None
+def _first(page: Page) -> object:
+    return (*((one.key, one.e_tag) for one in page.objects[:1]), *page.prefixes[:1]) or None
 
 
 class GcsReader(GcsPlace):
@@ -397,29 +413,25 @@ class GcsReader(GcsPlace):
         super().__init__(location, GcsClient(endpoint_url, seconds))
 
     def read(self, key: str) -> bytes:
-        return self._ask("GET", key, params={"alt": "media"}, headers=AS_STORED, raw=True).body
+        return self._checked(key, self._download(key)).body
 
     def read_piece(self, key: str, start: int, length: int) -> bytes:
         """See ``PieceReader``."""
-        headers = AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
-        answer = self._ask("GET", key, params={"alt": "media"}, headers=headers, raw=True)
-        if answer.status != 206:
-            answer = Answer(206, answer.headers, answer.body[start : start + length])
-        if len(answer.body) > length:
+        answer = self._checked(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
+        body = answer.body if answer.status == 206 else answer.body[start : start + length]
+        if len(body) > length:
             raise error_of(Kind.BROKEN, self._where(key), detail="more bytes than were asked for")
-        return answer.body
+        return body
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         for page in self._pages(prefix, **({} if recursive else {"delimiter": "/"})):
-            for item in page.get("items") or ():
-                stored = stored_object(item, self._base)
+            for stored in page.objects:
                 # Consoles make folders of empty objects.
                 if stored.key and not (stored.key.endswith("/") and stored.size == 0):
                     yield stored
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
-        pages = self._pages(prefix, delimiter="/")
-        return sorted(str(one)[len(self._base) :] for page in pages for one in page.get("prefixes") or ())
+        return sorted(one for page in self._pages(prefix, delimiter="/") for one in page.prefixes)
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         """See ``ObjectProber``. Each page begins at the next wanted key."""
@@ -430,11 +442,14 @@ class GcsReader(GcsPlace):
                 return found
             params = {"prefix": self._base, "maxResults": str(PAGE), "startOffset": self._base + keys[done]}
             page = self._page(params, self.url)
-            items = [stored_object(item, self._base) for item in page.get("items") or ()]
-            stored = {one.key: one for one in items}
-            last = (
-                max((one.key.encode() for one in items), default=b"") if page.get("nextPageToken") else None
-            )
+            stored = {one.key: one for one in page.objects}
+            order = [name.encode() for name in stored]
+            if order != sorted(order):
+                # A key that is missing here could be on a later page.
+                raise StorageError("the storage does not list keys in ascending order", where=self.url)
+            if page.token and not order:
+                break
+            last = order[-1] if page.token else None
             while done < len(keys) and (last is None or keys[done].encode() <= last):
                 if (one := stored.get(keys[done])) is not None:
                     found[one.key] = one
@@ -444,8 +459,7 @@ class GcsReader(GcsPlace):
     def _each(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         def alone(key: str) -> StoredObject | None:
             page = self._page({"prefix": self._base + key, "maxResults": "1"}, self._where(key))
-            items = (stored_object(item, self._base) for item in page.get("items") or ())
-            return next((one for one in items if one.key == key), None)
+            return next((one for one in page.objects if one.key == key), None)
 
         return {one.key: one for one in in_threads(alone, keys) if one is not None}
 
