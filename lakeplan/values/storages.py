@@ -123,7 +123,7 @@ STORAGES = (
             "copy objects": "storage.objects.get and storage.objects.create",
             "delete objects": "storage.objects.delete",
         },
-        packages=("google-auth", "requests"),
+        packages=("google-auth",),
     ),
     StorageKind(
         "memory",
