@@ -19,7 +19,9 @@ from hypothesis import HealthCheck, settings
 from tests.storage_servers import (  # noqa: F401  # fixtures, for every test that wants a store
     azure_container,
     azurite,
+    gcs,
     gcs_bucket,
+    gcs_emulator,
     gcs_endpoint,
     no_credentials_of_this_machine,
     s3_bucket,

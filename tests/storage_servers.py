@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conforming_gcs import ConformingGcs
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -142,9 +144,20 @@ def gcs_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def gcs_endpoint() -> Iterator[str]:
+def gcs_emulator() -> Iterator[str]:
     with gcs_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def gcs(gcs_emulator: str) -> Iterator[ConformingGcs]:
+    with ConformingGcs(gcs_emulator) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def gcs_endpoint(gcs: ConformingGcs) -> str:
+    return gcs.url
 
 
 @pytest.fixture

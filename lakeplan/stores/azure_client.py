@@ -20,7 +20,7 @@ from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, Co
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
-from lakeplan.stores.bounded import azure_session, bounded_pages, in_time, too_large
+from lakeplan.stores.bounded import bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.urls import AzureLocation, Opened
@@ -102,7 +102,7 @@ class AzureClient:
         connect_seconds, read_seconds, once = self._limits
         given = {"connection_timeout": connect_seconds, "read_timeout": read_seconds}
         limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
-        limits["transport"] = RequestsTransport(session=azure_session(), session_owner=False, **limits)
+        limits["transport"] = RequestsTransport(session=bounded_session(), session_owner=False, **limits)
         # A redirect would be signed again, for whatever host the store names.
         return limits | {"permit_redirects": False} | ({"retry_total": 0} if once else RETRIES)
 

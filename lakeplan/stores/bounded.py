@@ -104,8 +104,8 @@ def _read_content(response: Any, url: str) -> None:
         raise ConnectionClosedError(endpoint_url=shown_url(url), error=error) from error
 
 
-def azure_session() -> Any:
-    """A session for azure-core's transport that reads within limits."""
+def bounded_session() -> Any:
+    """A session of requests that reads within limits; azure-core's transport takes it, too."""
     import requests
 
     class Bounded(requests.Session):

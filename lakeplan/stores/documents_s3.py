@@ -5,14 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 
-from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.faults import check_data, check_key
+from lakeplan.errors import WriteConflict
+from lakeplan.stores.faults import PROBES, check_data, check_key, ignores
 from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.s3_client import S3Client, S3Place
 from lakeplan.stores.s3_reader import S3Reader
 from lakeplan.stores.urls import S3Location
-
-PROBES = ".lakeplan-probe"
 
 
 class S3State(S3Place):
@@ -80,9 +78,4 @@ class S3State(S3Place):
             self._put(key, b"2", condition)
         except WriteConflict:
             return
-        raise StorageError(
-            f"this store ignores {name}, so two writers could lose each other's records",
-            where=self._url,
-            hint="Keep the state in AWS S3, another store with conditional writes, Azure Blob Storage"
-            " or a folder.",
-        )
+        raise ignores(name, self._url)

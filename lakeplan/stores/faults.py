@@ -266,6 +266,20 @@ def not_equal(source: str, where: str) -> StorageError:
     )
 
 
+PROBES = ".lakeplan-probe"
+"""Where a store of state is asked whether it keeps to conditions; no record's key begins with a dot."""
+
+
+def ignores(condition: str, where: str) -> StorageError:
+    """The error for a store that takes a write or a deletion whose condition does not hold."""
+    return StorageError(
+        f"this store ignores {condition}, so two writers could lose each other's records",
+        where=where,
+        hint="Keep the state in AWS S3, another store with conditional writes, Google Cloud Storage,"
+        " Azure Blob Storage or a folder.",
+    )
+
+
 def check_key(key: str, url: str) -> None:
     """A key is relative, has ``/`` between parts, and no part that is empty or begins with a dot (names that
     begin with a dot are the stores' own). Raises StorageError."""

@@ -71,8 +71,6 @@ class GcsStore(GcsReader):
             if (reason := unusable(self._base + key) if key else NO_KEY)
         }
         wanted = list(dict.fromkeys(key for key in keys if key not in failed))
-        if wanted and versions is Versions.MARKER:
-            self._page({"prefix": self._base, "maxResults": "1"}, self._url)  # a 404 is the object's
 
         def delete(key: str) -> Deletion | StorageError:
             if versions is Versions.ALL:
@@ -103,7 +101,7 @@ class GcsStore(GcsReader):
                     return Deletion(key, TOO_MANY_VERSIONS)
                 if any(one.key != key for one in page.objects):
                     break
-        except StoreBusy as error:
+        except StorageError as error:
             return error
         if expected is not None and any(one > int(expected.e_tag) for one in generations):
             return Deletion(key, CHANGED, changed=True)
@@ -122,15 +120,22 @@ class GcsStore(GcsReader):
             answer = self._client.request("DELETE", self._path(key), where, params=params, tries=1)
         except StorageError as error:
             return error
-        if answer.status in (200, 204, 404):
+        if answer.status in (200, 204):
             return Deletion(key)
-        if answer.status == 412:
-            return Deletion(key, CHANGED, changed=True)
+        if answer.status in (404, 412):
+            return self._changed(key)
         if answer.status == 403 and (code := _lock(answer)):
             return Deletion(key, f"{code}: the object is locked")
         if is_busy(answer) or answer.status in (401, 403):
             return error_for(answer, where)
         return Deletion(key, reason_of(f"status {answer.status}", None))
+
+    def _changed(self, key: str) -> Deletion | StorageError:
+        """What a failed condition or a 404 (also a proxy's) means: another object is there, or none."""
+        try:
+            return Deletion(key) if self.stat(key) is None else Deletion(key, CHANGED, changed=True)
+        except StorageError as error:
+            return error
 
     def stat(self, key: str) -> StoredFacts | None:
         try:
@@ -169,26 +174,29 @@ class GcsStore(GcsReader):
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         check_copy(source, target, self._where(target))
         before, facts = self._describe(source)
+        key_name = kms_key(before)
         params = {"ifSourceGenerationMatch": facts.e_tag}
-        if create:
-            if not self.is_gone(target):  # emulators ignore the condition
-                raise error_of(Kind.CONFLICT, self._where(target))
-            params["ifGenerationMatch"] = "0"
-        if key_name := str(before.get("kmsKeyName") or ""):
-            params["destinationKmsKeyName"] = key_name.partition("/cryptoKeyVersions/")[0]
-        self._rewrite(source, target, params, {name: before[name] for name in DESCRIBING if before.get(name)})
+        params |= {"ifGenerationMatch": "0"} if create else {}
+        params |= {"destinationKmsKeyName": key_name} if key_name else {}
+        about = {name: before[name] for name in DESCRIBING if before.get(name)}
+        written = self._rewrite(source, target, params, json.dumps(about).encode())
         after, copied = self._describe(target)
-        if (copied.size, after.get("crc32c")) != (facts.size, before.get("crc32c")):
-            self._delete_once(target, {"ifGenerationMatch": copied.e_tag})
+        if copied.e_tag != written:  # somebody has written since: that stays
+            raise error_of(Kind.CONFLICT, self._where(target))
+        checksum = before.get("crc32c")
+        if not checksum or (copied.size, after.get("crc32c")) != (facts.size, checksum):
+            self._remove(target, written)
             raise not_equal(source, self._where(target))
+        if key_name and kms_key(after) != key_name:
+            self._remove(target, written)
+            raise StorageError("the copy is not encrypted as its source is", where=self._where(target))
         return copied
 
-    def _rewrite(self, source: str, target: str, params: dict[str, str], body: Mapping[str, Any]) -> None:
-        """Copies inside the store, in as many requests as it takes."""
+    def _rewrite(self, source: str, target: str, params: dict[str, str], data: bytes) -> str:
+        """Copies inside the store, in as many requests as it takes; the generation of the copy."""
         where, onto = self._where(target), self._path(target).removeprefix("/storage/v1")
-        data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        path, headers = f"{self._path(source)}/rewriteTo{onto}", {"Content-Type": "application/json"}
         for _ in range(limits.STORE_PAGES):
-            path = f"{self._path(source)}/rewriteTo{onto}"
             answer = self._client.request("POST", path, where, params=params, headers=headers, data=data)
             if answer.status == 404:
                 self._confirm_missing(source)
@@ -196,9 +204,15 @@ class GcsStore(GcsReader):
                 raise error_for(answer, where)
             progress = json_of(answer, where)
             if progress.get("done") is True:
-                return
+                resource = progress.get("resource")
+                return str(resource.get("generation", "")) if isinstance(resource, dict) else ""
             params = params | {"rewriteToken": str(progress.get("rewriteToken", ""))}
         raise StorageError("the copy does not end", where=where)
+
+    def _remove(self, key: str, generation: str) -> None:
+        answer = self._delete_once(key, {"generation": generation})
+        if isinstance(answer, StorageError):
+            raise answer
 
     def _describe(self, key: str) -> tuple[dict[str, Any], StoredFacts]:
         """What the store says of an object, and what of it others need. Objects of every storage class can
@@ -224,6 +238,11 @@ class GcsStore(GcsReader):
 
     def create(self, key: str, data: bytes) -> None:
         self._put(key, data, if_version="0")
+
+
+def kms_key(item: Mapping[str, Any]) -> str:
+    """The key that an object is encrypted with, without its version; "" for one of Google's."""
+    return str(item.get("kmsKeyName") or "").partition("/cryptoKeyVersions/")[0]
 
 
 LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")

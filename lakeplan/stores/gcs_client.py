@@ -21,7 +21,7 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
-from lakeplan.stores.bounded import azure_session, bounded_pages, in_time, too_large
+from lakeplan.stores.bounded import bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.urls import GcsLocation, Opened
 from lakeplan.values.objects import StoredObject
@@ -30,7 +30,7 @@ from lakeplan.values.urls import parse_web_url
 GOOGLE = "https://storage.googleapis.com"
 _GOOGLES = re.compile(r"https://([a-z0-9-]+\.)*googleapis\.com", re.ASCII)
 SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-TRIES = 4
+TRIES, FIRST_WAIT = 4, 1.0
 LIMITS = (10.0, 60.0)
 PAGE = 1_000
 KEYS_A_PAGE = 50
@@ -74,7 +74,7 @@ class GcsClient:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._local = threading.local()
+        self._shared: requests.Session | None = None
         self._credentials: Any = None
 
     def __getstate__(self) -> tuple[str | None, Limits]:
@@ -106,7 +106,7 @@ class GcsClient:
             else:
                 if number == tries or not is_busy(answer):
                     return replace(answer, repeated=number > 1)
-            time.sleep(random.uniform(0.5, 1) * 2 ** (number - 1))
+            time.sleep(random.uniform(0.5, 1) * FIRST_WAIT * 2 ** (number - 1))
         raise AssertionError("at least one try")
 
     def _once(self, request: requests.Request, where: str) -> Answer:
@@ -161,10 +161,13 @@ class GcsClient:
         return body
 
     def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = azure_session()
-        return session
+        with self._lock:
+            if self._shared is None:
+                self._shared = bounded_session()
+                adapter = requests.adapters.HTTPAdapter(pool_maxsize=WORKERS)
+                self._shared.mount("https://", adapter)
+                self._shared.mount("http://", adapter)
+            return self._shared
 
     def _endpoint(self, where: str) -> str:
         found = self._endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE

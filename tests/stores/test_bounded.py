@@ -21,7 +21,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3_client import S3Client
 from lakeplan.stores.s3_delete import S3Deleter
 from lakeplan.stores.urls import AzureLocation, S3Location
-from lakeplan.values.sweep import Deletion
+from lakeplan.values.sweep import Deletion, Versions
 from tests.cpu import PATIENCE
 from tests.dripping import serving
 
@@ -42,6 +42,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
     monkeypatch.setattr("lakeplan.stores.azure_client.RETRIES", {"retry_total": 0})
+    monkeypatch.setattr("lakeplan.stores.gcs_client.FIRST_WAIT", 0.01)
 
 
 def s3(url: str) -> NamespaceReader:
@@ -50,6 +51,10 @@ def s3(url: str) -> NamespaceReader:
 
 def azure(url: str) -> NamespaceReader:
     return open_namespace(f"{url}/account/container/x")
+
+
+def gcs(url: str) -> NamespaceReader:
+    return open_namespace("gs://bucket/x", endpoint_url=url)
 
 
 def endless(head: bytes) -> Callable[[], Iterator[bytes]]:
@@ -68,7 +73,7 @@ def dripping(head: bytes) -> Callable[[], Iterator[bytes]]:
 
 # A request that was given up leaves its socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("store", [s3, azure])
+@pytest.mark.parametrize("store", [s3, azure, gcs])
 @pytest.mark.parametrize("use", [lambda r: r.read("k"), lambda r: list(r.list_objects())])
 @pytest.mark.parametrize(
     "answer",
@@ -167,6 +172,15 @@ def page_of_azure(token: int) -> str:
 <NextMarker>{token}</NextMarker></EnumerationResults>"""
 
 
+def page_of_gcs(token: int) -> str:
+    return f"""{{"kind": "storage#objects", "nextPageToken": "{token}", "prefixes": ["x/b/"],
+"items": [{{"name": "x/a", "size": "1", "updated": "2026-01-01T00:00:00Z", "generation": "7"}}]}}"""
+
+
+def versions_of_gcs(token: int) -> str:
+    return page_of_gcs(token).replace('"7"', f'"{7 + token % 3}"').replace('"prefixes": ["x/b/"],', "")
+
+
 def deleter_of(url: str) -> S3Deleter:
     client = S3Client(url, "eu-west-1")
     return S3Deleter(S3Location("bucket", "x"), client, client)
@@ -213,7 +227,9 @@ def it_takes_no_page_for_the_last_that_says_otherwise(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 class DescribeListingsWithoutAnEnd:
-    @pytest.mark.parametrize(("store", "body"), [(s3, page_of_s3), (azure, page_of_azure)])
+    @pytest.mark.parametrize(
+        ("store", "body"), [(s3, page_of_s3), (azure, page_of_azure), (gcs, page_of_gcs)]
+    )
     @pytest.mark.parametrize("use", [lambda r: list(r.list_objects()), lambda r: r.list_prefixes()])
     def it_ends_them(
         self,
@@ -225,13 +241,16 @@ class DescribeListingsWithoutAnEnd:
             use(store(url))
 
     def it_finds_objects_in_a_bounded_number_of_pages(self) -> None:
-        """Both stores: the pages that are read depend on the wanted keys alone."""
+        """The pages that are read depend on the wanted keys alone. Google Cloud Storage's client ends at the
+        first answer with what it did not ask for."""
         keys = [f"k{n:03}" for n in range(120)]
         with serving(pages(page_of_azure)) as url:
             assert open_sweep_store(f"{url}/account/container/x").find(keys) == {}
         with serving(pages(page_of_s3)) as url:
             store = open_sweep_store("s3://bucket/x", endpoint_url=url, region="eu-west-1")
             assert store.find(keys) == {}
+        with serving(pages(page_of_gcs)) as url, pytest.raises(StorageError, match="the storage lists what"):
+            open_sweep_store("gs://bucket/x", endpoint_url=url).find(keys)
 
     def it_lists_the_versions_of_an_object_within_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with serving(pages(versions_of_s3)) as url:
@@ -253,10 +272,17 @@ class DescribeListingsWithoutAnEnd:
             found = of_azure._versions_of("a", None)
             assert isinstance(found, Deletion)
             assert "repeats itself" in found.reason
+        with serving(pages(versions_of_gcs)) as url:
+            of_gcs = open_sweep_store("gs://bucket/x", endpoint_url=url)
+            with pytest.raises(StorageError, match="repeats itself"):
+                of_gcs.delete(["a"], versions=Versions.ALL)
+            monkeypatch.setattr(limits, "STORE_VERSIONS", 2)
+            (found,) = of_gcs.delete(["a"], versions=Versions.ALL)
+            assert "more versions than lakeplan lists" in found.reason
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("store", [s3, azure])
+@pytest.mark.parametrize("store", [s3, azure, gcs])
 def it_gives_up_a_body_that_is_fast_enough_but_takes_too_long(
     store: Callable[[str], NamespaceReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
