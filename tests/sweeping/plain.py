@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.marks import LISTING, MARKED, read_part, write_part
@@ -16,6 +17,7 @@ from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import Keep
+from lakeplan.retention.protectors import FIRST_BIT
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import (
@@ -96,6 +98,7 @@ class PlainMarker:
         foreign, maybe = _foreign(request.foreign, book)
         for address in maybe:
             held.setdefault(address, Held()).aliased = True
+        others = {o.name: set[str]().union(*_foreign([o], book)) for o in request.foreign}
         going: list[dict[str, object]] = []
         kept: list[dict[str, object]] = []
         amounts: dict[MarkClass, Amount] = {}
@@ -111,7 +114,9 @@ class PlainMarker:
                 goes = kind in (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED) or (
                     kind is MarkClass.NEVER_COMMITTED and request.collect_never_committed
                 )
-                marked = {**row, **_row(known, kind, request.last_commits)}
+                marked = {**row, **_row(known, kind, request)}
+                named = [f"repository {name}" for name, held_too in others.items() if address in held_too]
+                marked["kept_by"] = sorted([*marked["kept_by"], *named])
                 (going if goes else kept).append(marked)
         return Marked(
             tuple(self._write(request, "going", going)), tuple(self._write(request, "kept", kept)), amounts
@@ -194,12 +199,18 @@ def _is_candidate(key: str) -> bool:
     return key.startswith("data/") or ("/" not in key and key != "dummy")
 
 
-def _row(known: Held | None, kind: MarkClass, last_commits: Mapping[int, str]) -> dict[str, object]:
+def _row(known: Held | None, kind: MarkClass, request: MarkRequest) -> dict[str, Any]:
+    reason = "expired" if known else "never_committed"
+    known = known or Held()
+    keepers = [n for at, n in enumerate(request.protectors) if known.mask >> FIRST_BIT + at & 1]
+    prefixes = [p for p in request.held_prefixes if any(path.startswith(p) for path in known.paths)]
     return {
-        "paths": sorted(known.paths)[:10] if known else [],
-        "last_commit_id": last_commits[known.last] if known and known.last >= 0 else None,
-        "reason": "expired" if known else "never_committed",
+        "paths": sorted(known.paths)[:10],
+        "last_commit_id": request.last_commits.get(known.last),
+        "last_commit_us": request.last_commits_us.get(known.last),
+        "reason": reason,
         "class": kind.value,
+        "kept_by": [*keepers, *(f"hold prefix {p}" for p in prefixes)],
     }
 
 

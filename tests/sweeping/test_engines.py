@@ -125,6 +125,7 @@ def answer(marker: Marker, case: Case, folder: Path, name: str) -> tuple[Any, ..
         uncommitted=tuple(o.key for o in store.list_objects(GC_UNCOMMITTED_PREFIX)),
         metaranges=facts,
         last_commits=dict(zip(dates, graph.ids, strict=True)),
+        last_commits_us={at: 1_000_000 + at for at in dates},
         held_prefixes=case.held,
         foreign=_foreign(folder),
         collect_never_committed=case.collects,
