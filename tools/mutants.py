@@ -84,7 +84,11 @@ MODULES = {
         "tests/retention/test_server.py",
         "tests/retention/test_strongest.py",
     ],
-    "review/ceiling": ["tests/review/test_ceiling.py"],
+    "review/ceiling": [
+        "tests/review/test_ceiling.py",
+        "tests/review/test_details.py",
+        "tests/review/test_replanned.py",
+    ],
     "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
     "review/strictness": ["tests/review/test_strictness.py", "tests/review/test_loosening.py"],
     "state/clocks": ["tests/state/test_clocks.py"],

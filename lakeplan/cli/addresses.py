@@ -35,6 +35,18 @@ def address_question(tree: Path, environ: Mapping[str, str], progress: Progress)
     return AddressQuestion(tree.resolve(), KnownAddresses(_place(environ, tree.resolve())), progress)
 
 
+def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
+    """For a command whose options name the addresses of ``tree``: approves them, and remembers them for the
+    commands that follow. Only for a command at a terminal."""
+    known = KnownAddresses(_place(environ, tree.resolve()))
+
+    def approve(what: str, url: str) -> bool:
+        known.remember(tree.resolve(), what, url)
+        return True
+
+    return approve
+
+
 def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
     """The user's file of approved addresses; None where there is no such place outside the tree."""
     home = environ.get("HOME", "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.addresses import KnownAddresses, address_question
+from lakeplan.cli.addresses import KnownAddresses, address_question, typed_addresses
 from lakeplan.values.progress import Silent
 from tests.lakefs.conftest import Answer, Scripted
 
@@ -67,6 +67,20 @@ def it_reads_no_answers_that_the_tree_could_bring(
     question = address_question(tree, {"HOME": str(home)}, Silent())
     assert question is not None
     assert not question("server prod", "https://evil")
+
+
+def it_does_not_ask_again_for_an_address_that_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, environ = tmp_path / "tree", {"HOME": str(tmp_path / "home")}
+    assert typed_addresses(tree, environ)("state", "s3://ops/lakeplan")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: "no")
+    question = address_question(tree, environ, Silent())
+    assert question is not None
+    assert question("state", "s3://ops/lakeplan")
+    assert not question("state", "s3://elsewhere/lakeplan")
+    assert not question("server prod", "s3://ops/lakeplan")
 
 
 def it_asks_a_person_once_for_each_address(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ NAMED = re.compile(r"(?:lakectl )?lakeplan ([a-z][a-z ]*[a-z])")
 CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS = {"--class", "--conf", "--deploy-mode", "--help", "--no-cache-dir", "--py-files", "--requirement"}
-"""Of spark-submit and pip, and what every command has."""
+OTHERS |= {"--all", "--create", "--git", "--message"}
+"""Of spark-submit, pip and git, and what every command has."""
 
 
 def text(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, get_args
 import typer
 
 from lakeplan.cli import options
+from lakeplan.cli.addresses import typed_addresses
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.who import now_utc, this_run
@@ -119,7 +120,7 @@ def import_(
         with of_options():
             session = opening.session(Path(name))
         if session.approve is not None:
-            session = replace(session, approve=lambda what, url: True)  # the person typed the address
+            session = replace(session, approve=typed_addresses(tree, os.environ))
         imported: Sequence[Imported]
         left_out: Sequence[LeftOut]
         read_at = now_utc()
@@ -150,7 +151,7 @@ def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetim
     try:
         session = opening.session(tree)
         if session.approve is not None:
-            session = replace(session, approve=lambda what, url: True)  # the person typed the address
+            session = replace(session, approve=typed_addresses(tree, os.environ))
         run, state = this_run(tree, session.tree), session.state()
         recorded = record_sightings(sightings(made.imported, session.tree, run, at=at), state)
         failed = note_baselines(open_journal(state, run, "import"), recorded, run)
