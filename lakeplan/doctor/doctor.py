@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypedDict
 from uuid import uuid4
 
 from lakeplan.doctor import repositories
+from lakeplan.doctor.claims import check_may_claim
 from lakeplan.doctor.pins import check_hidden_branches
 from lakeplan.doctor.repositories import Found, Purpose, Word, check_lifecycle, check_repositories
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep
@@ -142,6 +143,8 @@ def _server(
         yield _of(area, found)
     if purpose == "apply":
         for found in check_hidden_branches(tree, reader, selection):
+            yield _of(area, found)
+        for found in check_may_claim(tree, reader, selection):
             yield _of(area, found)
     if purpose == "branches":
         for found in check_lifecycle(tree, reader, connection.branches, selection):

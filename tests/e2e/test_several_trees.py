@@ -246,3 +246,33 @@ def it_reports_no_drift_of_other_trees_that_share_its_state(world):
     drift = world.lakeplan("drift", "--format", "json").json
     assert [r["repository"] for r in drift["recorded"]] == ["prod/team-b-raw"]
     assert drift["repositories"] == []
+
+
+class DescribeTheDoctor:
+    """It knows whether the tree may record its claims only where one is."""
+
+    def asked(self, world, *, code=0):
+        world.handle.faults.forget()
+        result = world.lakeplan("doctor", "--for", "apply", "--no-spark", "--format", "json")
+        assert result.code == code, result.out + result.err
+        sent = {r.method for r in world.handle.faults.requests if not r.path.endswith("/refs/dump")}
+        assert sent == {"GET"}
+        found = {check["check"]: check for check in result.json["checks"]}
+        return found.get("fs:UpdateRepository")
+
+    def it_says_what_it_could_not_try_and_what_is_proven(self, world):
+        make(world, "raw", "fine")
+        every_repository(world, 21, "raw", "fine")
+        named(world, "")
+        assert self.asked(world) is None
+        named(world, "team-a")
+        before = [metadata(world, name) for name in ("raw", "fine")]
+        found = self.asked(world)
+        assert (found["result"], "not tried" in found["message"]) == ("warn", True)
+        assert [metadata(world, name) for name in ("raw", "fine")] == before
+        assert applied(world).code == 0
+        assert self.asked(world)["result"] == "ok"
+        named(world, "team-b", state="b")
+        found = self.asked(world, code=1)
+        assert (found["result"], "another tree manages" in found["message"]) == ("fail", True)
+        assert "lakeplan claim --take" in found["hint"]

@@ -330,6 +330,23 @@ def it_says_in_both_comments_that_two_pull_requests_change_the_same_repository(o
     assert fake.bodies(8)[0].count("lakeplan:changes") == 1
 
 
+def it_forgets_a_pull_request_that_was_closed_without_a_merge(org, lake, fake):
+    shorten(org.work)
+    org.propose(7, "shorter")
+    org.propose(8, "also")
+    org.propose(9, "too")
+    assert "- #8 changes `prod/analytics`" in fake.bodies(7)[0]
+    fake.pulls[8]["state"] = "closed"
+    org.plan(7)
+    assert "#8" not in fake.bodies(7)[0]
+    assert "- #9 changes `prod/analytics`" in fake.bodies(7)[0]
+    # The others' comments are put right by the same plan.
+    assert "#8" not in fake.bodies(9)[0]
+    fake.pulls[9]["state"] = "closed"
+    org.plan(7)
+    assert "Other open pull requests" not in fake.bodies(7)[0]
+
+
 def comment(number: int, body: str, login: str = "carl") -> dict[str, Any]:
     person = {"login": login, "type": "User"}
     said = {"id": 99, "body": body, "user": person, "created_at": "2026-03-31T14:00:00Z"}
