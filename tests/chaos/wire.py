@@ -33,9 +33,8 @@ from lakeplan.formats.namespace import ObjectPaths, XidSource
 from lakeplan.lakefs import metadata, transport
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.sandbox import service as sandbox_dumps
-from lakeplan.sandbox.faults import Faults
 from lakeplan.sandbox.messages import Request, Response
-from lakeplan.sandbox.server import Sandbox
+from lakeplan.sandbox.server import Faults, Sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
 from lakeplan.values.objects import Entry

@@ -25,8 +25,7 @@ from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, MetadataReader
 from lakeplan.lakefs.transport import PERMISSIONS, RetryPolicy
 from lakeplan.lakefs.writers import LakeFSRulesWriter, connect_rules_writer
-from lakeplan.sandbox.faults import Faults
-from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.server import Faults, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import requests
 
-from lakeplan.sandbox.faults import Faults, Recorded
 from lakeplan.sandbox.messages import ApiError
+from lakeplan.sandbox.server import Faults, Recorded
 
 
 class DescribeCountedFaults:
