@@ -81,17 +81,17 @@ FORMATS = (
     Format(
         MARKDOWN,
         {
-            "plan": Renderer("markdown_plan:render_markdown", ("tree",)),
-            "apply": Renderer("markdown_apply:render_apply_markdown", ("tree",)),
+            "plan": Renderer("comments:render_markdown", ("tree",)),
+            "apply": Renderer("comments:render_apply_markdown", ("tree",)),
             "check": Renderer("check:check_markdown"),
             "audit": Renderer("audit:audit_markdown"),
         },
     ),
     Format(
         "csv",
-        {"check": Renderer("check:check_csv"), "mark-objects": Renderer("mark_objects:objects_csv")},
+        {"check": Renderer("check:check_csv"), "mark-objects": Renderer("sweep:objects_csv")},
     ),
-    Format("parquet", {"mark-objects": Renderer("mark_objects:objects_parquet")}),
+    Format("parquet", {"mark-objects": Renderer("sweep:objects_parquet")}),
     Format(
         "github",
         {
@@ -122,8 +122,8 @@ FORMATS = (
         },
         mode=SHARED,  # a collector of metrics runs as another user
     ),
-    Format("csv", {"history": Renderer("history_csv:history_csv")}),
-    Format("svg", {"curve": Renderer("curve_svg:curve_svg")}),
+    Format("csv", {"history": Renderer("operations:history_csv")}),
+    Format("svg", {"curve": Renderer("simulate:curve_svg")}),
 )
 """In the order in which help names them."""
 _MODES = {format.name: format.mode for format in FORMATS}

@@ -7,7 +7,6 @@ __all__ = [
     "comments",
     "explain",
     "lifecycle",
-    "mark_objects",
     "mark_page",
     "occasions",
     "operations",

@@ -1,9 +1,469 @@
-"""Short comments on a pull request, beside those of a plan and an apply."""
+"""Comments on a pull request: a plan, the result of an apply, and short answers.
+
+A plan begins with one summary line, what was loosened and what is BLOCKED; then a table per repository
+follows, with its details folded. A comment has a limit. What a reviewer must see stays whole; details go
+repository by repository, the quietest first, then tables, and the comment says what was cut. An apply says
+how it ended first, then what to do.
+"""
 
 from __future__ import annotations
 
-from lakeplan.output.markdown_plan import marker
-from lakeplan.output.page import code, prose
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
+from lakeplan.output.page import code, folded, length, names, prose, table
+from lakeplan.output.plan import circumstances, summary_text
+from lakeplan.output.plan_changes import (
+    STRICTER,
+    change_rows,
+    fold,
+    key_of,
+    loosened,
+    loosening_title,
+    writes,
+    writing,
+)
+from lakeplan.output.plan_impact import AT_MOST, NO_REASON, failure_groups, gates_of, scope_of
+from lakeplan.output.plan_settings import (
+    BY_RUN,
+    TITLES,
+    going_of,
+    markdown_pins,
+    settings_of,
+    staying_of,
+    why_they_stay,
+)
+from lakeplan.output.tables import (
+    MOMENT,
+    Amount,
+    Change,
+    Cost,
+    Label,
+    Name,
+    Share,
+    Value,
+    moment_rows,
+    picked,
+    prefix_rows,
+    tag_rows,
+)
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, size
+
+if TYPE_CHECKING:
+    from lakeplan.plan.documents import ApplyDocument, ResultRow
+    from lakeplan.values.documents import BranchEntry
+
+
+_SHOWN = 20
+_STALE = 5
+
+
+def run_branches(repository: Json) -> str:
+    """The heading of a repository, and a table of the branches that go; empty when none does."""
+    found = repository["lifecycle"]
+    if found is None or repository["failure"] is not None:
+        return ""
+    title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
+    if found["unknown"]:
+        return f"{title}The branches to delete could not be determined: {prose(found['unknown'])}\n\n"
+    going = going_of(repository)
+    if not going:
+        return ""
+    headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
+    more = f"\nand {count(len(going) - _SHOWN)} more, in the plan file\n" if len(going) > _SHOWN else ""
+    counts = found["deletions"]
+    line = (
+        f"{counted(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
+        f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
+    )
+    return (
+        title + line + table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) + more + "\n"
+    )
+
+
+def _row(branch: BranchEntry, cost: Money) -> list[str]:
+    return [
+        code(branch["branch_id"]),
+        moment(branch["created"] or ""),
+        moment(branch["last_write"] or ""),
+        code(branch["policy"] or ""),
+        moment(branch["since"] or ""),
+        prose(", ".join(losses(branch))),
+        moment(branch["safe_until"] or ""),
+        prose(then_goes(branch["follows"], cost)),
+    ]
+
+
+def staying_branches(repository: Json) -> str:
+    """What stays, by reason, and the totals of what follows; folded."""
+    found, cost = repository["lifecycle"], Money.of(repository)
+    if found is None or found["unknown"] or not going_of(repository):
+        return ""
+    rest = staying_of(repository)
+    body = f"{counted(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
+    columns = ("objects", "bytes", *cost.header(" "))
+    if found["totals"]:
+        rows = [
+            [moment(t["as_of"]), count(t["commits"]), *amounts(t, cost)] for t in found["totals"].values()
+        ]
+        body += table(("by", "commits expire", *columns), rows, figures=(1, 2, 3, 4)) + "\n"
+    stale = stale_first(found["branches"])[:_STALE]
+    if stale:
+        headers = ("stale: each alone holds", "last commit", "commits", *columns)
+        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
+        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
+    body += "".join(f"- {prose(note)}\n" for note in found["notes"])
+    return folded("what is kept, and what then expires", body)
+
+
+def with_losses(fate: Any) -> str:
+    """A branch that a server's job deletes, and what is lost with it."""
+    lost = losses(fate)
+    return str(fate["branch_id"]) + (f" ({', '.join(lost)})" if lost else "")
+
+
+_WORDS = {"add": "rules for the first time", "change": "rules change", "clear": "all rules are removed"}
+_SETTING_WORDS = {"add": "for the first time", "change": "changed", "clear": "all removed"}
+_PREFIXES = 5
+_TAGS = 10
+_BRANCHES = 10
+
+
+def loudest_first(repository: Json) -> tuple[int, int, str]:
+    """Refused gates, then unknown impacts, then by bytes that expire."""
+    refused = any(g["outcome"] == "refused" for g in repository["gates"])
+    now = repository["impact"]["horizons"].get("now") or {}
+    size_bytes = now.get("bytes_expire")
+    rank = 0 if refused else 1 if repository["impact"]["status"] == "unknown" else 2
+    return (rank, -(size_bytes or 0), key_of(repository))
+
+
+def changes_of(repository: Json) -> str:
+    """The heading of a repository, and a table of the values of every setting that is written; then the
+    branches that ``branches run`` deletes."""
+    parts = []
+    if not writes(repository):
+        return run_branches(repository)
+    if repository["action"] != "none":
+        rows = [
+            [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
+            for row in fold(change_rows(repository))
+        ]
+        title = _title(repository, _WORDS[repository["action"]])
+        parts.append(title + table(("", "value", "now", "proposed", ""), rows))
+    for kind, setting in settings_of(repository):
+        title = _title(repository, f"{TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
+        rows = [row for change in setting["changes"] for row in _setting_rows(change)]
+        notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
+        parts.append(
+            title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
+        )
+    parts.append(markdown_pins(repository))
+    return "".join(parts) + f"\n{headline(repository)}\n\n" + run_branches(repository)
+
+
+def _deletions(setting: Json) -> list[str]:
+    """How many branches the change newly lets go, and the first of them by name."""
+    counts = setting.get("deletions") or {}
+    if not any(counts.values()):
+        return []
+    going = [with_losses(f) for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
+    now, month = counts.get("now", 0), counts.get("plus_30_days", 0)
+    text = f"branches that newly go: {count(now)} now, {count(month)} within 30 days"
+    return [text + (f": {names(going, _BRANCHES)}" if going else "")]
+
+
+def _title(repository: Json, words: str) -> str:
+    adopted = ", adopted by a glob" if repository["adopted"] else ""
+    return f"\n#### {code(key_of(repository))}: {words}{adopted}\n\n"
+
+
+def _setting_rows(change: Json) -> list[list[str]]:
+    """One row a value of a policy or an object rule."""
+    mark = {"add": "+", "change": "~", "clear": "-"}[change["action"]]
+    keys = list(dict.fromkeys([*change["before"], *change["after"]]))
+    rows = []
+    for key in keys or [""]:
+        before, after = (change[side].get(key) for side in ("before", "after"))
+        shown = [code(before) if before else "not set", f"**{code(after)}**" if after else "not set"]
+        rows.append([mark, code(change["item"]), prose(key), *shown])
+    return rows
+
+
+def headline(repository: Json) -> str:
+    """What the change does, in one line."""
+    impact = repository["impact"]
+    if impact["status"] == "unknown":
+        return f"Impact: **UNKNOWN**: {prose(impact['reason'] or NO_REASON)}"
+    now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
+    if now is None:
+        return f"Impact: not requested. {prose(impact['reason'])}".rstrip()
+    cost = Money.of(repository)
+    text = f"Impact: {_objects(now, cost)}"
+    if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
+        text += f" ({_objects(month, cost)} in 30 days)"
+    risk = now["objects_at_risk"]
+    return text + (f", **{counted(risk, 'object')} at risk**" if risk else "") + "."
+
+
+def _objects(h: Json, cost: Money) -> str:
+    if h["objects_expire"] is None:
+        return f"**UNKNOWN** objects of {counted(h['commits_expire'], 'commit')}"
+    words = prose(cost.words(h["bytes_expire"]))
+    return f"{counted(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}{words}"
+
+
+def details_of(repository: Json) -> str:
+    """Figures at the three moments, tags, folders, gates that passed; folded."""
+    if not writes(repository):
+        return staying_branches(repository)
+    parts = [_figures(repository), _tags(repository), _prefixes(repository)]
+    passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
+    if passed:
+        rows = "".join(f"- {code(g['gate'])} passed: {prose(g['message'])}\n" for g in passed)
+        parts.append(f"{rows}\n")
+    if repository["unexpanded"]:
+        parts.append(f"Not expanded: {names(list(repository['unexpanded']), _BRANCHES, code)}\n\n")
+    facts = [f"Entry {code(repository['entry'])}"]
+    if repository["source"]:
+        facts.append(f"at {code(repository['source'])}")
+    if repository["owner"]:
+        facts.append(f"owner {code(repository['owner'])}")
+    parts.append(", ".join(facts) + "\n")
+    return folded("what that does", "".join(parts)) + staying_branches(repository)
+
+
+def _cells(row: Iterable[Value]) -> list[str]:
+    return [_cell(value) for value in row]
+
+
+def _cell(value: Value) -> str:
+    match value:
+        case Name(text):
+            return code(text)
+        case Change(before, after):
+            return f"{before} → {after}"
+        case Cost(text):
+            return prose(text)
+        case Amount() | Share():
+            return f"**{UNKNOWN}**" if value.text == UNKNOWN else value.text
+        case Label(text):
+            return text
+
+
+def _figures(repository: Json) -> str:
+    rows = [_cells(picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
+    if not rows:
+        return ""
+    headers = ("", *MOMENT[1:], *Money.of(repository).header(" "), "at risk")
+    return table(headers, rows, figures=range(1, len(headers))) + f"\n{AT_MOST}.\n\n"
+
+
+def _tags(repository: Json) -> str:
+    rows, cost = tag_rows(repository), Money.of(repository)
+    if not rows:
+        return ""
+    more = f"\nand {len(rows) - _TAGS:,} more\n" if len(rows) > _TAGS else ""
+    title = f"{counted(len(rows), 'tag')} would lose data (now or within 30 days)"
+    headers = (title, "commit", "objects", "bytes", *cost.header(" "))
+    return table(headers, map(_cells, rows[:_TAGS]), figures=(2, 3, 4)) + more + "\n"
+
+
+def _prefixes(repository: Json) -> str:
+    cost = Money.of(repository)
+    rows = prefix_rows((p for p in repository["impact"]["prefixes"] if p["prefix"]), cost)
+    if not rows:
+        return ""
+    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header(" "))
+    return table(headers, map(_cells, rows[:_PREFIXES]), figures=(1, 2, 3)) + "\n"
+
+
+def _size(value: int | None) -> str:
+    return f"**{UNKNOWN}**" if value is None else size(value)
+
+
+Json = Mapping[str, Any]
+
+COMMENT_LIMIT = 65_536
+"""Characters that GitHub takes; GitLab takes more."""
+_NOTE = 3_000
+"""Kept free for the words about what was cut."""
+_SCOPES = 8
+_ROWS = 20
+
+
+def marker(tree: str = "", kind: str = "plan") -> str:
+    """The first line of every comment about a tree (its folder in the git repository, ``""`` at the top): by
+    it a comment is found again, and updated instead of repeated."""
+    where = "".join(c if c.isalnum() or c in "/._" else f"%{ord(c):x}" for c in tree)
+    return f"<!-- lakeplan:{kind}:{where or '.'} -->"
+
+
+def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
+    """The comment, never longer than ``limit`` (at least 8,000) by any way of counting."""
+    blocks = [
+        _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(_shown(document), key=loudest_first)
+    ]
+    room = limit - _NOTE
+    head, tail = _head(document, tree), _tail(document)
+    if length(head) > room:
+        head = _head(document, tree, compact=True)
+    if length(head) > room:
+        head = cut_lines(head, room)
+    if length(head) + length(tail) > room:
+        tail = _circumstances(document)
+    if length(head) + length(tail) > room:
+        tail = ""
+    text = head + _fitting(blocks, room - length(head) - length(tail)) + tail
+    return text if length(text) <= limit else cut_lines(text, limit)
+
+
+def _shown(document: Json) -> list[Json]:
+    """What is written to, and where ``branches run`` deletes branches."""
+    written = writing(document)
+    return [*written, *(r for r in document["repositories"] if r not in written and run_branches(r))]
+
+
+@dataclass(frozen=True)
+class _Block:
+    key: str
+    changes: str
+    details: str
+
+
+def _fitting(blocks: Sequence[_Block], room: int) -> str:
+    """As much as fits, from the loudest on: details go first, then tables."""
+    whole = sum(length(b.changes) + length(b.details) for b in blocks)
+    detailed, shown = len(blocks), len(blocks)
+    while whole > room and detailed:
+        detailed -= 1
+        whole -= length(blocks[detailed].details)
+    while whole > room and shown:
+        shown -= 1
+        whole -= length(blocks[shown].changes)
+    text = "".join(b.changes + (b.details if i < detailed else "") for i, b in enumerate(blocks[:shown]))
+    cut = []
+    if detailed < len(blocks):
+        cut.append(f"the details of {_several([b.key for b in blocks[detailed:]])}")
+    if shown < len(blocks):
+        cut.append(f"the changes of {_several([b.key for b in blocks[shown:]])}")
+    if not cut:
+        return text
+    return f"{text}\n**Cut to fit a comment:** {', and '.join(cut)}. The plan file has everything.\n"
+
+
+def _several(keys: Sequence[str]) -> str:
+    return f"{counted(len(keys), 'repository')} ({_names(keys)})"
+
+
+def _names(values: Sequence[str], limit: int | None = _SCOPES) -> str:
+    return names(values, limit, code)
+
+
+def _head(document: Json, tree: str, *, compact: bool = False) -> str:
+    """All that is never cut. ``compact`` names a few repositories a gate instead of all of them."""
+    summary = summary_text(document).replace("BLOCKED", "**BLOCKED**")
+    where = f" for {code(tree)}" if tree else ""
+    lines = [marker(tree), f"**lakeplan**{where}: {summary}", ""]
+    gates = _blocked(document, compact=compact) + _opened(document, compact=compact)
+    return "\n".join(lines) + _loosened(document) + gates + _failed(document)
+
+
+def _loosened(document: Json) -> str:
+    found = loosened(document)
+    if not found:
+        return ""
+    rows = [
+        [
+            code(f.path) + (f" of {_names(f.scopes)}" if f.scopes else ""),
+            prose(f.before),
+            f"**{prose(f.after)}**",
+            code(f.where) if f.where else "",
+        ]
+        for f in found
+    ]
+    title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
+    note = f"\nReview these first: {STRICTER}.\n"
+    return title + table(("what", "at the base", "here", "where"), rows) + note
+
+
+def _blocked(document: Json, *, compact: bool) -> str:
+    lines = _gates(document, ("refused",), "override with ", compact=compact)
+    if compact and lines:
+        lines += "\n**Cut to fit a comment:** what each gate says. The plan file has everything.\n"
+    return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
+
+
+def _opened(document: Json, *, compact: bool) -> str:
+    """Gates that somebody opened: what a reviewer agrees to."""
+    lines = _gates(document, ("overridden", "allowed"), "", compact=compact)
+    return "\n### Gates overridden in this plan\n\n" + lines if lines else ""
+
+
+def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:
+    """A line per gate that says the same, with the repositories it is about."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for gate in gates_of(document):
+        if gate["outcome"] in outcomes:
+            message = "" if compact else gate["message"]
+            groups.setdefault((gate["gate"], message, gate["opens_with"]), []).append(scope_of(gate["scope"]))
+    lines = []
+    for (name, message, opens), scopes in groups.items():
+        about = _names(scopes, _SCOPES if compact else None)
+        text = f": {prose(message)}" if message else f" ({counted(len(scopes), 'gate')})"
+        opening = f" — {word}{prose(opens)}" if opens else ""
+        lines.append(f"- {code(name)} of {about}{text}{opening}\n")
+    return "".join(lines)
+
+
+def _failed(document: Json) -> str:
+    groups = failure_groups(document["repositories"])
+    if not groups:
+        return ""
+    lines = []
+    for (reason, place, hint), keys in list(groups.items())[:_ROWS]:
+        at = f" ({prose(place)})" if place and place not in keys else ""
+        lines.append(f"- {_names(keys)}{at}: {prose(reason)}{f' — {prose(hint)}' if hint else ''}\n")
+    if len(groups) > _ROWS:
+        lines.append(f"- and {len(groups) - _ROWS:,} more kinds of failure, in the plan file\n")
+    return "\n### Failed: not planned, and not written by an apply\n\n" + "".join(lines)
+
+
+def _tail(document: Json) -> str:
+    notes = []
+    for gate in gates_of(document):
+        if gate["outcome"] == "warned":
+            text = f"{code(gate['gate'])} of {code(scope_of(gate['scope']))}"
+            notes.append(f"- {text}: {prose(gate['message'])}\n")
+    notes += [f"- {prose(text)}\n" for text in document["warnings"]]
+    for repository in document["repositories"]:
+        notes += [f"- {code(key_of(repository))}: {prose(text)}\n" for text in repository["warnings"]]
+    if document["unmanaged"]:
+        count = counted(len(document["unmanaged"]), "repository")
+        notes.append(f"- named by no entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
+    more = f"- and {len(notes) - _ROWS:,} more, in the plan file\n" if len(notes) > _ROWS else ""
+    body = "".join(notes[:_ROWS]) + more
+    return ("\n" + folded(counted(len(notes), "note"), body) if notes else "") + _circumstances(document)
+
+
+def _circumstances(document: Json) -> str:
+    """As the plan on a terminal has them; that it was read only is no matter of the comment."""
+    parts = circumstances({**document, "read_only": False}, code, _SCOPES)
+    return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
+
+
+def cut_lines(text: str, room: int) -> str:
+    """Whole lines from the top, and that there were more: the last resort."""
+    kept, used = [], 0
+    note = "\n**Cut to fit a comment:** there is more than fits. The plan file has everything.\n"
+    for line in text.splitlines(keepends=True):
+        used += length(line)
+        if used > room - length(note):
+            break
+        kept.append(line)
+    return "".join(kept) + note
 
 
 def comment_marker(kind: str, tree: str) -> str:
@@ -24,3 +484,96 @@ def refused_answer(command: str, reason: str, hint: str) -> str:
 
 def approved_answer(mark: str, login: str) -> str:
     return f"Mark {code(mark)} is approved by {code(login)}. `lakeplan sweep run` deletes its objects.\n"
+
+
+_TITLES = {
+    "applied": ":white_check_mark: applied",
+    "nothing": ":white_check_mark: nothing to write",
+    "partly": ":warning: **partly applied**",
+    "failed": ":x: **not applied**",
+    "refused": ":no_entry: **refused**, nothing was written",
+    "stale": ":no_entry: **stale**, nothing was written",
+}
+_NEXT = {
+    "partly": "Fix the cause, then run the job again: what is written already stays as it is.",
+    "failed": "Fix the cause, then run the job again.",
+    "refused": "Open a new pull request, so that the present plan is reviewed. To override a gate, list it"
+    " under `overrides` in that pull request.",
+    "stale": "Open a new pull request, so that the present plan is reviewed. It can be an empty commit: the"
+    " tree is already merged.",
+}
+_SETTINGS = {"gc": "rules", "branch_lifecycle": "branch policies", "object_lifecycle": "object rules"}
+_NAMES = 20
+
+
+def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
+    """The comment, never longer than ``limit``."""
+    end = document["end"]
+    where = f" for {code(tree)}" if tree else ""
+    lines = [
+        marker(tree, "apply"),
+        f"**lakeplan**{where}: {_TITLES[end]}{_amounts(document)}",
+        "",
+        *_list("Why", document["refusals"]),
+        *_to_do(document),
+        *_problems(document["results"]),
+        *_list("Planned again, because the servers changed since the review", document["planned_again"]),
+    ]
+    if document["planned_again"]:
+        lines += ["Everything that this deletes was among what was reviewed.", ""]
+    if document["not_written"]:
+        keys = names(document["not_written"], _NAMES, code)
+        lines += [f"In the tree and not in the plan, so not written: {keys}. Plan again to review them.", ""]
+    if document["note"]:
+        lines += [prose(document["note"]), ""]
+    text = "\n".join(lines) + _done(document["results"]) + f"\n<sub>Run {code(document['run_id'])}.</sub>\n"
+    return text if length(text) <= limit else cut_lines(text, limit)
+
+
+def _amounts(document: ApplyDocument) -> str:
+    summary = document["summary"]
+    words = {
+        "applied": "applied",
+        "already": "already as planned",
+        "failed": "failed",
+        "uncertain": "uncertain",
+    }
+    parts = [f"{count(summary[k])} {word}" for k, word in words.items() if summary[k]]  # type: ignore[index]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _to_do(document: ApplyDocument) -> list[str]:
+    advice = _NEXT.get(document["end"])
+    if advice is None:
+        return []
+    hint = "" if document["end"] in ("stale", "refused") or not document["hint"] else prose(document["hint"])
+    return [f"**What to do:** {hint or advice}", ""]
+
+
+def _list(title: str, texts: Iterable[str]) -> list[str]:
+    found = [f"- {prose(text)}" for text in texts]
+    return [f"{title}:", "", *found, ""] if found else []
+
+
+def _problems(results: Iterable[ResultRow]) -> list[str]:
+    return _list(
+        "Failed",
+        (
+            f"{r['repository']}, {_SETTINGS[r['setting']]}: {r['outcome']}: {r['message']}"
+            + (f" {r['hint']}" if r["hint"] else "")
+            for r in results
+            if r["exit_code"]
+        ),
+    )
+
+
+def _done(results: list[ResultRow]) -> str:
+    rows = [
+        (code(r["repository"]), _SETTINGS[r["setting"]], r["action"], r["outcome"])
+        for r in results
+        if not r["exit_code"]
+    ]
+    if not rows:
+        return ""
+    body = table(("repository", "setting", "change", "result"), rows)
+    return folded(counted(len(rows), "setting"), body)

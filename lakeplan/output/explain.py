@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
-from lakeplan.output.sweep_contents import keeper_words
+from lakeplan.output.sweep import keeper_words
 from lakeplan.output.text import count, counted, days, duration, moment, size
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from lakeplan.output.report_shell import (
     table,
     whole_page,
 )
-from lakeplan.output.sweep import class_rows
-from lakeplan.output.sweep_contents import age_words, forecast_words, keeper_words, prefix_words
+from lakeplan.output.sweep import age_words, class_rows, forecast_words, keeper_words, prefix_words
 from lakeplan.output.text import NO_MONEY, Money, amounts, count, counted, moment, size, volume
 from lakeplan.values.urls import is_digest
 

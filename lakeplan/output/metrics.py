@@ -1,13 +1,15 @@
-"""Documents as metrics."""
+"""Documents as metrics: OpenMetrics text 1.0 of families and samples."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from lakeplan.output import metric_families as f
-from lakeplan.output.metric_families import Exposition, Family, Json, Owners, add_cost, of_repository
+from lakeplan.output.text import KEY, safe
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
@@ -15,14 +17,256 @@ if TYPE_CHECKING:
     from lakeplan.review.history import HistoryDocument
     from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument
 
+
+Json = Mapping[str, Any]
+Owners = Callable[[str], str]
+"""The owner of ``server/name``, "" when there is none: for documents that do not say."""
+
+REPOSITORY = ("server", "repository", "owner")
+"""The labels of whatever belongs to a repository."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One gauge. ``command`` is the command whose documents have it."""
+
+    name: str
+    command: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        return next((unit for unit in ("seconds", "bytes") if self.name.endswith(f"_{unit}")), "")
+
+
+class Exposition:
+    """Samples by family, in the order in which families come up. ``tree``: the name of the tree, a label of
+    every sample, so that files of several trees can be read together; "": there is no such label."""
+
+    def __init__(self, tree: str = "") -> None:
+        self._tree = (("tree",), (tree,)) if tree else ((), ())
+        self._samples: dict[Family, dict[tuple[str, ...], str]] = {}
+
+    def add(self, family: Family, value: float | None, *labels: str | None) -> None:
+        """One sample; none for an unknown value. ``labels`` are in the family's order."""
+        if len(labels) != len(family.labels):
+            raise ValueError(f"{family.name} has the labels {', '.join(family.labels)}, not {len(labels)}")
+        if value is not None:
+            shown = str(int(value)) if float(value).is_integer() else repr(float(value))
+            self._samples.setdefault(family, {})[tuple(label or "" for label in labels)] = shown
+
+    def at(self, family: Family, moment: str | None, *labels: str | None) -> None:
+        """A sample of an ISO 8601 moment."""
+        value = None if moment is None else datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+        self.add(family, value, *labels)
+
+    def text(self) -> str:
+        lines = []
+        for family, samples in self._samples.items():
+            lines.append(f"# TYPE {family.name} gauge")
+            if family.unit:
+                lines.append(f"# UNIT {family.name} {family.unit}")
+            lines.append(f"# HELP {family.name} {escaped(family.help)}")
+            names = (*self._tree[0], *family.labels)
+            for labels, value in samples.items():
+                lines.append(f"{family.name}{_labels(names, (*self._tree[1], *labels))} {value}")
+        return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def of_repository(key: str, owner: str | None) -> tuple[str, str, str]:
+    """The values of ``REPOSITORY`` for ``server/name``; a bare name is a server."""
+    server, _, name = key.partition("/")
+    return server, name, owner or ""
+
+
+def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
+    """The price of a repository's server, where the tree has one."""
+    price = part.get(KEY)
+    if price is not None:
+        made.add(family, price["amount"], *labels, price["currency"])
+
+
+def escaped(text: str) -> str:
+    """As label values and help are written in the text."""
+    plain = "\n".join(safe(line) for line in text.split("\n"))
+    return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = ",".join(f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}" if pairs else ""
+
+
+FAMILIES: list[Family] = []
+
+
+def _family(command: str, name: str, text: str, *labels: str, repository: bool = True) -> Family:
+    family = Family(f"lakeplan_{name}", command, text, (*(REPOSITORY if repository else ()), *labels))
+    FAMILIES.append(family)
+    return family
+
+
+_drift = partial(_family, "drift")
+_plan = partial(_family, "plan")
+_apply = partial(_family, "apply")
+_history = partial(_family, "history")
+_lifecycle_plan = partial(_family, "branches plan")
+_lifecycle_run = partial(_family, "branches run")
+_sweep_mark = partial(_family, "sweep mark")
+_sweep_list = partial(_family, "sweep list")
+_sweep_run = partial(_family, "sweep run")
+
+# ---- drift, and what the state remembers
+DRIFT_AT = _drift("drift_timestamp_seconds", "When the servers were compared.", repository=False)
+DRIFT_CHECKED = _drift("drift_checked", "Repositories that were compared.", repository=False)
+DRIFT_FAILED = _drift("drift_failed", "Repositories that could not be compared.", repository=False)
+DRIFT_CLASSES = _drift(
+    "drift_repositories", "Repositories with drift, by class of drift.", "class", repository=False
+)
+DRIFT = _drift("drift", "1 for each class of drift that the repository has.", "class")
+DRIFT_FAILURE = _drift("drift_failure", "1 when the repository could not be compared.")
+LAST_APPLY = _drift("last_apply_timestamp_seconds", "When `lakeplan apply` last wrote to the repository.")
+LAST_SWEEP = _drift("last_sweep_timestamp_seconds", "When the latest sweep last ran.")
+LAST_SWEEP_FINISHED = _drift(
+    "last_sweep_finished", "1 when the latest sweep has processed every marked object."
+)
+LAST_SWEEP_OBJECTS = _drift("last_sweep_objects", "Objects of the latest sweep, by status.", "status")
+LAST_SWEEP_BYTES = _drift("last_sweep_bytes", "Bytes of the latest sweep, by status.", "status")
+RECLAIMED_OBJECTS = _drift("reclaimed_objects", "Objects permanently deleted by all sweeps.")
+RECLAIMED_BYTES = _drift("reclaimed_bytes", "Bytes permanently deleted by all sweeps.")
+QUARANTINED_OBJECTS = _drift("quarantined_objects", "Objects in quarantine that are not purged yet.")
+QUARANTINED_BYTES = _drift("quarantined_bytes", "Bytes in quarantine that are not purged yet.")
+DRIFT_COST = _drift(
+    "drift_cost_per_gb_month", "Price of a GB per month on the server, as set in the tree.", "currency"
+)
+
+# ---- plan, show
+PLAN_AT = _plan("plan_timestamp_seconds", "The time as of which the plan was computed.", repository=False)
+PLAN_FAILURE = _plan("plan_failure", "1 when the repository could not be planned.")
+PLAN_PENDING = _plan("plan_pending", "1 when an apply would write to the repository.")
+PLAN_KNOWN = _plan("plan_impact_known", "1 when the expiring objects are known, 0 when they are not.")
+PLAN_REFUSED = _plan(
+    "plan_gates_refused",
+    "1 for each gate that refuses. Without a repository, the gate covers the whole plan.",
+    "gate",
+)
+PLAN_COMMITS = _plan(
+    "plan_expiring_commits",
+    "Commits that would newly expire by the horizon, assuming no new commits.",
+    "horizon",
+)
+PLAN_OBJECTS = _plan(
+    "plan_expiring_objects",
+    "Objects that would newly expire by the horizon, assuming no new commits. Upper bound.",
+    "horizon",
+)
+PLAN_BYTES = _plan(
+    "plan_expiring_bytes",
+    "Bytes that would newly expire by the horizon, assuming no new commits. Upper bound.",
+    "horizon",
+)
+PLAN_RISK_OBJECTS = _plan(
+    "plan_at_risk_objects",
+    "Objects that the server would delete although the documented rule keeps them.",
+    "horizon",
+)
+PLAN_RISK_BYTES = _plan(
+    "plan_at_risk_bytes",
+    "Bytes that the server would delete although the documented rule keeps them.",
+    "horizon",
+)
+BACKLOG_COMMITS = _plan("plan_backlog_commits", "Commits that have already expired under the stored rules.")
+BACKLOG_OBJECTS = _plan(
+    "plan_backlog_objects", "Objects that have already expired under the stored rules (`--backlog`)."
+)
+BACKLOG_BYTES = _plan(
+    "plan_backlog_bytes", "Bytes that have already expired under the stored rules (`--backlog`)."
+)
+PLAN_BRANCHES = _plan(
+    "plan_deleted_branches",
+    "Branches that policies would delete by the horizon, assuming no new writes.",
+    "horizon",
+)
+PLAN_COST = _plan(
+    "plan_cost_per_gb_month", "Price of a GB per month on the server, as set in the tree.", "currency"
+)
+
+# ---- apply, history
+APPLY_RESULTS = _apply("apply_results", "Settings, by outcome.", "outcome", repository=False)
+APPLY_RESULT = _apply(
+    "apply_result", "1 for the outcome of each setting of the repository.", "setting", "outcome"
+)
+HISTORY_LAST = _history(
+    "history_last_timestamp_seconds", "When the command last ended with this status.", "command", "status"
+)
+HISTORY_DAMAGED = _history("history_damaged", "History records that cannot be read.", repository=False)
+
+# ---- lifecycle
+LIFECYCLE_AT = _lifecycle_plan(
+    "lifecycle_plan_timestamp_seconds", "The time as of which branch ages were computed.", repository=False
+)
+LIFECYCLE_FAILURE = _lifecycle_plan(
+    "lifecycle_plan_failure", "1 when the repository's branches could not be read."
+)
+LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches, by verdict.", "verdict")
+LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for each gate that refuses.", "gate")
+FOLLOW_OBJECTS = _lifecycle_plan(
+    "lifecycle_plan_following_objects",
+    "Objects that would expire because their branches are deleted.",
+    "horizon",
+)
+FOLLOW_BYTES = _lifecycle_plan(
+    "lifecycle_plan_following_bytes", "Bytes that would expire because their branches are deleted.", "horizon"
+)
+STALE_BRANCHES = _lifecycle_plan(
+    "lifecycle_plan_stale_branches",
+    "Stale branches: no commit for 30 days, or a policy would delete them. Counts at most 20.",
+)
+STALE_BYTES = _lifecycle_plan(
+    "lifecycle_plan_stale_bytes",
+    "Bytes that only a single stale branch keeps, summed over stale branches. Upper bound.",
+)
+RUN_AT = _lifecycle_run("lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False)
+RUN_FAILURE = _lifecycle_run("lifecycle_run_failure", "1 when deleting branches of the repository failed.")
+RUN_BRANCHES = _lifecycle_run("lifecycle_run_branches", "Branches, by outcome.", "outcome")
+RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for each gate that refuses.", "gate")
+
+# ---- sweep
+MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was created.")
+MARK_FAILURE = _sweep_mark("sweep_mark_failure", "1 when the repository could not be marked.")
+MARK_OBJECTS = _sweep_mark("sweep_mark_going_objects", "Objects that a sweep may delete.")
+MARK_BYTES = _sweep_mark("sweep_mark_going_bytes", "Bytes that a sweep may delete.")
+MARK_CLASS_OBJECTS = _sweep_mark("sweep_mark_objects", "Marked objects, by class.", "class")
+MARK_CLASS_BYTES = _sweep_mark("sweep_mark_bytes", "Marked bytes, by class.", "class")
+MARK_REFUSED = _sweep_mark("sweep_mark_gates_refused", "1 for each gate that refuses.", "gate")
+MARKS = _sweep_list("sweep_marks", "Marks recorded in the state.", "approved")
+SWEEP_AT = _sweep_run("sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
+SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object has been processed.")
+SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Marked objects, by status.", "status")
+SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Marked bytes, by status.", "status")
+SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that are needed again.")
+
+
+def table() -> str:
+    """All families as the Markdown table of ``docs/metrics.md``. *repository* stands for ``REPOSITORY``."""
+    rows = ["| command | metric | labels | what it is |", "| --- | --- | --- | --- |"]
+    for family in FAMILIES:
+        shared = family.labels[: len(REPOSITORY)] == REPOSITORY
+        names = [f"`{name}`" for name in family.labels if not (shared and name in REPOSITORY)]
+        labels = ", ".join(["*repository*"] * shared + names)
+        rows.append(f"| `{family.command}` | `{family.name}` | {labels} | {family.help} |")
+    return "\n".join(rows) + "\n"
+
+
 _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 
 def plan_metrics(document: Json) -> str:
     """What is pending, what it does and when, what refuses, and the backlog as far as it was read."""
     made = Exposition(document.get("tree_name", ""))
-    made.at(f.PLAN_AT, document["as_of"])
-    add_refused(made, f.PLAN_REFUSED, document["gates"], ("", "", ""))
+    made.at(PLAN_AT, document["as_of"])
+    add_refused(made, PLAN_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
         labels = of_repository(f"{repository['server']}/{repository['name']}", repository["owner"])
         _repository(made, repository, labels)
@@ -40,33 +284,33 @@ def add_refused(
 
 def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]) -> None:
     failed = repository["failure"] is not None
-    made.add(f.PLAN_FAILURE, failed, *labels)
+    made.add(PLAN_FAILURE, failed, *labels)
     if failed:
         return
     pending = repository["action"] != "none" or any(
         repository[kind] is not None and repository[kind]["action"] != "none"
         for kind in ("branch_lifecycle", "object_lifecycle")
     )
-    made.add(f.PLAN_PENDING, pending, *labels)
-    add_cost(made, f.PLAN_COST, repository, labels)
-    add_refused(made, f.PLAN_REFUSED, repository["gates"], labels)
+    made.add(PLAN_PENDING, pending, *labels)
+    add_cost(made, PLAN_COST, repository, labels)
+    add_refused(made, PLAN_REFUSED, repository["gates"], labels)
     impact = repository["impact"]
     if impact["status"] != "not_asked":
-        made.add(f.PLAN_KNOWN, impact["status"] != "unknown" and not _by_object_rules(repository), *labels)
+        made.add(PLAN_KNOWN, impact["status"] != "unknown" and not _by_object_rules(repository), *labels)
     for horizon, figures in impact["horizons"].items():
-        made.add(f.PLAN_COMMITS, figures["commits_expire"], *labels, horizon)
-        made.add(f.PLAN_OBJECTS, figures["objects_expire"], *labels, horizon)
-        made.add(f.PLAN_BYTES, figures["bytes_expire"], *labels, horizon)
-        made.add(f.PLAN_RISK_OBJECTS, figures["objects_at_risk"], *labels, horizon)
-        made.add(f.PLAN_RISK_BYTES, figures["bytes_at_risk"], *labels, horizon)
+        made.add(PLAN_COMMITS, figures["commits_expire"], *labels, horizon)
+        made.add(PLAN_OBJECTS, figures["objects_expire"], *labels, horizon)
+        made.add(PLAN_BYTES, figures["bytes_expire"], *labels, horizon)
+        made.add(PLAN_RISK_OBJECTS, figures["objects_at_risk"], *labels, horizon)
+        made.add(PLAN_RISK_BYTES, figures["bytes_at_risk"], *labels, horizon)
     backlog = impact["backlog"]
     if backlog is not None:
-        made.add(f.BACKLOG_COMMITS, backlog["commits"], *labels)
-        made.add(f.BACKLOG_OBJECTS, backlog["objects"], *labels)
-        made.add(f.BACKLOG_BYTES, backlog["size_bytes"], *labels)
+        made.add(BACKLOG_COMMITS, backlog["commits"], *labels)
+        made.add(BACKLOG_OBJECTS, backlog["objects"], *labels)
+        made.add(BACKLOG_BYTES, backlog["size_bytes"], *labels)
     for branches in (repository["branch_lifecycle"], repository["lifecycle"]):
         for horizon, number in (branches or {}).get("deletions", {}).items():
-            made.add(f.PLAN_BRANCHES, number, *labels, horizon)
+            made.add(PLAN_BRANCHES, number, *labels, horizon)
 
 
 def _by_object_rules(repository: Json) -> bool:
@@ -79,24 +323,24 @@ def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = ""
     """How many settings ended how, and each of them."""
     made = Exposition(tree_name)
     for outcome, number in document["summary"].items():
-        made.add(f.APPLY_RESULTS, number, outcome)
+        made.add(APPLY_RESULTS, number, outcome)
     for result in document["results"]:
         labels = of_repository(result["repository"], owner_of(result["repository"]))
-        made.add(f.APPLY_RESULT, 1, *labels, result["setting"], result["outcome"])
+        made.add(APPLY_RESULT, 1, *labels, result["setting"], result["outcome"])
     return made.text()
 
 
 def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
     """Repositories by class, failures, and of every repository its last apply and sweep."""
     made = Exposition(tree_name)
-    made.at(f.DRIFT_AT, document["as_of"])
-    made.add(f.DRIFT_CHECKED, document["summary"]["checked"])
-    made.add(f.DRIFT_FAILED, document["summary"]["failed"])
+    made.at(DRIFT_AT, document["as_of"])
+    made.add(DRIFT_CHECKED, document["summary"]["checked"])
+    made.add(DRIFT_FAILED, document["summary"]["failed"])
     for name, number in document["summary"]["classes"].items():
-        made.add(f.DRIFT_CLASSES, number, name)
+        made.add(DRIFT_CLASSES, number, name)
     for repository in document["repositories"]:
         for name in repository["classes"]:
-            made.add(f.DRIFT, 1, *of_repository(repository["repository"], repository["owner"]), name)
+            made.add(DRIFT, 1, *of_repository(repository["repository"], repository["owner"]), name)
     for recorded in document["recorded"]:
         _recorded(made, recorded)
     return made.text()
@@ -104,22 +348,22 @@ def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
 
 def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     labels = of_repository(recorded["repository"], recorded["owner"])
-    made.add(f.DRIFT_FAILURE, recorded["failed"], *labels)
-    add_cost(made, f.DRIFT_COST, recorded, labels)
+    made.add(DRIFT_FAILURE, recorded["failed"], *labels)
+    add_cost(made, DRIFT_COST, recorded, labels)
     if recorded["last_apply"] is not None:
-        made.at(f.LAST_APPLY, recorded["last_apply"]["at"], *labels)
+        made.at(LAST_APPLY, recorded["last_apply"]["at"], *labels)
     last, reclaimed, quarantined = recorded["last_sweep"], recorded["reclaimed"], recorded["quarantined"]
     if last is None or reclaimed is None or quarantined is None:  # all of them, or none
         return
-    made.at(f.LAST_SWEEP, last["at"], *labels)
-    made.add(f.LAST_SWEEP_FINISHED, last["finished"], *labels)
+    made.at(LAST_SWEEP, last["at"], *labels)
+    made.add(LAST_SWEEP_FINISHED, last["finished"], *labels)
     for status in _OUTCOMES:
-        made.add(f.LAST_SWEEP_OBJECTS, last[status]["objects"], *labels, status)
-        made.add(f.LAST_SWEEP_BYTES, last[status]["size_bytes"], *labels, status)
-    made.add(f.RECLAIMED_OBJECTS, reclaimed["objects"], *labels)
-    made.add(f.RECLAIMED_BYTES, reclaimed["size_bytes"], *labels)
-    made.add(f.QUARANTINED_OBJECTS, quarantined["objects"], *labels)
-    made.add(f.QUARANTINED_BYTES, quarantined["size_bytes"], *labels)
+        made.add(LAST_SWEEP_OBJECTS, last[status]["objects"], *labels, status)
+        made.add(LAST_SWEEP_BYTES, last[status]["size_bytes"], *labels, status)
+    made.add(RECLAIMED_OBJECTS, reclaimed["objects"], *labels)
+    made.add(RECLAIMED_BYTES, reclaimed["size_bytes"], *labels)
+    made.add(QUARANTINED_OBJECTS, quarantined["objects"], *labels)
+    made.add(QUARANTINED_BYTES, quarantined["size_bytes"], *labels)
 
 
 def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str = "") -> str:
@@ -130,48 +374,48 @@ def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str 
             key = (step["repository"], run["command"], step["status"])
             newest[key] = max(newest.get(key, ""), run["started_at"])
     made = Exposition(tree_name)
-    made.add(f.HISTORY_DAMAGED, len(document["damaged"]))
+    made.add(HISTORY_DAMAGED, len(document["damaged"]))
     for (repository, command, status), at in sorted(newest.items()):
-        made.at(f.HISTORY_LAST, at, *of_repository(repository, owner_of(repository)), command, status)
+        made.at(HISTORY_LAST, at, *of_repository(repository, owner_of(repository)), command, status)
     return made.text()
 
 
 def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by verdict, what follows, what refuses."""
     made = Exposition(tree_name)
-    made.at(f.LIFECYCLE_AT, document["as_of"])
-    add_refused(made, f.LIFECYCLE_REFUSED, document["gates"], ("", "", ""))
+    made.at(LIFECYCLE_AT, document["as_of"])
+    add_refused(made, LIFECYCLE_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
         labels = of_repository(repository["repository"], owner_of(repository["repository"]))
-        made.add(f.LIFECYCLE_FAILURE, repository["failure"] is not None, *labels)
+        made.add(LIFECYCLE_FAILURE, repository["failure"] is not None, *labels)
         if repository["failure"] is not None:
             continue
-        add_refused(made, f.LIFECYCLE_REFUSED, repository["gates"], labels)
+        add_refused(made, LIFECYCLE_REFUSED, repository["gates"], labels)
         verdicts = Counter(branch["verdict"] for branch in repository["branches"])
         for verdict in ("delete", "keep"):
-            made.add(f.LIFECYCLE_BRANCHES, verdicts[verdict], *labels, verdict)
+            made.add(LIFECYCLE_BRANCHES, verdicts[verdict], *labels, verdict)
         stale = [b["only_here"] for b in repository["branches"] if b["only_here"] is not None]
-        made.add(f.STALE_BRANCHES, len(stale), *labels)
+        made.add(STALE_BRANCHES, len(stale), *labels)
         if all(only["size_bytes"] is not None for only in stale):
-            made.add(f.STALE_BYTES, sum(only["size_bytes"] for only in stale), *labels)
+            made.add(STALE_BYTES, sum(only["size_bytes"] for only in stale), *labels)
         for horizon, total in repository["totals"].items():
-            made.add(f.FOLLOW_OBJECTS, total["objects"], *labels, horizon)
-            made.add(f.FOLLOW_BYTES, total["size_bytes"], *labels, horizon)
+            made.add(FOLLOW_OBJECTS, total["objects"], *labels, horizon)
+            made.add(FOLLOW_BYTES, total["size_bytes"], *labels, horizon)
     return made.text()
 
 
 def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by outcome; those that no policy let go are ``kept``."""
     made = Exposition(tree_name)
-    made.at(f.RUN_AT, document["at"])
-    add_refused(made, f.RUN_REFUSED, document["gates"], ("", "", ""))
+    made.at(RUN_AT, document["at"])
+    add_refused(made, RUN_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
         labels = of_repository(repository["repository"], owner_of(repository["repository"]))
-        made.add(f.RUN_FAILURE, repository["failure"] is not None, *labels)
-        add_refused(made, f.RUN_REFUSED, repository["gates"], labels)
+        made.add(RUN_FAILURE, repository["failure"] is not None, *labels)
+        add_refused(made, RUN_REFUSED, repository["gates"], labels)
         for outcome, number in Counter(b["outcome"] for b in repository["branches"]).items():
-            made.add(f.RUN_BRANCHES, number, *labels, outcome)
-        made.add(f.RUN_BRANCHES, repository["kept"], *labels, "kept")
+            made.add(RUN_BRANCHES, number, *labels, outcome)
+        made.add(RUN_BRANCHES, repository["kept"], *labels, "kept")
     return made.text()
 
 
@@ -181,16 +425,16 @@ def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "")
     for mark in document["marks"]:
         key = f"{mark['server']}/{mark['repository']}"
         labels = of_repository(key, owner_of(key))
-        made.at(f.MARK_AT, mark["marked_at"], *labels)
-        made.add(f.MARK_FAILURE, 0, *labels)
-        made.add(f.MARK_OBJECTS, mark["goes"]["objects"], *labels)
-        made.add(f.MARK_BYTES, mark["goes"]["size_bytes"], *labels)
+        made.at(MARK_AT, mark["marked_at"], *labels)
+        made.add(MARK_FAILURE, 0, *labels)
+        made.add(MARK_OBJECTS, mark["goes"]["objects"], *labels)
+        made.add(MARK_BYTES, mark["goes"]["size_bytes"], *labels)
         for name, amount in mark["classes"].items():
-            made.add(f.MARK_CLASS_OBJECTS, amount["objects"], *labels, name)
-            made.add(f.MARK_CLASS_BYTES, amount["size_bytes"], *labels, name)
-        add_refused(made, f.MARK_REFUSED, mark["gates"], labels)
+            made.add(MARK_CLASS_OBJECTS, amount["objects"], *labels, name)
+            made.add(MARK_CLASS_BYTES, amount["size_bytes"], *labels, name)
+        add_refused(made, MARK_REFUSED, mark["gates"], labels)
     for key in document["failed"]:
-        made.add(f.MARK_FAILURE, 1, *of_repository(key, owner_of(key)))
+        made.add(MARK_FAILURE, 1, *of_repository(key, owner_of(key)))
     return made.text()
 
 
@@ -199,7 +443,7 @@ def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: s
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
     made = Exposition(tree_name)
     for (key, approved), number in sorted(counts.items()):
-        made.add(f.MARKS, number, *of_repository(key, owner_of(key)), "true" if approved else "false")
+        made.add(MARKS, number, *of_repository(key, owner_of(key)), "true" if approved else "false")
     return made.text()
 
 
@@ -207,10 +451,10 @@ def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = ""
     """What became of the objects of one mark."""
     made = Exposition(tree_name)
     labels = of_repository(document["repository"], owner_of(document["repository"]))
-    made.at(f.SWEEP_AT, document["at"], *labels)
-    made.add(f.SWEEP_FINISHED, document["finished"], *labels)
+    made.at(SWEEP_AT, document["at"], *labels)
+    made.add(SWEEP_FINISHED, document["finished"], *labels)
     for status in _OUTCOMES:
-        made.add(f.SWEEP_OBJECTS, document[status]["objects"], *labels, status)
-        made.add(f.SWEEP_BYTES, document[status]["size_bytes"], *labels, status)
-    made.add(f.SWEEP_BACK, document["came_back"], *labels)
+        made.add(SWEEP_OBJECTS, document[status]["objects"], *labels, status)
+        made.add(SWEEP_BYTES, document[status]["size_bytes"], *labels, status)
+    made.add(SWEEP_BACK, document["came_back"], *labels)
     return made.text()

@@ -1,7 +1,9 @@
-"""Drift, history, the doctor and runs of collectors as pages."""
+"""Drift, history, the doctor and runs of collectors as pages; the history also as CSV for auditors."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import count, counted, days, moment
+from lakeplan.output.text import count, counted, csv_cell, days, moment
 from lakeplan.values.settings import SettingKind
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from lakeplan.plan.documents import DriftDocument, DriftedRow, DriftSummary, ItemRow, ValueRow
     from lakeplan.review.history import ChangedSetting, HistoryDocument, RunRepository, RunRow
     from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument
+
 
 _STYLES = {
     "server-edited": "bold red",
@@ -338,3 +341,84 @@ def _what(run: CollectorRunRow) -> str:
     if run["success"] is False:
         return "failed"
     return "seen deleted" if run["by"] == "lakeplan" else "marked; it does not say what was deleted"
+
+
+COLUMNS = (
+    "run_id",
+    "command",
+    "started_at",
+    "finished_at",
+    "user",
+    "host",
+    "actor",
+    "approved_by",
+    "approved_at",
+    "approval_reason",
+    "pull_request",
+    "run_url",
+    "tree_commit",
+    "tree_dirty",
+    "tree_digest",
+    "plan_digest",
+    "overridden",
+    "force",
+    "repository",
+    "status",
+    "message",
+    "mark_id",
+    "counts",
+    "changes",
+)
+
+
+def history_csv(document: HistoryDocument) -> str:
+    """With a header. A run without repositories has one line. So has a damaged record, with its key."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for run in document["runs"]:
+        rows = [_of_repository(repository) for repository in run["repositories"]]
+        for row in rows or [{}]:
+            values = {**_of_run(run), **row}
+            writer.writerow(_cell(values.get(column)) for column in COLUMNS)
+    for key in document["damaged"]:
+        values = {"run_id": key, "status": "damaged"}
+        writer.writerow(_cell(values.get(column)) for column in COLUMNS)
+    return text.getvalue()
+
+
+def _of_run(run: RunRow) -> dict[str, object]:
+    return {
+        **{name: run.get(name) for name in COLUMNS},
+        **{name: run["by"].get(name) for name in ("user", "host")},
+        **{name: run["ci"].get(name) for name in ("actor", "pull_request", "run_url")},
+        "approved_by": run["approver"].get("by"),
+        "approved_at": run["approver"].get("at"),
+        "approval_reason": run["approver"].get("reason"),
+        "overridden": "; ".join(run["overridden"]),
+    }
+
+
+def _of_repository(repository: RunRepository) -> dict[str, object]:
+    changes = [
+        f"{c['path']} {_day_text(c['before'])} to {_day_text(c['after'])}" for c in repository["changes"]
+    ]
+    changes += [f"{c['action']} {c['item']}" for s in repository["settings"] for c in s["changes"]]
+    changes += [f"{b['outcome']} {b['branch_id']} at {b['head']}" for b in repository["branches"]]
+    return {
+        "repository": repository["repository"],
+        "status": repository["status"],
+        "message": repository["message"],
+        "mark_id": repository["mark_id"],
+        "counts": "; ".join(f"{n} {name}" for name, n in repository["counts"].items()),
+        "changes": "; ".join(changes),
+    }
+
+
+def _day_text(value: int | None) -> str:
+    return "unset" if value is None else str(value)
+
+
+def _cell(value: object) -> str | int:
+    text = "" if value is None else str(value)
+    return csv_cell(text.lower() if isinstance(value, bool) else text)

@@ -20,8 +20,12 @@ from lakeplan.output.plan_impact import (
     render_unmanaged,
     render_warnings,
 )
-from lakeplan.output.plan_pins import render_pins
-from lakeplan.output.plan_settings import render_branches, render_run_branches, render_setting_changes
+from lakeplan.output.plan_settings import (
+    render_branches,
+    render_pins,
+    render_run_branches,
+    render_setting_changes,
+)
 from lakeplan.output.text import count, counted, moment, size, sums
 
 if TYPE_CHECKING:

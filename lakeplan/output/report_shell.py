@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from lakeplan.output.curve_svg import nice_ceiling
+from lakeplan.output.simulate import nice_ceiling
 from lakeplan.output.text import moment, safe
 
 

@@ -1,31 +1,141 @@
-"""Marks, approvals and sweeps for people, from their documents."""
+"""Marks, approvals and sweeps for people, from their documents: what a mark contains by prefix, age and last
+commit, what keeps the rest, and its objects one by one, also for a spreadsheet or a query engine.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.sweep_contents import render_contents
-from lakeplan.output.text import Money, amounts, count, counted, duration, moment, size, volume
+from lakeplan.output.text import Money, amounts, count, counted, csv_cell, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (
         AfterApplyDocument,
+        AgeRow,
         ApprovalDocument,
         ClassName,
+        ContentsRow,
+        ForecastRow,
+        KeeperName,
         ListedState,
         MarkDocument,
         MarkListDocument,
         MarksDocument,
+        ObjectRow,
+        ObjectsDocument,
         PurgeDocument,
         RestoreDocument,
         SweepDocument,
     )
+
+
+PREFIXES_SHOWN = 20
+COMMITS_SHOWN = 10
+KEEPERS_SHOWN = 20
+Rows = Sequence[Sequence[str | Cell]]
+
+
+def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
+    """The tables that say what would be deleted, and what keeps the rest."""
+    _prefixes(page, contents, cost)
+    ages = contents["ages"]
+    if ages:
+        rows = [(age_words(row), *amounts(row, cost)) for row in ages]
+        _table(page, ("age", "objects", "size", *cost.header()), rows)
+    commits = contents["last_commits"]
+    if commits:
+        rows = [
+            (row["commit_id"][:12], moment(row["created"]) if row["created"] else "", *amounts(row, cost))
+            for row in commits[:COMMITS_SHOWN]
+        ]
+        _table(page, ("last commit", "created", "objects", "size", *cost.header()), rows, names=2)
+        page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, "last commits")
+    keepers = contents["kept_by"]
+    if keepers:
+        rows = [
+            (keeper_words(row), row["class"].replace("_", " "), *amounts(row))
+            for row in keepers[:KEEPERS_SHOWN]
+        ]
+        _table(page, ("kept by", "class", "objects", "size"), rows, names=2)
+        page.rest(len(keepers) + contents["more_kept_by"], KEEPERS_SHOWN)
+    if forecast := contents["forecast"]:
+        page.blank()
+        words = forecast_words(forecast)
+        if forecast["differs"] == "more":
+            page.labelled("MORE THAN FORECAST:", "bold red", words)
+        else:
+            page.labelled("forecast:", "bold", words)
+    if contents["kept_by"] is None or ages is None:
+        page.dim("Ages, and what keeps objects, are not known: an earlier release made the mark.")
+
+
+def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
+    prefixes = contents["prefixes"]
+    if not prefixes:
+        return
+    rows = [
+        (
+            prefix_words(row["prefix"]),
+            *amounts(row["goes"], cost),
+            count(row["kept"]["objects"]),
+            size(row["kept"]["size_bytes"]),
+        )
+        for row in prefixes[:PREFIXES_SHOWN]
+    ]
+    headers = ("prefix", "objects", "size", *cost.header(), "kept\nobjects", "kept\nsize")
+    _table(page, headers, rows)
+    page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
+
+
+def _table(page: Page, headers: Sequence[str], rows: Rows, *, names: int = 1) -> None:
+    page.blank()
+    page.table(headers, rows, figures=range(names, len(headers)), solid=(1,) if names > 1 else ())
+
+
+def forecast_words(row: ForecastRow) -> str:
+    """What the plan said, and what the mark has."""
+    least, most = row["least"], row["most"]
+    if most is None:
+        said = f"at least {volume(least)}" if least is not None else "nothing of this moment"
+    elif least is None or least == most:
+        said = f"at most {volume(most)}"
+    else:
+        said = f"{count(least['objects'])} to {volume(most)}"
+    fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
+    return (
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} said {said} would newly expire by then;"
+        f" the mark has {volume(row['found'])}{fewer}"
+    )
+
+
+def prefix_words(prefix: str | None) -> str:
+    if prefix is None:
+        return "(in no commit)"
+    return prefix or "(top level)"
+
+
+def age_words(row: AgeRow) -> str:
+    """``7 to 30 days``, ``365 days or more``."""
+    if row["to_days"] is None:
+        return f"{row['from_days']} days or more"
+    return f"{row['from_days']} to {row['to_days']} days"
+
+
+def keeper_words(row: KeeperName) -> str:
+    """``tag v1.0``, ``hold on prefix audit/``."""
+    if row["kind"] != "hold":
+        return f"{row['kind']} {row['name']}"
+    return f"hold on {row['name']}" + (f" {row['prefix']}" if row["prefix"] is not None else "")
+
 
 CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
     "backlog": ("backlog", "expired already before the rules last changed", "red"),
@@ -328,3 +438,93 @@ def render_purge(document: PurgeDocument, console: Console) -> None:
         page.labelled("NOT PURGED", "bold red", why)
         if refused["hint"]:
             page.labelled("hint:", "dim", refused["hint"], indent=4)
+
+
+SHOWN = 100
+COLUMNS = (
+    *("path", "more_paths", "address", "class", "size_bytes", "modified"),
+    *("last_commit_id", "last_commit_created", "kept_by"),
+)
+NARROW = "Add --prefix or --class to list fewer."
+
+
+def render_objects(document: ObjectsDocument, console: Console) -> None:
+    """The first of them, by path."""
+    page = Page(console)
+    objects = document["objects"]
+    page.heading(document["repository"], f"objects of mark {document['mark_id']}")
+    if not objects:
+        page.line("No object of the mark is of these classes, with such a path.", indent=2)
+        return
+    rows = [
+        (
+            (row["paths"] or ["(in no commit)"])[0],
+            row["address"],
+            size(row["size_bytes"]),
+            moment(row["modified"]) if row["modified"] else "",
+            (row["last_commit_id"] or "")[:12],
+            row["class"].replace("_", " "),
+            ", ".join(map(keeper_words, row["kept_by"] or ())),
+        )
+        for row in objects[:SHOWN]
+    ]
+    headers = ("path", "address", "size", "written", "last commit", "class", "kept by")
+    page.table(headers, rows, figures=(2,))
+    page.rest(len(objects) + document["more"], SHOWN, "; --format csv or parquet lists all", noun="object")
+    if document["more"]:
+        page.labelled("note:", "bold yellow", f"{counted(document['more'], 'object')} not listed. {NARROW}")
+
+
+def objects_csv(document: ObjectsDocument) -> str:
+    """A line for each object."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in document["objects"]:
+        writer.writerow([csv_cell(value) for value in _cells(row)])
+    return out.getvalue()
+
+
+def _cells(row: ObjectRow) -> list[str | int]:
+    return [
+        (row["paths"] or [""])[0],
+        max(len(row["paths"]) - 1, 0),
+        row["address"],
+        row["class"],
+        row["size_bytes"],
+        row["modified"] or "",
+        row["last_commit_id"] or "",
+        row["last_commit_created"] or "",
+        "; ".join(map(keeper_words, row["kept_by"] or ())),
+    ]
+
+
+def objects_parquet(document: ObjectsDocument) -> bytes:
+    """The columns of the JSON document; moments are timestamps, what keeps an object is texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts, at = pa.list_(pa.string()), pa.timestamp("us", tz="UTC")
+    schema = pa.schema(
+        [
+            *(("paths", texts), ("address", pa.string()), ("class", pa.string())),
+            *(("size_bytes", pa.int64()), ("modified", at), ("last_commit_id", pa.string())),
+            *(("last_commit_created", at), ("kept_by", texts)),
+        ]
+    )
+    rows = [
+        {
+            **row,
+            "modified": _time(row["modified"]),
+            "last_commit_created": _time(row["last_commit_created"]),
+            "kept_by": None if row["kept_by"] is None else [keeper_words(by) for by in row["kept_by"]],
+        }
+        for row in document["objects"]
+    ]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), out)
+    return out.getvalue()
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from lakeplan.output.metric_families import FAMILIES, table
+from lakeplan.output.metrics import FAMILIES, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

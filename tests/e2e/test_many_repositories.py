@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.markdown_plan import COMMENT_LIMIT
+from lakeplan.output.comments import COMMENT_LIMIT
 
 COUNT = 200
 CHANGED = COUNT // 2

@@ -20,7 +20,7 @@ import yaml
 
 from lakeplan import __version__
 from lakeplan.cli.main import whole_command
-from lakeplan.output.metric_families import FAMILIES
+from lakeplan.output.metrics import FAMILIES
 
 EXAMPLE = Path(__file__).parents[2] / "examples/operations"
 ALERTS = EXAMPLE / "prometheus/alerts.yaml"

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from lakeplan.cli.console import configure_logging, print_error
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
+from lakeplan.output.comments import render_markdown
 from lakeplan.output.explain import render_explain
 from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
-from lakeplan.output.markdown_plan import render_markdown
 from lakeplan.output.metrics import (
     apply_metrics,
     drift_metrics,

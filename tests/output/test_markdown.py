@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from lakeplan.output.markdown_plan import COMMENT_LIMIT, marker, render_markdown
+from lakeplan.output.comments import COMMENT_LIMIT, marker, render_markdown
 from lakeplan.output.page import code, length, prose, table
 from lakeplan.output.plan import render_plan
 from lakeplan.output.text import safe

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.metric_families import FAMILIES, Exposition, Family
 from lakeplan.output.metrics import (
+    FAMILIES,
+    Exposition,
+    Family,
     apply_metrics,
     drift_metrics,
     history_metrics,

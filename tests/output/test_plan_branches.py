@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.markdown_plan import render_markdown
+from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.values.branches import Consequence, MomentTotal, OnlyHere

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeplan.branches.fates import EVEREST
-from lakeplan.output.markdown_plan import render_markdown
+from lakeplan.output.comments import render_markdown
 from lakeplan.output.page import code
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
-from lakeplan.output.markdown_plan import render_markdown
+from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.redact import redact_plan, redact_text, redacted
 from lakeplan.output.show import render_repository

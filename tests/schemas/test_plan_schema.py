@@ -24,7 +24,7 @@ from lakeplan.api import read_plan
 from lakeplan.branches.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
-from lakeplan.output.markdown_plan import COMMENT_LIMIT, marker, render_markdown
+from lakeplan.output.comments import COMMENT_LIMIT, marker, render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of, diff_rules

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from lakeplan.explain.rules import Pass, trace
 from lakeplan.formats.refs import compute_commit_id
-from lakeplan.output.curve_svg import STYLE
+from lakeplan.output.simulate import STYLE
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import why
 from lakeplan.retention.rules import documented_verdict, server_verdict, to_us

@@ -36,12 +36,12 @@ from lakeplan.cli.who import new_mark_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
-from lakeplan.output.mark_objects import render_objects
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.sweep import (
     render_approval,
     render_mark_list,
     render_marks,
+    render_objects,
     render_purge,
     render_restore,
     render_sweep,
