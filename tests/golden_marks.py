@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakeplan.formats.collector import files_of_run, newest_run
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, REFS_MANIFEST_KEY
 from lakeplan.formats.refs import read_manifest, read_refs
-from lakeplan.formats.uncommitted import files_of_run, newest_run
 from lakeplan.retention.graph import by_date
 from lakeplan.retention.keep import KeepRules, keep_masks
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history

@@ -9,8 +9,7 @@ from datetime import datetime
 from lakeplan.branches.notices import Exemption, read_exemptions, read_notices, write_exemptions
 from lakeplan.branches.recall import Readers
 from lakeplan.errors import UsageError, WriteConflict
-from lakeplan.review.journal import close_journal, open_journal
-from lakeplan.review.run import Run
+from lakeplan.review.run import Run, close_journal, open_journal
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.desired import DesiredRepository
 

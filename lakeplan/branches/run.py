@@ -41,8 +41,7 @@ from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
-from lakeplan.review.journal import close_journal, note_step, open_journal
-from lakeplan.review.run import Run
+from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
 from lakeplan.state.store import LEASE_SECONDS, Lease

@@ -21,8 +21,7 @@ from lakeplan.branches.memory import (
 from lakeplan.branches.run import SAVE_EVERY, RunPorts
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter
-from lakeplan.review.journal import close_journal, open_journal
-from lakeplan.review.run import Run, read_back
+from lakeplan.review.run import Run, close_journal, open_journal, read_back
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import LEASE_SECONDS, Lease

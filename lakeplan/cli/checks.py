@@ -15,7 +15,7 @@ from lakeplan.cli.git import find_work_folder, write_folder
 from lakeplan.review.checks import Place, judge
 from lakeplan.review.gates import Openers
 from lakeplan.tree.tree import Tree
-from lakeplan.values.checks import Check
+from lakeplan.values.desired import Check
 from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.plan_document import dump_plan
 

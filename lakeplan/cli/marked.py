@@ -13,9 +13,8 @@ from lakeplan.cli.options import Options, one_of
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import UsageError
-from lakeplan.sweep.contents import contents_digest, list_objects, read_contents, read_prefixes
+from lakeplan.sweep.contents import contents_digest, forecast_of, list_objects, read_contents, read_prefixes
 from lakeplan.sweep.documents import ClassName, ContentsRow, MarkPageDocument, MarksDocument, ObjectsDocument
-from lakeplan.sweep.forecast import forecast_of
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.service import MarkReport, marks_document

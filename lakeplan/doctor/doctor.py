@@ -12,8 +12,14 @@ from uuid import uuid4
 
 from lakeplan.doctor import repositories
 from lakeplan.doctor.claims import check_may_claim
-from lakeplan.doctor.pins import check_hidden_branches
-from lakeplan.doctor.repositories import Found, Purpose, Word, check_lifecycle, check_repositories
+from lakeplan.doctor.repositories import (
+    Found,
+    Purpose,
+    Word,
+    check_hidden_branches,
+    check_lifecycle,
+    check_repositories,
+)
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader

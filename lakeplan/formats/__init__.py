@@ -9,6 +9,5 @@ __all__ = [
     "range_arrays",
     "ranges",
     "refs",
-    "uncommitted",
     "wire",
 ]

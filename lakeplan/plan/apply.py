@@ -25,8 +25,7 @@ from lakeplan.state.baselines import repositories_with_baseline
 from lakeplan.state.store import known_repositories
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.checks import Check
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import Check, Safety
 from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan

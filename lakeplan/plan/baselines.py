@@ -13,8 +13,7 @@ from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.plan.drift_rules import LastApplied, Seen
-from lakeplan.review.journal import close_journal
-from lakeplan.review.run import GC, Run
+from lakeplan.review.run import GC, Run, close_journal
 from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
 from lakeplan.state.store import RunJournal, read_applied, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter

@@ -14,10 +14,9 @@ from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim
-from lakeplan.review.journal import close_journal, open_journal
-from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal
+from lakeplan.state.baselines import record_forecast
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.forecasts import record_forecast
 from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.values.simulation import Amount

@@ -8,7 +8,6 @@ __all__ = [
     "differences",
     "gates",
     "history",
-    "journal",
     "notify",
     "run",
     "selection",

@@ -16,9 +16,8 @@ from lakeplan.review.strictness import (
     stricter_safety,
 )
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.checks import Check
 from lakeplan.values.declare import POLICY
-from lakeplan.values.desired import DesiredRepository, Override, Safety, ServerConfig
+from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.plan import SweepGuard
 from lakeplan.values.settings import LifecycleSettings
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from lakeplan import limits
 from lakeplan.review.gates import Openers
-from lakeplan.values.checks import Check
+from lakeplan.values.desired import Check
 from lakeplan.values.gates import CHECK, WHOLE_PLAN
 from lakeplan.values.local import absolute_entries
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import timezone
 from fnmatch import translate
 
-from lakeplan.formats.collector import write_commits_csv
+from lakeplan.formats.collector import write_commits_csv, write_uncommitted
 from lakeplan.formats.namespace import (
     GC_PREFIX,
     GC_RULES_KEY,
@@ -20,7 +20,6 @@ from lakeplan.formats.namespace import (
     uncommitted_prefix,
 )
 from lakeplan.formats.ranges import is_file_id
-from lakeplan.formats.uncommitted import write_uncommitted
 from lakeplan.formats.wire import write_gc_rules
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import server_verdict

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeplan.errors import FormatError, SimulationFailed, StorageDenied, StorageNotFound
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import (
@@ -23,7 +23,6 @@ from lakeplan.simulation.inputs import (
     listing_items,
 )
 from lakeplan.simulation.observing import Source, known_as
-from lakeplan.simulation.questions import Nothing, sorted_paths
 from lakeplan.simulation.requests import (
     DamagedFile,
     Facts,

@@ -25,11 +25,10 @@ from lakeplan.simulation.documents import (
     HorizonRow,
     ServerDaysPoint,
 )
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, iso, listing_items, read_history
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, Source, known_as
-from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.requests import Facts, Holders
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import ObjectClass, Seen

@@ -1,26 +1,263 @@
-"""One question about the objects of some repositories, asked of a runner."""
+"""Questions about the objects of some repositories: what is asked, of a runner, and the answers as rows."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
-from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.formats.range_arrays import Ints
+from lakeplan.simulation.exchange import Of, Piece, to_bytes
 from lakeplan.simulation.observing import Source
+from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.segments import Manifest, Segment, item_of
+from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
-from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, RuleSetBits, Seen
 from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
-from lakeplan.values.simulation import Amount
+from lakeplan.values.shown_records import RECORD, object_digests, packed
+from lakeplan.values.simulation import Amount, Transition
+
+_PATHS = pa.list_(pa.string())
+_FILE_NAME = "[^/]*$"
+PREFIXES = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("prefix", pa.string(), nullable=False),
+        pa.field("objects", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Amounts by prefix, on their way to the driver. ``name``: of the rule set."""
+ByPrefix = dict[str, dict[str, Amount]]
+"""By name, then by prefix."""
+
+
+def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
+    """Those of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
+    seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
+    wanted = int(Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE)
+    going = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)
+    return objects if going.all() else objects.filter(pa.array(going))
+
+
+def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits) -> pa.Table:
+    """The columns of ``objects/``, with ``rule_set`` last."""
+    seen, both = _ints(going["seen"]), _ints(going["mask"]) | _ints(going["alias_mask"])
+    committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
+    paths = sorted_paths(going["paths"])
+    return pa.table(
+        {
+            "address": going["address"],
+            "size_bytes": going["size"],
+            "paths": pc.list_slice(paths, 0, MAX_NAMES) if _longest(paths) > MAX_NAMES else paths,
+            "last_commit_id": _commit_ids(going["last"], last_commits),
+            "reason": pc.if_else(pa.array(committed), EXPIRED, NEVER_COMMITTED),
+            "at_risk": pa.array(both & bits.documented != 0),
+            "rule_set": pa.repeat(pa.scalar(bits.name, pa.string()), going.num_rows),
+        }
+    )
+
+
+def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
+    """``PREFIXES`` of some objects."""
+    amounts = amounts_by_prefix(objects)
+    columns = [
+        pa.repeat(pa.scalar(name, pa.string()), len(amounts)),
+        pa.array(amounts, pa.string()),
+        pa.array([amount.objects for amount in amounts.values()], pa.int64()),
+        pa.array([amount.size_bytes for amount in amounts.values()], pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=PREFIXES)
+
+
+def add_prefixes(found: ByPrefix, tables: Iterable[pa.Table]) -> None:
+    for table in tables:
+        for row in table.to_pylist():
+            of_name = found.setdefault(row["name"], {})
+            amount = Amount(row["objects"], row["size_bytes"])
+            of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
+
+
+def largest(amounts: Mapping[str, Amount], most: int) -> list[tuple[str, Amount]]:
+    """The prefixes with most bytes, then most objects, then by name."""
+    order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
+    return order[:most]
+
+
+def _ints(column: pa.ChunkedArray) -> Ints:
+    numbers: Ints = column.to_numpy().astype(np.int64)
+    return numbers
+
+
+def sorted_paths(column: pa.ChunkedArray) -> pa.ListArray:
+    """Each list in order; an empty list for none."""
+    paths = column.combine_chunks().cast(_PATHS)
+    if paths.null_count:
+        paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
+    if _longest(paths) <= 1:
+        return paths
+    return pa.array([sorted(of_one) for of_one in paths.to_pylist()], _PATHS)
+
+
+def _longest(paths: pa.ListArray) -> int:
+    return int(pc.max(pc.list_value_length(paths)).as_py() or 0)
+
+
+def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:
+    positions = pa.array(names, pa.int64())
+    places = pc.index_in(last.combine_chunks(), positions)
+    return pa.array(names.values(), pa.string()).take(places)
+
+
+def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
+    """Of ``steps.OBJECTS``; an object counts once for each distinct prefix of its paths."""
+    paths, sizes = going["paths"].combine_chunks(), _ints(going["size"])
+    lengths = _ints(pa.chunked_array([pc.list_value_length(paths)]))
+    found: dict[str, Amount] = {}
+
+    def add(prefixes: set[str], objects: int, size: int) -> None:
+        for prefix in prefixes:
+            found[prefix] = found.get(prefix, Amount()) + Amount(objects, size)
+
+    none = lengths == 0
+    if none.any():
+        add({""}, int(none.sum()), sum(sizes[none].tolist()))
+    for row in np.flatnonzero(lengths > 1).tolist():
+        add(set().union(*map(prefixes_of, paths[row].as_py())), 1, int(sizes[row]))
+    one = lengths == 1
+    if one.any():
+        folders = pc.replace_substring_regex(
+            paths.filter(pa.array(one)).flatten(), pattern=_FILE_NAME, replacement=""
+        )
+        amounts = pa.table({"folder": folders, "size": sizes[one]}).group_by("folder")
+        rows = amounts.aggregate([("size", "sum"), ("size", "count")]).to_pylist()
+        for row in rows:
+            add(prefixes_of(row["folder"]), row["size_count"], row["size_sum"])
+    return found
+
+
+def prefixes_of(path: str) -> set[str]:
+    """ "" and every part up to a ``/``, up to the greatest depth."""
+    parts = path.split("/")
+    depth = min(len(parts) - 1, MAX_PREFIX_DEPTH)
+    return {"", *("/".join(parts[:n]) + "/" for n in range(1, depth + 1))}
+
+
+class Naming(NamedTuple):
+    """What is asked of one repository: ``key`` is ``server/name``, ``bits`` are what each transition's
+    objects get, with the transition's verdict bits before and after."""
+
+    key: str
+    bits: tuple[tuple[int, int, int], ...]
+
+
+def records_of(objects: pa.Table, naming: Naming) -> bytes:
+    """Records of some objects of one repository (``steps.OBJECTS``)."""
+    masks = objects["mask"].to_numpy().astype(np.int64, copy=False)
+    bits: npt.NDArray[np.uint8] = np.zeros(masks.size, np.uint8)
+    for bit, before, after in naming.bits:
+        bits[(masks & before != 0) & (masks & after == 0)] |= bit
+    going = bits != 0
+    addresses = objects["address"].filter(pa.array(going)).to_pylist()
+    return packed([(object_digests(naming.key, addresses), bits[going])])
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Records of several parts as one, in order."""
+    every = np.frombuffer(b"".join(parts), RECORD)
+    return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
+
+
+CANDIDATES = Seen.ENTRY | Seen.CANDIDATE
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Only counts are asked for."""
+
+    def wants(self, each: Class) -> bool:
+        return False
+
+    def takes(self, each: Class) -> bool:
+        return False
+
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class GoesUnderRules:
+    """What the server's collector would delete under any of some rule sets. ``listing``: what is stored was
+    listed. ``rows``: whether the objects are wanted too, beside amounts by prefix."""
+
+    rule_sets: Sequence[RuleSetBits]
+    listing: bool
+    rows: bool
+
+    def wants(self, each: Class) -> bool:
+        return not all(each.any_mask & bits.server for bits in self.rule_sets)
+
+    def takes(self, each: Class) -> bool:
+        wanted = Seen.OLD if self.listing else Seen.ENTRY | Seen.CANDIDATE
+        if each.seen & wanted != wanted or each.seen & Seen.UNCOMMITTED:
+            return False
+        return any(not each.any_mask & bits.server for bits in self.rule_sets)
+
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+        for bits in self.rule_sets:
+            going = goes(objects, bits, listing=self.listing)
+            if going.num_rows:
+                yield 0, Of.PREFIXES, to_bytes(prefix_rows(bits.name, going))
+        if self.rows:
+            yield 0, Of.OBJECTS, to_bytes(objects)
+
+
+@dataclass(frozen=True)
+class GoesInTransitions:
+    """What changes of rules let go. ``detail``: whose objects count by prefix. ``naming``: whose objects are
+    named one by one."""
+
+    detail: Transition
+    naming: Naming
+
+    @property
+    def _all(self) -> tuple[Transition, ...]:
+        named = (Transition(before, after) for _, before, after in self.naming.bits)
+        return (self.detail, *named)
+
+    def wants(self, each: Class) -> bool:
+        if each.seen & Seen.LISTED and not each.seen & Seen.ENTRY:
+            return False  # an entry has the text
+        return not all(each.any_mask & transition.after for transition in self._all)
+
+    def takes(self, each: Class) -> bool:
+        if each.seen & CANDIDATES != CANDIDATES:
+            return False
+        return any(transition.goes(each.any_mask) for transition in self._all)
+
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+        masks = objects["mask"].to_numpy()
+        going = (masks & self.detail.before != 0) & (masks & self.detail.after == 0)
+        if going.any():
+            yield 0, Of.PREFIXES, to_bytes(prefix_rows("", objects.filter(pa.array(going))))
+        if self.naming.bits:
+            yield 0, Of.RECORDS, records_of(objects, self.naming)
+
 
 _log = logging.getLogger(__name__)
 ROWS_A_PART = 1_000_000

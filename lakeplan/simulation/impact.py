@@ -9,20 +9,22 @@ from dataclasses import dataclass, field, replace
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.simulation.cache import RangeCache
-from lakeplan.simulation.engine import Answer, Asking, ask
-from lakeplan.simulation.exchange import Of, from_bytes
-from lakeplan.simulation.inputs import Collected, collect_ranges, iso
-from lakeplan.simulation.listings import Inventory
-from lakeplan.simulation.observing import Addresses, Source
-from lakeplan.simulation.questions import (
+from lakeplan.simulation.engine import (
     CANDIDATES,
+    Answer,
+    Asking,
     ByPrefix,
     GoesInTransitions,
     Naming,
     add_prefixes,
+    ask,
     joined,
     largest,
 )
+from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.inputs import Collected, collect_ranges, iso
+from lakeplan.simulation.listings import Inventory
+from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import Seen

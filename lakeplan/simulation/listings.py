@@ -24,6 +24,7 @@ from lakeplan.errors import (
     StorageNotFound,
     UsageError,
 )
+from lakeplan.formats.collector import files_of_run, newest_run, run_time
 from lakeplan.formats.inventory import InventoryFile, Manifest, read_inventory_file, read_inventory_manifest
 from lakeplan.formats.namespace import (
     DATA_PREFIX,
@@ -33,7 +34,6 @@ from lakeplan.formats.namespace import (
     is_candidate_key,
 )
 from lakeplan.formats.range_arrays import WORD, Hashes, Ints, hash_spans
-from lakeplan.formats.uncommitted import files_of_run, newest_run, run_time
 from lakeplan.simulation.inputs import iso
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns

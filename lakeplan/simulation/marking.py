@@ -20,17 +20,15 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError, SimulationFailed, StorageDenied
 from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_part
 from lakeplan.formats.range_arrays import hash_texts
-from lakeplan.retention.keep import Keep
-from lakeplan.retention.protectors import FIRST_BIT, OTHERS
+from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, listing_items
 from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
 from lakeplan.simulation.observing import Addresses, Source, list_item
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
-from lakeplan.simulation.questions import Nothing, sorted_paths
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.sets import Class

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
+from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.marks import MODIFIED_US, read_part
 from lakeplan.formats.namespace import (
     DATA_PREFIX,
@@ -22,7 +23,6 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.formats.range_arrays import Bytes, Hashes, Ints, RangeArrays, hash_texts, unpack_odd
 from lakeplan.formats.ranges import read_range_arrays
-from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_stored, strings_of

@@ -26,7 +26,17 @@ from lakeplan.simulation.documents import (
     judge_all,
     summary,
 )
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import (
+    Answer,
+    Asking,
+    ByPrefix,
+    GoesUnderRules,
+    add_prefixes,
+    ask,
+    goes,
+    largest,
+    rows_of,
+)
 from lakeplan.simulation.exchange import Of, from_bytes
 from lakeplan.simulation.inputs import (
     Collected,
@@ -39,7 +49,6 @@ from lakeplan.simulation.inputs import (
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_summary, writing, written
-from lakeplan.simulation.questions import ByPrefix, GoesUnderRules, add_prefixes, goes, largest, rows_of
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.runners import Runner, Runners
 from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of

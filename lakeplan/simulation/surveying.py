@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lakeplan.formats.ranges import read_range
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import Collected, collect_ranges, listing_items
 from lakeplan.simulation.observing import Source, known_as
-from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.requests import SampledEntry, Surveyed, SurveyRequest
 from lakeplan.simulation.work import Kind, WorkItem
 

@@ -6,7 +6,6 @@ __all__ = [
     "contents",
     "documents",
     "finish",
-    "forecast",
     "judge",
     "listed",
     "official",

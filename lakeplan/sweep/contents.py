@@ -1,4 +1,7 @@
-"""What a mark contains, for whoever approves it: read from its parts, each checked against its checksum."""
+"""What a mark contains, for whoever approves it: read from its parts, each checked against its checksum.
+
+How a mark differs from what the plan of the rules said would expire.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeplan.errors import FormatError
 from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.work import ahead
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.state.baselines import read_forecast
+from lakeplan.state.store import read_applied
+from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import (
     AgeRow,
     ClassName,
     ContentsRow,
+    ForecastRow,
     KeeperName,
     KeeperRow,
     LastCommitRow,
@@ -287,3 +294,32 @@ def _largest_first(row: PrefixRow) -> tuple[int, int, int, str]:
 
 def _moment(us: int | None) -> str | None:
     return None if us is None else utc_text(datetime.fromtimestamp(us / 1_000_000, tz=timezone.utc))
+
+
+def forecast_of(state: StateReader, mark: Mark) -> ForecastRow | None:
+    """None when no plan is on record for the mark's rules, or its record is damaged."""
+    try:
+        forecast, applied = read_forecast(state, mark.key), read_applied(state, mark.key)
+    except FormatError:
+        return None
+    if forecast is None or applied is None or not forecast.expire:
+        return None
+    record, _ = applied
+    if record.get("run_id") != forecast.run_id or record.get("etag") != mark.rules.etag:
+        return None
+    at, found = mark.looked_at, mark.marked.amount(MarkClass.NEWLY_EXPIRED)
+    least = next((amount for moment, amount in reversed(forecast.expire) if moment <= at), None)
+    most = next((amount for moment, amount in forecast.expire if moment >= at), None)
+    differs: Literal["more", "fewer", "no"] = "no"
+    if most is not None and (found.objects > most.objects or found.size_bytes > most.size_bytes):
+        differs = "more"
+    elif least is not None and found.objects < least.objects:
+        differs = "fewer"
+    return {
+        "plan_digest": forecast.plan_digest,
+        "as_of": utc_text(forecast.expire[0][0]),
+        "least": None if least is None else least.to_row(),
+        "most": None if most is None else most.to_row(),
+        "found": found.to_row(),
+        "differs": differs,
+    }

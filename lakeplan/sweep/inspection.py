@@ -14,9 +14,8 @@ from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
-from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks
+from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks, protectors
 from lakeplan.retention.patterns import expand
-from lakeplan.retention.protectors import protectors
 from lakeplan.review.claims import check_claims
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held

@@ -17,8 +17,7 @@ from lakeplan.errors import (
     WriteConflict,
 )
 from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
-from lakeplan.review.journal import note_step, open_journal
-from lakeplan.review.run import Run, read_back
+from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now

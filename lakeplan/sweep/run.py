@@ -16,8 +16,7 @@ from lakeplan.branches.pin_records import check_pins
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
 from lakeplan.retention.keep import held_prefixes
-from lakeplan.review.journal import close_journal, note_step, open_journal
-from lakeplan.review.run import Run
+from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal

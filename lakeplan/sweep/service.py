@@ -19,8 +19,7 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
 from lakeplan.review.gates import Openers, names_of
-from lakeplan.review.journal import close_journal, note_step, open_journal
-from lakeplan.review.run import Run
+from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateReader

@@ -14,7 +14,6 @@ from lakeplan.retention.patterns import (
     pattern_problem,
     why_no_repository,
 )
-from lakeplan.tree.channels import read_notify
 from lakeplan.tree.checks import SettingsCheck, text_of
 from lakeplan.tree.crosscheck import (
     check_duplicates,
@@ -26,13 +25,19 @@ from lakeplan.tree.crosscheck import (
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
-from lakeplan.tree.plan_checks import read_checks
-from lakeplan.tree.servers import ServersReader, read_bounds, read_manages, read_places, read_safety
+from lakeplan.tree.servers import (
+    ServersReader,
+    read_bounds,
+    read_checks,
+    read_manages,
+    read_notify,
+    read_places,
+    read_safety,
+)
 from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, walk
 from lakeplan.tree.yaml import NodePath as ProblemPath
-from lakeplan.values.checks import Check
-from lakeplan.values.desired import Bounds, Override, Safety, ServerConfig, Source
+from lakeplan.values.desired import Bounds, Check, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import NotifyConfig
 
 

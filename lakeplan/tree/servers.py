@@ -1,4 +1,6 @@
-"""Servers and the root of a tree: settings, variables, limits."""
+"""Servers and the root of a tree: settings, variables, limits, channels (``notify``), and commands that
+judge a plan (``checks``).
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,24 @@ from zoneinfo import available_timezones
 from lakeplan import limits
 from lakeplan.retention.patterns import matches, pattern_problem, why_no_repository, why_no_tag
 from lakeplan.tree.checks import text_of
+from lakeplan.tree.structure import nearest
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.cron import parse_cron
 from lakeplan.values.declare import TAG_GLOBS
 from lakeplan.values.desired import (
+    DEFAULT_SECONDS,
     INVENTORY_MAX_AGE_SECONDS,
+    LONGEST_SECONDS,
     SAFETY,
     Bounds,
+    Check,
     Price,
     Safety,
     ServerConfig,
     Source,
     StorageConfig,
 )
+from lakeplan.values.notify import Channel, ChannelKind, Event, NotifyConfig
 from lakeplan.values.storages import STORAGES
 from lakeplan.values.units import parse_duration, parse_price
 from lakeplan.values.urls import BadUrl, parse_bucket_url, parse_web_url
@@ -341,3 +348,93 @@ def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterato
         if problem := pattern_problem(pattern, why_no_tag):
             problems.add(child.source, (*path, index), problem)
         yield pattern
+
+
+def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
+    """In their order. What is not well formed has its problem and is left out."""
+    node = root.items.get("checks")
+    found: dict[str, Check] = {}
+    for index, child in enumerate(node.items if isinstance(node, ListNode) else ()):
+        if not isinstance(child, MapNode):
+            continue
+        name, run = text_of(child.items.get("name")), child.items.get("run")
+        words = [text_of(item) for item in run.items] if isinstance(run, ListNode) else []
+        if name is None or not words or any(not word or "\0" in word for word in words):
+            continue
+        if name in found:
+            problems.add(child.source, ("checks", index, "name"), f"there are two checks {name!r}")
+            continue
+        found[name] = Check(name, tuple(w for w in words if w), _seconds(child, index, problems))
+    return tuple(found.values())
+
+
+def _seconds(check: MapNode, index: int, problems: Problems) -> int:
+    node = check.items.get("time_limit")
+    text = text_of(node)
+    if node is None or text is None:
+        return DEFAULT_SECONDS
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        problems.add_first(node.source, ("checks", index, "time_limit"), str(error))
+        return DEFAULT_SECONDS
+    if not 1 <= seconds <= LONGEST_SECONDS:
+        problems.add(node.source, ("checks", index, "time_limit"), "a time limit is 1s to 10m")
+        return DEFAULT_SECONDS
+    return seconds
+
+
+_KINDS = {kind.value: kind for kind in ChannelKind}
+_EVENTS = {event.value: event for event in Event}
+
+
+def read_notify(root: MapNode, problems: Problems) -> NotifyConfig | None:
+    """None where the tree has no ``notify``. What is not well formed has its problem and is left out."""
+    node = root.items.get("notify")
+    if not isinstance(node, MapNode):
+        return None
+    channels = _channels(node.items.get("channels"), problems)
+    owners: dict[str, str] = {}
+    block = node.items.get("owners")
+    for owner, child in block.items.items() if isinstance(block, MapNode) else ():
+        if _is_known(child, ("notify", "owners", owner), channels, problems):
+            owners[owner] = text_of(child) or ""
+    default = node.items.get("default")
+    if default is not None:
+        _is_known(default, ("notify", "default"), channels, problems)
+    only = next(iter(channels)) if len(channels) == 1 else None
+    return NotifyConfig(channels, owners, text_of(default) or only)
+
+
+def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
+    found: dict[str, Channel] = {}
+    variables: dict[str, str] = {}
+    for name, child in node.items.items() if isinstance(node, MapNode) else ():
+        assert isinstance(node, MapNode)
+        at, path = node.where(name), ("notify", "channels", name)
+        if not _NAME.fullmatch(name):
+            text = "a channel's name begins with a letter and has letters, digits, - and _ (at most 63)"
+            problems.add(at, path, text)
+            continue
+        kind = _KINDS.get(text_of(child.items.get("kind")) or "") if isinstance(child, MapNode) else None
+        if kind is None or not isinstance(child, MapNode):
+            continue
+        events = child.items.get("events")
+        listed = [text_of(item) for item in events.items] if isinstance(events, ListNode) else list(_EVENTS)
+        channel = Channel(name, kind, tuple(_EVENTS[e] for e in listed if e in _EVENTS))
+        other = variables.setdefault(channel.variable, name)
+        if other != name:
+            text = f"{name!r} and {other!r} share the variable {channel.variable}: rename one of them"
+            problems.add(at, path, text)
+        found[name] = channel
+    return found
+
+
+def _is_known(node: Node, path: tuple[str, ...], channels: dict[str, Channel], problems: Problems) -> bool:
+    name = text_of(node)
+    if name is None or name in channels:
+        return name is not None
+    close = nearest(name, channels)
+    hint = f"did you mean {close}?" if close else f"there are {', '.join(channels)}"
+    problems.add(node.source, path, f"there is no channel {name!r}: {hint}")
+    return False

@@ -14,8 +14,7 @@ from lakeplan.tree.layers import Directory, Entry, Layer
 from lakeplan.tree.loading import TreeReader
 from lakeplan.tree.policies import build, check_complete, conflict_text, describe
 from lakeplan.tree.yaml import TOP, Problem, Problems, TreeError
-from lakeplan.values.checks import Check
-from lakeplan.values.desired import Bounds, DesiredRepository, Override, Safety, ServerConfig, Source
+from lakeplan.values.desired import Bounds, Check, DesiredRepository, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import NotifyConfig
 
 

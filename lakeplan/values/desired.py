@@ -1,7 +1,8 @@
-"""What a tree asks of servers and repositories."""
+"""What a tree asks of servers and repositories, and its own checks of plans."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -289,3 +290,19 @@ class DesiredRepository:
     def key(self) -> str:
         """``server/name``: how plans, state and messages call it."""
         return f"{self.server}/{self.name}"
+
+
+DEFAULT_SECONDS = 60
+LONGEST_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Check:
+    """``run``: a program and its arguments; a program with a slash is a file of the tree."""
+
+    name: str
+    run: tuple[str, ...]
+    time_limit_seconds: int = DEFAULT_SECONDS
+
+    def __str__(self) -> str:
+        return f"{self.name}: {shlex.join(self.run)}"

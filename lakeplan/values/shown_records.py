@@ -1,4 +1,4 @@
-"""The records of ``lakeplan.model.shown`` as columns."""
+"""The records of ``plan_parts`` as columns."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import requests
 
+from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.namespace import is_xid, time_of_descending
-from lakeplan.formats.uncommitted import read_uncommitted
 from tests.commits_csv import read_commits_csv
 
 PREPARE = "/gc/prepare_commits"

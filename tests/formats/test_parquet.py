@@ -13,10 +13,9 @@ import pytest
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.collector import read_deleted
+from lakeplan.formats.collector import read_deleted, read_uncommitted, write_uncommitted
 from lakeplan.formats.marks import RESULTS, end_of, read_part, write_part
 from lakeplan.formats.parquet import open_parquet, read_parquet
-from lakeplan.formats.uncommitted import read_uncommitted, write_uncommitted
 from tests.cpu import at_most_cpu_seconds
 
 CHILD = """
@@ -24,7 +23,7 @@ import resource, sys
 data = sys.stdin.buffer.read()
 from lakeplan.errors import FormatError
 from lakeplan.formats.marks import read_part
-from lakeplan.formats.uncommitted import read_uncommitted
+from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.collector import read_deleted
 resource.setrlimit(resource.RLIMIT_AS, (3 << 29,) * 2)
 for read in (read_uncommitted, read_deleted, lambda data, name: read_part(data, name=name, sha256=None)):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.uncommitted import (
+from lakeplan.formats.collector import (
     UncommittedAddresses,
     files_of_run,
     newest_run,

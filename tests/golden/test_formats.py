@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.collector import write_commits_csv
+from lakeplan.formats.collector import files_of_run, newest_run, read_uncommitted, run_time, write_commits_csv
 from lakeplan.formats.entry import file_id
 from lakeplan.formats.namespace import (
     GC_COMMITS_PREFIX,
@@ -32,7 +32,6 @@ from lakeplan.formats.ranges import (
 )
 from lakeplan.formats.refs import compute_commit_id, read_manifest, read_refs, write_manifest, write_refs_dump
 from lakeplan.formats.sstable import read_sstable, write_sstable
-from lakeplan.formats.uncommitted import files_of_run, newest_run, read_uncommitted, run_time
 from lakeplan.values.repository import Refs
 from tests.commits_csv import read_commits_csv
 from tests.conftest import golden_folder, unpack_golden

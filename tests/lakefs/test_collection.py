@@ -14,7 +14,7 @@ from lakeplan.errors import (
     RepositoryNotFound,
     UnexpectedAnswer,
 )
-from lakeplan.formats.uncommitted import files_of_run, read_uncommitted
+from lakeplan.formats.collector import files_of_run, read_uncommitted
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy

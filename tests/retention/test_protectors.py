@@ -7,10 +7,9 @@ from datetime import timezone
 
 import pytest
 
-from lakeplan.retention import protectors as module
+from lakeplan.retention import keep as module
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keep import KEEPS, Keep, KeepRules, keep_masks
-from lakeplan.retention.protectors import FIRST_BIT, protectors
+from lakeplan.retention.keep import FIRST_BIT, KEEPS, Keep, KeepRules, keep_masks, protectors
 from lakeplan.values.repository import Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import MAX_VERDICT_BITS

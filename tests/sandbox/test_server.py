@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from lakeplan.errors import UsageError
+from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.namespace import GC_RULES_KEY, metadata_key
-from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, XidSource, uncommitted_prefix
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.formats.refs import write_manifest, write_refs_dump
-from lakeplan.formats.uncommitted import write_uncommitted
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lakeplan.fleet.judging import Bit, destroyed, expired
+from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.namespace import is_candidate_key, normalize
 from lakeplan.formats.ranges import read_metarange, read_range
-from lakeplan.formats.uncommitted import read_uncommitted
 from lakeplan.retention.rules import DocumentedRule
 from lakeplan.simulation.checking import StepChecker
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeplan.simulation.engine import GoesInTransitions, GoesUnderRules, Naming, Nothing
 from lakeplan.simulation.marking import HeldAgain, Marks
-from lakeplan.simulation.questions import GoesInTransitions, GoesUnderRules, Naming, Nothing
 from lakeplan.simulation.sets import CODES, NOWHERE, Class, leaf_of
 from lakeplan.simulation.verdicts import RuleSetBits, Seen
 from lakeplan.simulation.work import Kind

@@ -12,10 +12,9 @@ import pytest
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation import observing, segments
 from lakeplan.simulation.documents import SimulateRequest
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source
-from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import (

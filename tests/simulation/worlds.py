@@ -10,13 +10,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lakeplan.errors import StorageNotFound
+from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_range
-from lakeplan.formats.uncommitted import write_uncommitted
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.observing import Addresses, Source
-from lakeplan.simulation.questions import Nothing
 from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.verdicts import Seen

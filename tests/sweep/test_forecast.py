@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.state.forecasts import record_forecast
-from lakeplan.sweep.forecast import forecast_of
+from lakeplan.state.baselines import record_forecast
+from lakeplan.sweep.contents import forecast_of
 from lakeplan.sweep.values import Mark
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount

@@ -53,8 +53,7 @@ from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.gates import Openers
-from lakeplan.review.journal import open_journal
-from lakeplan.review.run import ApplyPorts, ApplyReport, Run
+from lakeplan.review.run import ApplyPorts, ApplyReport, Run, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.state.sweeps import read_sweeps

@@ -129,7 +129,7 @@ def run_staging(
 ) -> RunStaging:
     """The newest run, with every address that it protects."""
     # pyarrow takes longer to import than a commit takes to explain.
-    from lakeplan.formats.uncommitted import read_uncommitted
+    from lakeplan.formats.collector import read_uncommitted
 
     run = find_run(namespace, as_of_us=to_us(as_of), max_age_seconds=int(max_age.total_seconds()))
     protected: set[str] = set()

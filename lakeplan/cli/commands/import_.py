@@ -35,7 +35,7 @@ from lakeplan.plan.importing import (
 )
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
-from lakeplan.review.journal import open_journal
+from lakeplan.review.run import open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
