@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Literal, TypedDict
 
@@ -221,7 +221,13 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "min_age_seconds": facts.min_age_seconds,
         "protected_by": list(facts.protected_by),
         "marks": list(facts.marks),
-        "verdicts": [_verdict(_object_status(facts, e), e, sources) for e, sources in explained],
+        "verdicts": [
+            _verdict(
+                status, replace(e, to_stay=_to_stay(facts, status, e), to_go=_to_go(facts, status, e)), s
+            )
+            for e, s in explained
+            for status in [_object_status(facts, e)]
+        ],
     }
 
 
@@ -247,6 +253,35 @@ def _object_status(facts: ObjectFacts, explanation: Explanation) -> Status:
     return "at_risk" if explanation.documented else "expired"
 
 
+_BEYOND_RULES: Collection[Status] = (
+    "outside",
+    "elsewhere",
+    "unknown",
+    "missing",
+    "collected",
+    "never_committed",
+)
+"""No rule decides about these, so no change of one is a remedy."""
+
+
+def _to_stay(facts: ObjectFacts, status: Status, explanation: Explanation) -> tuple[Remedy, ...]:
+    """Nothing keeps what a sweep took away. Once it is restored, there are remedies again."""
+    away = any(row["state"] in ("deleted", "quarantined") for row in facts.marks)
+    return () if away or status in _BEYOND_RULES else explanation.to_stay
+
+
+def _to_go(facts: ObjectFacts, status: Status, explanation: Explanation) -> tuple[Remedy, ...]:
+    if status in _BEYOND_RULES:
+        return ()
+    resets = (Remedy("reset", holder.partition("branch ")[2] or None) for holder in facts.staged)
+    return (*explanation.to_go, *resets, *_protected(facts.protected_by))
+
+
+def _protected(rows: Sequence[ProtectionRow]) -> tuple[Remedy, ...]:
+    """Pins are branches, and have a remedy of their own."""
+    return (Remedy("end_protection"),) if any(row["kind"] != "pin" for row in rows) else ()
+
+
 def commit_document(
     graph: CommitGraph,
     number: int,
@@ -263,7 +298,10 @@ def commit_document(
         "head_of": [b.id for b in graph.branches if b.commit_id == commit][:SHOWN],
         "tags": sorted(t.id for t in graph.tags if t.commit_id == commit)[:SHOWN],
         "protected_by": list(protected_by),
-        "verdicts": [_verdict(_commit_status(e), e, sources) for e, sources in explained],
+        "verdicts": [
+            _verdict(_commit_status(e), replace(e, to_go=(*e.to_go, *_protected(protected_by))), sources)
+            for e, sources in explained
+        ],
     }
 
 

@@ -18,6 +18,7 @@ from lakeplan.retention.rules import (
     limit_us,
     server_verdict,
 )
+from lakeplan.values.pins import stands_like_pin
 from lakeplan.values.rules import GcRules
 
 MAX_STEPS = 2_000_000
@@ -109,15 +110,19 @@ MOST_DAYS = 36_500
 TRIED = 3
 NAMED = 10
 
-Kind = Literal["days", "branch_here", "move_head", "too_young", "set_rules"]
+Kind = Literal[
+    "days", "branch_here", "move_head", "remove_pin", "too_young", "set_rules", "reset", "end_protection"
+]
 
 
 @dataclass(frozen=True)
 class Remedy:
     """One change. ``days``: the branch's (None: the default's) days must be at least this to stay, at most
     this to go. ``branch_here``: a branch at ``commit`` keeps it under every walk. ``move_head``: the branch's
-    HEAD holds it, whatever its days. ``too_young``: even one day keeps it today. ``set_rules``: no rules are
-    set, so nothing is collected."""
+    HEAD holds it, whatever its days: they count from the next commit. ``remove_pin``: so does a pin, which
+    never moves. ``too_young``: even one day keeps it today. ``set_rules``: no rules are set, so nothing is
+    collected. Beside the rules: ``reset`` the uncommitted change of ``branch``; ``end_protection`` by what
+    keeps it from lakeplan's sweeps."""
 
     kind: Kind
     branch: str | None = None
@@ -203,7 +208,7 @@ def to_go(
     for name in branches[:NAMED]:
         days = rules.days_for(name)
         if head_of[name] in held:
-            found.append(Remedy("move_head", name, days, commit=graph.ids[head_of[name]]))
+            found.append(_off_head(graph, name, head_of[name], days))
             continue
         newest = _newest_edge(graph, head_of[name], limit_us(as_of, days, zone), held)
         if newest is not None:
@@ -220,6 +225,21 @@ def to_go(
     if dates:
         found.append(_shorter(max(dates), None, default, as_of, zone))
     return tuple(found)
+
+
+def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> Remedy:
+    commit = graph.ids[head]
+    return Remedy(
+        "remove_pin" if stands_like_pin(branch, commit) else "move_head", branch, days, commit=commit
+    )
+
+
+def without_rules(graph: CommitGraph, holders: Collection[int]) -> tuple[Remedy, ...]:
+    """What has to be done first where no rules are set: rules, and HEADs that no rule lets go."""
+    held = frozenset(holders)
+    heads = sorted((b.id, n) for b, n in zip(graph.branches, graph.heads, strict=True) if n in held)
+    found = [_off_head(graph, branch, head, None) for branch, head in heads[:NAMED]]
+    return (Remedy("set_rules"), *found) if held else ()
 
 
 def _shorter(newest: int, branch: str | None, days: int, as_of: datetime, zone: tzinfo) -> Remedy:
@@ -347,7 +367,7 @@ class Judge:
             count = len(holders)
             return Explanation(
                 *(self.name, False, count > 0, count > 0, count, count, count),
-                to_go=(Remedy("set_rules"),) if count else (),
+                to_go=without_rules(self.graph, holders),
             )
         kept_server = sum(self.server[n] for n in holders)
         kept_documented = sum(documented.active[n] for n in holders)

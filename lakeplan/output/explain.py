@@ -316,11 +316,20 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
         case "branch_here":
             return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
         case "move_head":
-            return f"{branch}: its HEAD holds it; commit without it, or delete the branch"
+            now = remedy["days_now"]
+            later = "then the branch's days count" if now is None else f"it expires {days(now)} later"
+            return f"{branch}: its HEAD holds it; commit without it, and {later}"
+        case "remove_pin":
+            return f"{branch}: remove the pin from the tree's `pins`, and apply"
         case "too_young":
             return f"{branch}: even 1 day keeps it today"
-        case _:
-            return "set rules: without them no collector runs"
+        case "set_rules":
+            return "set rules, and ask again: without them no collector runs"
+        case "reset":
+            where = "its branch" if remedy["branch"] is None else branch
+            return f"{where}: reset the uncommitted change"
+        case "end_protection":
+            return "end what protects it, which keeps it from lakeplan's sweeps"
 
 
 def _commit_text(commit: CommitRef | None) -> str:

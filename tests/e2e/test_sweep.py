@@ -336,6 +336,8 @@ def it_explains_what_marks_and_sweeps_did_to_an_object(make_site: Any) -> None:
     site.sweep(mark_id)
     (row,) = explained(site, what)["marks"]
     assert (row["state"], row["approval_reason"]) == ("quarantined", "a test")
+    # What was taken away has one remedy, which is its restore.
+    assert [verdict["to_stay"] for verdict in explained(site, what)["verdicts"]] == [[]]
     assert row["approved_by"]
     assert row["swept_at"]
     assert row["restore"] == f"lakeplan sweep restore {mark_id} --path a.bin"
