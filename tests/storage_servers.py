@@ -173,6 +173,14 @@ def gcs_bucket(
     return name
 
 
+def bucket_url(request: pytest.FixtureRequest, kind: str) -> str:
+    """Where a new bucket or container of that kind of store is."""
+    if kind == "azure":
+        return str(request.getfixturevalue("azure_container"))
+    scheme, fixture = {"s3": ("s3", "s3_bucket"), "gcs": ("gs", "gcs_bucket")}[kind]
+    return f"{scheme}://{request.getfixturevalue(fixture)}"
+
+
 def give_workers_the_environment(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's workers see the credentials of this test's environment. The session is older than it; workers
     of a user inherit theirs, or get them as spark.executorEnv, which ends up in the same place."""

@@ -27,7 +27,7 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
     if is_lost(url, environ):
         raise UsageError(
             "the state is a local folder and CI is set, so the state would be lost with the runner",
-            hint="Set state.url to an s3:// or Azure blob URL.",
+            hint="Set state.url to an s3://, gs:// or Azure blob URL.",
         )
 
 

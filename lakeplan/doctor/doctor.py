@@ -101,7 +101,7 @@ def examine(
             yield from _server(tree, server, selection, ports, purpose, now, read_only=read_only)
     yield from check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     if ephemeral:
-        hint = "Name a store in the tree: state: {url: s3://…} or an Azure blob URL."
+        hint = "Name a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
         # These two refuse it: what they remember decides what they may delete.
         result = Result.FAIL if purpose in ("branches", "sweep") else Result.WARN
         yield Check("state", "it stays", result, ephemeral, hint)
@@ -226,7 +226,8 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
             "conditional writes",
             Result.FAIL,
             "the store let a second writer overwrite a record",
-            "Use a store with conditional puts (AWS S3, Azure Blob Storage). Leases do not hold here.",
+            "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage)."
+            " Leases do not hold here.",
         )
     try:
         current = state.read(key)

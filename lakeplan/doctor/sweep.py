@@ -166,16 +166,31 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
         yield Found("versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them")
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
-        yield Found("versions", "warn", text, "Grant s3:GetBucketVersioning. On Azure, check the account.")
+        yield Found(
+            "versions",
+            "warn",
+            text,
+            "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account.",
+        )
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Found("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        yield Found("soft delete", "fail", text, "Turn off blob soft delete for the account.")
+        yield Found(
+            "soft delete",
+            "fail",
+            text,
+            "Turn off soft delete of the account (Azure) or bucket (Google Cloud Storage).",
+        )
     elif facts.soft_delete is None:
         text = "the store does not say whether soft delete is on"
-        yield Found("soft delete", "warn", text, "Check the account, or grant read access to its properties.")
+        yield Found(
+            "soft delete",
+            "warn",
+            text,
+            "Check it, or grant read access to the account's or bucket's properties.",
+        )
     else:
         yield Found("soft delete", "ok", "off")
 

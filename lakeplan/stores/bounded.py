@@ -13,6 +13,8 @@ from lakeplan.values.urls import shown_url
 
 T = TypeVar("T")
 _PIECE = limits.MIB
+REMNANT_PAGES = 1_000
+"""Pages of older versions that are counted: a million."""
 HINT = "Check the address of the store. docs/limits.md lists the limits."
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import random
 import re
 import secrets
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,10 +23,12 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
-from lakeplan.stores.bounded import bounded_pages, bounded_session, in_time, too_large
+from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of
+from lakeplan.stores.protocols import Remnants
 from lakeplan.stores.urls import GcsLocation, Opened
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 
 GOOGLE = "https://storage.googleapis.com"
@@ -47,7 +51,7 @@ KINDS = {
     501: Kind.UNSUPPORTED,
 }
 RATE_LIMITS = (b"rateLimitExceeded", b"userRateLimitExceeded")
-FIELDS = "name,size,updated,generation"
+FIELDS = "name,size,updated,generation,timeDeleted"
 Limits = tuple[float | None, float | None]
 
 
@@ -185,7 +189,10 @@ class GcsClient:
                 auth = importlib.import_module("google.auth")
                 transport = importlib.import_module("google.auth.transport.requests")
                 if self._credentials is None:
-                    self._credentials, _ = auth.default(scopes=list(SCOPES))
+                    logging.getLogger("google.auth").setLevel(logging.ERROR)  # a project is not needed
+                    with warnings.catch_warnings():  # nor is a quota project
+                        warnings.simplefilter("ignore", UserWarning)
+                        self._credentials, _ = auth.default(scopes=list(SCOPES))
                 if not self._credentials.valid:
                     self._credentials.refresh(transport.Request())
             except ImportError:
@@ -238,6 +245,8 @@ class Page:
     """Of a listing. Keys are relative to what the place was opened at."""
 
     objects: list[StoredObject]
+    noncurrent: list[StoredObject]
+    """Those of ``objects`` that are older versions; a listing shows them on request."""
     prefixes: list[str]
     token: str
 
@@ -399,7 +408,8 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
         raise error_of(Kind.BROKEN, where, detail="an answer that is not a listing") from None
     if not all(name.startswith(prefix) for name in names):
         raise StorageError("the storage lists what lies outside the prefix", where=where)
-    return Page(objects, [name[len(base) :] for name in prefixes], token)
+    noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
+    return Page(objects, noncurrent, [name[len(base) :] for name in prefixes], token)
 
 
 def _first(page: Page) -> object:
@@ -435,6 +445,16 @@ class GcsReader(GcsPlace):
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(one for page in self._pages(prefix, delimiter="/") for one in page.prefixes)
+
+    def remnants(self) -> Remnants:
+        """See ``RemnantReader``. There are no delete markers, and unfinished uploads are not listed."""
+        found, whole = Amount(), True
+        for number, page in enumerate(self._pages("", versions="true")):
+            if number == REMNANT_PAGES:
+                whole = False
+                break
+            found += Amount(len(page.noncurrent), sum(one.size for one in page.noncurrent))
+        return Remnants(found, 0, None, None, whole)
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         """See ``ObjectProber``. Each page begins at the next wanted key."""

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError
-from lakeplan.stores.bounded import bounded_pages, too_large, whole_listing
+from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, too_large, whole_listing
 from lakeplan.stores.faults import Kind, error_of, is_unsupported, translate_boto_error
 from lakeplan.stores.protocols import Remnants, StoredColumns
 from lakeplan.stores.s3_client import S3Client, S3Place, check_inside, columns_of, rows_of
@@ -156,8 +156,6 @@ def _first_upload(page: Any) -> tuple[Any, ...] | None:
     return tuple((one["Key"], one["UploadId"]) for one in page.get("Uploads", ())[:1]) or None
 
 
-REMNANT_PAGES = 1_000
-"""Pages of older versions that are counted: a million."""
 KEYS_A_PAGE = 50
 """When pages give fewer wanted keys than this, each key is listed alone, several at a time."""
 LISTERS = 16

@@ -291,9 +291,10 @@ def check_site(
 def _check_soft_delete(site: Site) -> None:
     if site.store.facts().soft_delete:
         raise LakeplanError(
-            "soft delete is on in this storage account, so deleting frees no space until it expires",
+            "soft delete is on in this storage, so deleting frees no space until it expires",
             where=site.store.url,
-            hint="Turn off blob soft delete for the account, then run `lakeplan sweep mark` again.",
+            hint="Turn off soft delete of the bucket (Google Cloud Storage) or account (Azure), then run"
+            " `lakeplan sweep mark` again.",
         )
 
 

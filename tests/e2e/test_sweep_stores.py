@@ -23,7 +23,7 @@ from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.sweep import Versions
-from tests.storage_servers import give_workers_the_environment
+from tests.storage_servers import bucket_url, give_workers_the_environment
 
 if TYPE_CHECKING:
     from lakeplan.stores.protocols import SweepStore
@@ -101,14 +101,11 @@ class StoreSite:
 
 @pytest.fixture(params=["s3", "azure", "gcs"])
 def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "azure":
-        return str(request.getfixturevalue("azure_container"))
-    if request.param == "gcs":
-        return f"gs://{request.getfixturevalue('gcs_bucket')}"
-    bucket = request.getfixturevalue("s3_bucket")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", S3_TOKEN)
-    return f"s3://{bucket}"
+    url = bucket_url(request, request.param)
+    if request.param == "s3":
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", S3_TOKEN)
+    return url
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])

@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import jsonschema
 import pytest
+import requests
 
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules
@@ -21,13 +22,14 @@ from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.surveying import StepSurveyor
-from lakeplan.stores.open import open_namespace
+from lakeplan.stores.open import open_namespace, open_sweep_store
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Versions
 from tests.commits_csv import read_commits_csv
 from tests.sweeping.lake import Lake, LakeRepository
 
@@ -338,3 +340,31 @@ def it_gives_the_same_figures_in_s3_and_what_the_bucket_keeps_besides(
     assert row["remnants"]["delete_markers"] == 1
     assert row["next_run"]["expired"]["objects"] == at_home["next_run"]["expired"]["objects"] - 1
     assert any("noncurrent versions" in one["problem"] for one in row["advice"])
+
+
+def it_gives_the_same_figures_in_google_cloud_storage_and_its_older_versions(
+    lake: Lake, repo: LakeRepository, gcs_bucket: str, gcs_endpoint: str
+) -> None:
+    lake.clock.at = datetime.now(timezone.utc) + timedelta(days=2)
+    repo.set_rules(int(7 + (lake.clock.at - datetime(2024, 3, 4, 12, tzinfo=timezone.utc)).days))
+    at_home = audited(lake)
+    body = {"name": f"{gcs_bucket}-v", "versioning": {"enabled": True}}
+    requests.post(f"{gcs_endpoint}/storage/v1/b", json=body, timeout=10).raise_for_status()
+    store = open_sweep_store(f"gs://{gcs_bucket}-v/repo1")
+    for file in repo.folder.rglob("*"):
+        if file.is_file():
+            store.put(file.relative_to(repo.folder).as_posix(), file.read_bytes())
+    row = audited(lake, store=lambda repository: store)
+    same = ("objects", "destroyed", "next_run", "freeable", "estimated")
+    assert {key: row[key] for key in same} == {key: at_home[key] for key in same}
+    assert row["remnants"]["noncurrent"] == NOTHING
+    gone = address_of(repo, "main~2").relative_to(repo.folder).as_posix()
+    store.delete([gone], versions=Versions.MARKER)
+    row = audited(lake, store=lambda repository: store)
+    assert row["remnants"] == {
+        "noncurrent": {"objects": 1, "size_bytes": len(b"second")},
+        "delete_markers": 0,
+        "unfinished_uploads": None,
+        "oldest_upload": "",
+        "complete": True,
+    }

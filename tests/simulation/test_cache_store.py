@@ -1,4 +1,4 @@
-"""A cache behind the port of state stores: in a folder, over the S3 API, in Azure."""
+"""A cache behind the port of state stores: in a folder, in S3, in Azure, in Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from lakeplan.simulation.cache import StoreCache
+from tests.storage_servers import bucket_url
 
 
-@pytest.fixture(params=["folder", "s3", "azure"])
+@pytest.fixture(params=["folder", "s3", "azure", "gcs"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> StoreCache:
     if request.param == "folder":
         return StoreCache(f"file://{tmp_path}/cache")
-    if request.param == "azure":
-        return StoreCache(f"{request.getfixturevalue('azure_container')}/cache")
-    return StoreCache(f"s3://{request.getfixturevalue('s3_bucket')}/cache")
+    return StoreCache(f"{bucket_url(request, request.param)}/cache")
 
 
 def it_gives_what_was_put_there(cache: StoreCache) -> None:

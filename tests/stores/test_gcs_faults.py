@@ -6,10 +6,13 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 from lakeplan.stores import gcs_client
@@ -17,9 +20,10 @@ from lakeplan.stores.faults import CHANGED
 from lakeplan.stores.gcs import GcsStore
 from lakeplan.stores.gcs_client import GcsClient
 from lakeplan.stores.open import open_state, open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
 from lakeplan.stores.urls import GcsLocation
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Versions
 from tests.conforming_gcs import ConformingGcs, refusal
 from tests.faulty_store import Answer, Cut, Delay, FaultyStore, Rule
@@ -197,6 +201,14 @@ class DescribeVersions:
         (answer,) = versioned.delete(["data/a"], versions=Versions.ALL)
         assert "more versions than lakeplan lists" in answer.reason
         assert keys_of(versioned) == {"data/a", "data/ab"}
+
+    def it_counts_older_versions(self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert isinstance(versioned, RemnantReader)
+        assert versioned.remnants() == Remnants(Amount(2, 2), 0, None, None, True)
+        versioned.delete(["data/ab"], versions=Versions.MARKER)
+        assert versioned.remnants().noncurrent == Amount(3, 3)
+        monkeypatch.setattr(gcs_client, "REMNANT_PAGES", 0)
+        assert not versioned.remnants().complete
 
     def it_says_that_the_bucket_keeps_what_is_deleted(self, full: SweepStore, faulty: FaultyStore) -> None:
         for seconds, kept in (("604800", True), ("0", False)):
@@ -485,6 +497,9 @@ class DescribeState:
             state.read("a")
 
 
+TOKEN = '{"access_token": "ya29.REAL", "expires_in": 3600, "token_type": "Bearer"}'
+
+
 class Credentials:
     """As google-auth has them."""
 
@@ -556,6 +571,59 @@ class DescribeTheToken:
         assert sent[0].headers["Authorization"] == "Bearer ya29.SECRET"
         for text in (repr(store), str(vars(store)), caplog.text, repr(pickle.dumps(store))):
             assert "SECRET" not in text
+
+    def it_is_refreshed_when_it_is_no_longer_valid(
+        self, sent: list[requests.PreparedRequest], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        credentials = Credentials()
+        tokens = iter(["first", "second"])
+
+        def refresh(request: object) -> None:
+            credentials.valid, credentials.token = True, next(tokens)
+
+        monkeypatch.setattr(credentials, "refresh", refresh)
+        monkeypatch.setattr("google.auth.default", lambda **_: (credentials, None))
+        store = GcsStore(GcsLocation("bucket", "repo"))
+        list(store.list_objects())
+        list(store.list_objects())
+        credentials.valid = False
+        list(store.list_objects())
+        sent_tokens = [request.headers["Authorization"] for request in sent]
+        assert sent_tokens == ["Bearer first", "Bearer first", "Bearer second"]
+
+    def it_comes_from_application_default_credentials(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        recwarn: pytest.WarningsRecorder,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """With google-auth itself: the key of a service account, exchanged at a token server."""
+        key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+        )
+        file = tmp_path / "adc.json"
+        with FaultyStore("http://127.0.0.1:9") as server:
+            server.arm(Rule(Answer(200, TOKEN)))
+            keys = {"client_email": "a@example.com", "private_key": key.decode(), "token_uri": server.url}
+            file.write_text(json.dumps({"type": "service_account", **keys}))
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+            client = GcsClient(None, (None, None))
+            assert client._token("https://storage.googleapis.com", "gs://x") == "ya29.REAL"
+        assert not recwarn.list
+        assert not caplog.records
+        assert "REAL" not in repr(pickle.dumps(client))
+
+    @pytest.mark.parametrize("text", ["", "{}", "[", '{"type": "service_account", "private_key": "SECRET"}'])
+    def it_says_that_the_credentials_cannot_be_used(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    ) -> None:
+        file = tmp_path / "adc.json"
+        file.write_text(text)
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        with pytest.raises(StorageDenied, match="no usable credentials") as caught:
+            list(open_sweep_store("gs://bucket/repo").list_objects())
+        assert "SECRET" not in f"{caught.value}{caught.value.detail}{caught.value.hint}"
 
     @pytest.mark.parametrize("kind", ["DefaultCredentialsError", "RefreshError", "TransportError"])
     def it_is_in_no_error(self, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:

@@ -1,5 +1,5 @@
-"""Recorded namespaces in real stores (S3 and Azure over HTTP): marked and swept by Spark's workers, which get
-their credentials through the environment, as users give them."""
+"""Recorded namespaces in real stores (S3, Azure and Google Cloud Storage over HTTP): marked and swept by
+Spark's workers, which get their credentials through the environment, as users give them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakeplan.sweep.spark import SparkWorkers
 from lakeplan.values.simulation import Choice
 from lakeplan.values.sweep import MarkClass, Marked, Status, Versions
 from tests.golden_marks import PREFIX, active, addresses, mark_request
-from tests.storage_servers import give_workers_the_environment
+from tests.storage_servers import bucket_url, give_workers_the_environment
 
 if TYPE_CHECKING:
     from lakeplan.simulation.spark import SparkOptions
@@ -87,11 +87,9 @@ class Place:
         return found
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(params=["s3", "azure", "gcs"])
 def store(request: pytest.FixtureRequest) -> SweepStore:
-    if request.param == "s3":
-        return open_sweep_store(f"s3://{request.getfixturevalue('s3_bucket')}/repo")
-    return open_sweep_store(f"{request.getfixturevalue('azure_container')}/repo")
+    return open_sweep_store(f"{bucket_url(request, request.param)}/repo")
 
 
 @pytest.fixture

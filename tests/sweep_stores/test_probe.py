@@ -9,17 +9,15 @@ import pytest
 from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.sweep import Versions
+from tests.storage_servers import bucket_url
 
 
 @pytest.mark.parametrize("versions", list(Versions))
-@pytest.mark.parametrize("kind", ["s3", "azure"])
+@pytest.mark.parametrize("kind", ["s3", "azure", "gcs"])
 def it_tries_all_that_a_sweep_does_and_leaves_nothing(
     request: pytest.FixtureRequest, kind: str, versions: Versions
 ) -> None:
-    if kind == "s3":
-        store = open_sweep_store(f"s3://{request.getfixturevalue('s3_bucket')}/repo")
-    else:
-        store = open_sweep_store(f"{request.getfixturevalue('azure_container')}/repo")
+    store = open_sweep_store(f"{bucket_url(request, kind)}/repo")
     found = probe(store, versions, "token", datetime.now(timezone.utc))
     assert [(f.name, f.result, f.message) for f in found if f.result != "ok"] == []
     assert len(found) == 5

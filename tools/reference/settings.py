@@ -61,6 +61,8 @@ OTHERS: Mapping[str, str] = {
     "collector takes it too.",
     "AZURE_CLIENT_ID": "The service principal's id.",
     "AZURE_CLIENT_SECRET": "Its secret.",
+    "GOOGLE_APPLICATION_CREDENTIALS": "A file of application default credentials, as google-auth reads it.",
+    "STORAGE_EMULATOR_HOST": "An emulator of Google Cloud Storage for `gs://` URLs. No token is sent to it.",
     **dict.fromkeys(
         ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
         "Where settings of the official collector's Spark and Hadoop are looked for.",
@@ -81,7 +83,7 @@ def environment_section() -> str:
             "`LAKEPLAN_<OPTION>` sets any option: see [commands](commands.md). `<SERVER>` is the server's "
             "name in the tree, in capitals, `-` as `_`. Credentials for S3 come from boto3's own chain (its "
             "variables, files and roles), for Azure from the variables below, or from azure-identity where "
-            "it is installed.",
+            "it is installed, for Google Cloud Storage from application default credentials.",
             table(("variable", "meaning"), rows),
         ]
     )

@@ -31,7 +31,7 @@ from lakeplan.stores.protocols import StateWriter
 ANY = "any"
 VANISHING = (
     "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would vanish"
-    " with the runner; set state.url to an s3:// or Azure blob URL"
+    " with the runner; set state.url to an s3://, gs:// or Azure blob URL"
 )
 
 HELP = """Compare the servers with the last apply and with the tree. Sends only GET requests.

@@ -17,6 +17,7 @@ from tools.reference.settings import SECTIONS, Section, keys_of, settings_page, 
 
 NOT_OURS = {
     *("HOME", "PATH", "PWD", "PYSPARK_GATEWAY_PORT", "AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE"),
+    "CLOUDSDK_CONFIG",
     *("LAKEPLAN_VAR", "LAKEPLAN_SANDBOX"),
 }
 """What the user's shell, spark-submit and Azure's library have, and how a tree's variables begin. What
