@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AZURITE = "azurite@3.37.0"
-FAKE_GCS_SERVER = "github.com/fsouza/fake-gcs-server@v1.52.2"
+FAKE_GCS_SERVER = "github.com/fsouza/fake-gcs-server@v1.47.4"
 FAKE_GCS_VARIABLE = "LAKEPLAN_FAKE_GCS_SERVER"
 # The account that Azurite has by default; its key is public, and good for nothing else.
 AZURITE_ACCOUNT = "devstoreaccount1"

@@ -22,7 +22,8 @@ CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS = {"--class", "--conf", "--deploy-mode", "--help", "--no-cache-dir", "--py-files", "--requirement"}
 OTHERS |= {"--all", "--create", "--git", "--message"}
-"""Of spark-submit, pip and git, and what every command has."""
+OTHERS |= {"--clear-soft-delete", "--member", "--permissions", "--project", "--role"}
+"""Of spark-submit, pip, git and gcloud, and what every command has."""
 
 
 def text(name: str) -> str:
