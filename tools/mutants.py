@@ -50,7 +50,6 @@ MODULES = {
     "branches/fates": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
     "branches/ledger": ["tests/branches/test_ledger.py"],
     "branches/announce": ["tests/branches/test_announcing.py", "tests/branches/test_notices.py"],
-    "branches/exempting": ["tests/branches/test_announcing.py", "tests/branches/test_notices.py"],
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/pin_records": ["tests/branches/test_pin_records.py"],
     "branches/pin_release": ["tests/branches/test_pin_release.py"],

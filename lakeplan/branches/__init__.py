@@ -1,9 +1,9 @@
 """Branch policies on open-source servers: observations, verdicts, deletion, undo."""
 
 __all__ = [
+    "announce",
     "consequences",
     "documents",
-    "exempting",
     "fates",
     "memory",
     "notices",

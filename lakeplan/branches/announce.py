@@ -1,19 +1,32 @@
-"""Gives notice of deletions: publishes what would be deleted, and records what a channel accepted."""
+"""Gives notice of deletions: publishes what would be deleted, and records what a channel accepted.
+``branches exempt`` keeps a branch from policies until a moment, or ends that.
+"""
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lakeplan.branches.memory import text_of
-from lakeplan.branches.notices import Notice, write_notices
+from lakeplan.branches.notices import (
+    Exemption,
+    Notice,
+    read_exemptions,
+    read_notices,
+    write_exemptions,
+    write_notices,
+)
+from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import Survey
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, UsageError, WriteConflict
+from lakeplan.review.run import Run, close_journal, open_journal
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import Event, Item, Publisher, Sent
 
 LONGER = timedelta(days=30)
@@ -134,3 +147,86 @@ def _item(survey: Survey, outlook: BranchOutlook, due: datetime) -> Item:
             "keep_with": command,
         },
     )
+
+
+log = logging.getLogger(__name__)
+TRIES = 5
+
+
+@dataclass(frozen=True)
+class ExemptOptions:
+    """``until`` None: the exemption is removed."""
+
+    branch: str
+    until: datetime | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Exempted:
+    repository: str
+    branch: str
+    exemption: Exemption
+
+
+def exempt_branch(
+    desired: DesiredRepository, options: ExemptOptions, readers: Readers, state: StateWriter, run: Run
+) -> Exempted:
+    """Records it. A run that is active notices within seconds: it takes no lease, so that nobody has to wait
+    for a run to end. Raises UsageError for a branch that does not exist, and WriteConflict when others write
+    all the time."""
+    head = readers.branches.find_branch(desired.name, options.branch)
+    if options.until is not None and head is None:
+        raise UsageError(
+            f"{desired.key} has no branch {options.branch!r}",
+            hint="Run `lakeplan branches plan` to list the branches.",
+        )
+    for attempt in range(TRIES):
+        exemptions, version = read_exemptions(state, desired.key)
+        made = _made(
+            desired.key, exemptions.get(options.branch), options, _now(state, desired.key, options, run), run
+        )
+        try:
+            write_exemptions(state, desired.key, {**exemptions, options.branch: made}, version, run.now())
+        except WriteConflict:
+            if attempt == TRIES - 1:
+                raise
+        else:
+            done = Exempted(desired.key, options.branch, made)
+            _note(done, head or "", state, run)
+            return done
+    raise AssertionError("the last try returns or raises")
+
+
+def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
+    """Into the history."""
+    outcome = "exemption_removed" if done.exemption.removed else "exempted"
+    journal = open_journal(state, run, "branches exempt")
+    step = {
+        "status": "applied",
+        "message": "" if done.exemption.removed else done.exemption.text,
+        "counts": {outcome: 1},
+        "branches": {done.branch: {"head": head, "outcome": outcome}},
+    }
+    journal.record["repositories"] = {done.repository: step}
+    if note := close_journal(journal, run):
+        log.warning("%s", note)
+
+
+def _now(state: StateWriter, repository: str, options: ExemptOptions, run: Run) -> datetime:
+    """Not before the notice of the branch: another clock may have dated that, and it is void from now on."""
+    notice = read_notices(state, repository)[0].get(options.branch)
+    return run.now() if notice is None else max(run.now(), notice.accepted_at)
+
+
+def _made(
+    repository: str, before: Exemption | None, options: ExemptOptions, now: datetime, run: Run
+) -> Exemption:
+    if options.until is not None:
+        return Exemption(now, options.until, str(run.holder.get("user") or ""), options.reason)
+    if before is None or not before.holds(run.now()):
+        raise UsageError(
+            f"the branch {options.branch!r} of {repository} is not exempt",
+            hint="Run `lakeplan branches plan` to see what keeps it.",
+        )
+    return replace(before, end=now, removed=True)

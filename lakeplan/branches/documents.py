@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
+from lakeplan.branches.announce import Exempted
 from lakeplan.branches.deleting import BranchEnd, LifecycleReport, Outcome, RepositoryEnd, is_held_elsewhere
-from lakeplan.branches.exempting import Exempted
 from lakeplan.branches.memory import text_of
 from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed

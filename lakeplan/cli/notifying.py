@@ -64,6 +64,6 @@ class _Posting:
 
 
 def _payload(kind: ChannelKind, message: Message) -> bytes:
-    from lakeplan.output.payloads import payload
+    from lakeplan.output.occasions import payload
 
     return payload(kind, message)

@@ -11,13 +11,13 @@ from typing import Literal, Protocol, TypedDict
 from uuid import uuid4
 
 from lakeplan.doctor import repositories
-from lakeplan.doctor.claims import check_may_claim
 from lakeplan.doctor.repositories import (
     Found,
     Purpose,
     Word,
     check_hidden_branches,
     check_lifecycle,
+    check_may_claim,
     check_repositories,
 )
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep

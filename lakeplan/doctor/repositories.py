@@ -1,4 +1,4 @@
-"""What the doctor finds of repositories, branch policies, and a server's hidden branches, which pins need."""
+"""What the doctor finds of repositories: claims of named trees, branch policies, hidden branches for pins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from functools import partial
 from typing import Literal
 
 from lakeplan.branches.pin_records import read_stored
-from lakeplan.errors import LakeplanError, PermissionDenied
+from lakeplan.errors import GateRefused, LakeplanError, PermissionDenied
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
+from lakeplan.review.claims import check_claims, claims_in
 from lakeplan.review.selection import Selection
 from lakeplan.state.clocks import MAX_DIFFERENCE
 from lakeplan.tree.tree import DesiredTree
@@ -344,8 +345,8 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Fou
         yield Found("fs:ListCommits", "ok", f"the refs of {name} can be dumped")
 
 
-CHECK = "hidden branches, for pins"
-_HINT = (
+HIDDEN = "hidden branches, for pins"
+_HIDDEN_HINT = (
     "Servers from before November 2024 have none. An apply makes one pin first, and deletes it again if it is"
     " visible. Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch."
 )
@@ -361,7 +362,7 @@ def check_hidden_branches(tree: DesiredTree, reader: LakeFSReader, selection: Se
         asking = [d for d in tree.resolve(reader.name, live) if d.asks_for_pins and selection.takes(d)]
         named = [branch for d in asking if d.name in live for branch in reader.list_pins(d.name)]
     except LakeplanError as error:
-        yield of_error(CHECK, error, grant("fs:ListBranches", error))
+        yield of_error(HIDDEN, error, grant("fs:ListBranches", error))
         return
     if asking:
         yield _judged(named)
@@ -372,7 +373,46 @@ def _judged(named: list[LiveBranch]) -> Found:
     others = [branch.id for branch in named if not looks_like_pin(branch)]
     if others:
         text = f"{others[0]} is named like a pin, and is visible or was moved ({len(others):,} in all)"
-        return Found(CHECK, "warn", text, "Find out who made it. lakeplan deletes only its own pins.")
+        return Found(HIDDEN, "warn", text, "Find out who made it. lakeplan deletes only its own pins.")
     if pins:
-        return Found(CHECK, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden")
-    return Found(CHECK, "warn", "not tried: doctor makes no branch", _HINT)
+        return Found(HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden")
+    return Found(HIDDEN, "warn", "not tried: doctor makes no branch", _HIDDEN_HINT)
+
+
+CLAIMS = "fs:UpdateRepository"
+_CLAIM_HINT = (
+    "Grant it: the first apply claims the repository for this tree, and ends without a write if it may not."
+    " docs/permissions.md has the whole policy."
+)
+
+
+def check_may_claim(tree: DesiredTree, reader: LakeFSReader, selection: Selection) -> Iterator[Found]:
+    """Nothing for a tree without a name, which claims nothing. Only GET requests: the server has no request
+    that asks for this permission and changes nothing. A claim of this tree that is there proves it."""
+    if not tree.name:
+        return
+    try:
+        live = [repository.id for repository in reader.list_repositories()]
+    except LakeplanError:
+        return  # the check of fs:ListRepositories says so
+    found = [d.name for d in tree.resolve(reader.name, live) if selection.takes(d) and d.name in live]
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
+        looked = dict(
+            zip(found, pool.map(lambda name: [_look_at_claim(tree.name, reader, name)], found), strict=True)
+        )
+    yield from summed(looked)
+
+
+def _look_at_claim(tree: str, reader: LakeFSReader, name: str) -> Found:
+    try:
+        metadata = reader.metadata(name)
+        check_claims(metadata, tree, f"{reader.name}/{name}")
+    except GateRefused as error:
+        return of_error(CLAIMS, error)
+    except LakeplanError as error:
+        return of_error(CLAIMS, error, grant("fs:ReadRepository", error))
+    if tree in claims_in(metadata):
+        return Found(CLAIMS, "ok", f"{name} is claimed for this tree")
+    return Found(
+        CLAIMS, "warn", "not tried: doctor changes no metadata, and this tree has no claim yet", _CLAIM_HINT
+    )

@@ -10,7 +10,6 @@ __all__ = [
     "mark_page",
     "occasions",
     "operations",
-    "payloads",
     "plan",
     "redact",
     "report",

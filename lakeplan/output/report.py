@@ -1,37 +1,418 @@
-"""A report page: one HTML file without requests."""
+"""A report page: one HTML file without requests, with branches, timeline and commit graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
-from lakeplan.output.report_graph import branches_section, graph_section, timeline_section
-from lakeplan.output.report_impact import gates_section, impact_section, notes_section, summary_section
+from lakeplan.output.report_impact import (
+    amount,
+    gates_section,
+    impact_section,
+    money_cells,
+    more,
+    notes_section,
+    summary_section,
+)
 from lakeplan.output.report_shell import (
+    LEFT,
+    RIGHT,
     TOP,
+    WIDTH,
+    Cell,
     Frame,
     Markup,
     Section,
     area_path,
     axes,
     behind,
+    column,
+    data_block,
     day_ticks,
     el,
     figure,
+    foot,
     frame,
     join,
+    level,
     page,
     picture,
     step_path,
     table,
+    tick,
     upright,
 )
 from lakeplan.output.simulate import goes_at, title_of
-from lakeplan.output.text import Money, amounts, count, days, moment, size, volume
+from lakeplan.output.tables import HORIZONS
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, days, known, moment, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import CurveDocument, CurveRow, ServerDaysPoint
+
+
+_ROWS = 1_600
+"""Of all repositories together."""
+_FEWEST = 25
+_HEIGHT = 260
+_DAY = 86_400
+_TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
+_NO_DATES = (
+    "The plan file has no dates of branches but of those that policies delete: give it a history (see Notes)."
+)
+_AGE = "at least"
+
+
+def branches_section(document: Json) -> Section | None:
+    found = [b for b in document["branches"] if b["rows"]]
+    if not found:
+        return None
+    rows = max(_FEWEST, min(_ROWS // 4, _ROWS // len(found)))
+    return Section("branches", "Branches by age and idleness", join([_branches_of(b, rows) for b in found]))
+
+
+def _branches_of(branches: Json, limit: int) -> Markup:
+    rows, key = branches["rows"], branches["key"]
+    going = sum(1 for r in rows if r["goes_at"])
+    words = f"{counted(len(rows), 'branch')}; policies let {count(going)} of them go within 30 days."
+    parts: list[Markup | None] = [el("h3", key), el("p", words)]
+    if not branches["dated"]:
+        parts.append(el("p", _NO_DATES, cls="dim"))
+    placed = [r for r in rows if r["age_seconds"] is not None and r["idle_seconds"] is not None]
+    if placed:
+        parts.append(_picture(key, placed))
+    parts.append(_table(key, rows[:limit]))
+    return join([*parts, *more(len(rows), limit)])
+
+
+def _scale(seconds: int) -> float:
+    return math.log1p(seconds / _DAY)
+
+
+def _picture(key: str, rows: Sequence[Json]) -> Markup:
+    """Dots on scales of logarithms; branches that fall on one spot are one dot, the larger the more."""
+    far = max(_scale(r["idle_seconds"]) for r in rows)
+    high = max(_scale(r["age_seconds"]) for r in rows)
+    f = Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
+    parts = []
+    for days_ago in _TICKS:
+        at, label = _scale(days_ago * _DAY), _ago(days_ago * _DAY)
+        parts += level(f, at, label) if at <= f.highest else []
+        parts += [tick(f, at, label)] if at <= f.span else []
+    parts.append(foot(f, "idle for (across), age (up)"))
+    spots: dict[tuple[int, int, bool], list[Json]] = defaultdict(list)
+    for r in rows:
+        x, y = float(f.x(_scale(r["idle_seconds"]))), float(f.y(_scale(r["age_seconds"])))
+        spots[round(x / 8), round(y / 8), r["goes_at"] is not None].append(r)
+    for (x8, y8, goes), there in sorted(spots.items(), key=lambda item: item[0][2]):
+        names = ", ".join(r["branch"] for r in there[:5]) + (", …" if len(there) > 5 else "")
+        radius = 4 + min(6.0, 2 * math.log10(len(there)) * 2)
+        cls = "dot goes" if goes else "dot"
+        said = f"{counted(len(there), 'branch')}: {names}"
+        parts.append(el("circle", el("title", said), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
+    idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
+    said = f"{count(idle)} of {counted(len(rows), 'branch')} have been idle for more than 90 days."
+    caption = f"{said} Ringed: policies let it go within 30 days. Both scales are of logarithms."
+    return figure(picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
+
+
+def _table(key: str, rows: Sequence[Json]) -> Markup:
+    headers = ("branch", "HEAD", "idle for", "age", "own commits", "days stored", "days proposed", "goes")
+    shown = [
+        [
+            r["branch"],
+            el("code", r["commit_id"][:12]),
+            (_ago(r["idle_seconds"]), {"data_sort": -1 if r["idle_seconds"] is None else r["idle_seconds"]}),
+            _age(r),
+            _known(r["own_commits"]),
+            _known(r["days_before"]),
+            _known(r["days_after"]),
+            _goes(r),
+        ]
+        for r in rows
+    ]
+    caption = f"Branches of {key}, those that go first, then the idlest"
+    return table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)
+
+
+def _ago(seconds: int | None) -> str:
+    if seconds is None:
+        return "not known"
+    return days(seconds // _DAY) if seconds >= _DAY else f"{seconds // 3600} h"
+
+
+def _age(row: Json) -> Cell:
+    age = row["age_seconds"]
+    if age is None:
+        return ("not known", {"data_sort": -1})
+    sure = row["created_at"] is not None
+    return (_ago(age) if sure else f"{_AGE} {_ago(age)}", {"data_sort": age})
+
+
+def _known(value: int | None) -> Cell:
+    return ("not known", {"data_sort": -1}) if value is None else (count(value), {"data_sort": value})
+
+
+def _goes(row: Json) -> Cell:
+    if row["goes_at"] is None:
+        stays = "stays; the stored policies let it go" if row["before_at"] else "stays"
+        return (stays, {"data_sort": "9"})
+    new = "" if row["before_at"] else ", newly"
+    return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
+
+
+_NAMES = 6
+_TIMELINE_HEIGHT = 150
+_WHEN = {0: "now", 7: "in 7 days", 30: "in 30 days"}
+
+
+def timeline_section(document: Json) -> Section | None:
+    found = [t for t in document["timelines"] if t["moments"] or t["days"]]
+    if not found:
+        return None
+    prices = {key_of(r): Money.of(r) for r in document["repositories"]}
+    note = el("p", "If nobody writes. Days are of 24 hours and count from the plan.", cls="dim")
+    drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in found]
+    return Section("timeline", "What expires when", join([note, *drawn]))
+
+
+def _one_chart(timeline: Json, cost: Money) -> Markup:
+    key = timeline["key"]
+    parts: list[Markup | None] = [el("h3", key), _words(timeline, cost)]
+    if timeline["has_commits"] and any(d["proposed"] or d["stored"] for d in timeline["days"]):
+        parts.append(_commits(timeline))
+    if timeline["has_objects"]:
+        parts.append(_objects(timeline))
+    if timeline["days"]:
+        parts.append(behind(f"{key}: day by day", _moments_table(timeline, cost)))
+    return join(parts)
+
+
+def _words(timeline: Json, cost: Money) -> Markup | None:
+    items = []
+    for m in timeline["moments"]:
+        objects = UNKNOWN if m["objects"] is None else counted(m["objects"], "object")
+        goes = known(m["size_bytes"], size) + cost.words(m["size_bytes"])
+        when = _WHEN[m["day"]]
+        items.append(el("li", el("strong", when), f": {counted(m['commits'], 'commit')}, {objects}, {goes}"))
+    if not items:
+        return None
+    return join([el("p", "Through this plan, all that expires by then:"), el("ul", items)])
+
+
+def _commits(timeline: Json) -> Markup:
+    span, days = timeline["span"], [d for d in timeline["days"] if d["day"] > 0]
+    peaks = [d[side] or 0 for d in days for side in ("stored", "proposed")]
+    f = frame(span, peaks, _TIMELINE_HEIGHT)
+    parts = axes(f, count, day_ticks(span), "commits that stop being kept, by days from now")
+    width = (WIDTH - LEFT - RIGHT) / span
+    for d in days:
+        proposed, stored = d["proposed"] or 0, d["stored"] or 0
+        said = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
+        parts.append(column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", said))
+        parts.append(column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", said))
+        if d["branches"]:
+            parts.append(_branch_mark(f, d))
+    sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
+    said = ", ".join(f"{counted(total, 'commit')} under the {side} rules" for side, total in sides)
+    caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
+    if any(d["branches"] for d in days):
+        caption += " Triangles: branches that policies let go."
+    drawn = picture(f"Commits that go within {span} days", said, parts, _TIMELINE_HEIGHT)
+    return figure(drawn, caption)
+
+
+def _branch_mark(f: Frame, day: Json) -> Markup:
+    said = f"{moment(day['until'])}: {counted(len(day['branches']), 'branch')}: {_names(day['branches'])}"
+    at = f"translate({f.x(day['day'] - 0.5)} {TOP - 8})"
+    return el("path", el("title", said), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
+
+
+def _objects(timeline: Json) -> Markup:
+    span, days = timeline["span"], [d for d in timeline["days"] if d["size_bytes"]]
+    f = frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
+    parts = axes(f, size, day_ticks(span), "bytes that go, by days from now")
+    width = (WIDTH - LEFT - RIGHT) / span * 0.8
+    for d in days:
+        said = f"{moment(d['until'])}: {volume(d)}"
+        parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", said))
+    total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
+    drawn = picture(f"Bytes that go within {span} days", total, parts, _TIMELINE_HEIGHT)
+    return figure(drawn, "Under the proposed rules, from the horizon of the curve that was given.")
+
+
+def _names(branches: Sequence[Sequence[str]]) -> str:
+    return names([f"{name} ({policy})" for name, policy in branches], _NAMES)
+
+
+def _moments_table(timeline: Json, cost: Money) -> Markup:
+    headers = ["by"]
+    headers += ["commits, stored rules", "commits, proposed rules"] if timeline["has_commits"] else []
+    headers += ["objects", "bytes", *cost.header(" ")] if timeline["has_objects"] else []
+    figures = range(1, len(headers))
+    headers.append("branches that policies let go")
+    rows: list[list[Cell]] = []
+    for d in timeline["days"]:
+        row: list[Cell] = [(moment(d["until"]), {"data_sort": d["day"]})]
+        if timeline["has_commits"]:
+            row += [_quiet(d["stored"]), _quiet(d["proposed"])]
+        if timeline["has_objects"]:
+            row += [amount(d["objects"] or 0), amount(d["size_bytes"] or 0, size)]
+            row += money_cells(cost, d["size_bytes"] or 0)
+        rows.append([*row, _names(d["branches"])])
+    caption = f"Day by day, {timeline['key']}"
+    return table(caption, headers, rows, figures=figures, sortable=True, hidden_caption=True)
+
+
+def _quiet(value: int | None) -> Cell:
+    return ("no rules", {"cls": "none", "data_sort": 0}) if value is None else amount(value)
+
+
+VERDICTS = {
+    "kept": ("kept", "the server keeps it under the proposed rules"),
+    "released": ("kept again", "the stored rules let it go, the proposed ones keep it"),
+    "expires": ("expires", "the stored rules keep it, the proposed ones let it go"),
+    "at_risk": ("at risk", "expires on the server although the documented rule keeps it"),
+    "at_risk_already": ("at risk already", "the same, and the stored rules let it go too"),
+    "gone": ("gone", "the stored rules and the proposed ones let it go"),
+}
+"""As the columns of the document number them."""
+
+SHAPES = {
+    "kept": el("circle", cx=8, cy=8, r=5),
+    "released": el("path", d="M8 2l6 11H2z"),
+    "expires": el("path", d="M3 3l10 10M13 3L3 13"),
+    "at_risk": el("path", d="M8 1l7 7-7 7-7-7z"),
+    "at_risk_already": el("path", d="M8 2l6 6-6 6-6-6z"),
+    "gone": el("circle", cx=8, cy=8, r="4.5"),
+}
+
+
+def graph_section(document: Json) -> tuple[Section | None, list[Markup]]:
+    """The section, and the blocks of data it needs. None without a history."""
+    graphs = document["graphs"]
+    if not graphs:
+        return None, []
+    body = join([*(_counts(graph) for graph in graphs), _frame(graphs)])
+    data = [data_block(f"graph-{n}", graph) for n, graph in enumerate(graphs)]
+    return Section("graph", "Commit graph", body), data
+
+
+def _counts(graph: Json) -> Markup:
+    rows = [
+        [
+            HORIZONS[name],
+            *(amount(found[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
+        ]
+        for name, found in graph["counts"].items()
+    ]
+    headers = ("moment", *(label for label, _ in VERDICTS.values()))
+    drawn = len(graph["rows"]["id"])
+    left = graph["commits"] - drawn
+    notes = [f"{counted(graph['commits'], 'commit')}, read from {graph['source']}."]
+    if left:
+        notes.append(
+            f"{count(drawn)} are drawn: what changes sides, HEADs, the newest; {count(left)} more are not."
+        )
+    notes += [f"Not seen: {words}." for words in graph["blind_to"]]
+    moved = None
+    if graph["same_as_plan"] is False:
+        moved = el(
+            "p",
+            "This is not the history that the plan judged: it has moved since, or the plan did not see all "
+            "of it. The graph is of what was read now, the figures of the impact are the plan's.",
+            cls="alert",
+        )
+    return join(
+        [
+            el("h3", graph["key"]),
+            el("p", " ".join(notes)),
+            moved,
+            table(f"Commits of {graph['key']} by verdict", headers, rows, figures=range(1, 7)),
+        ]
+    )
+
+
+def _frame(graphs: Sequence[Json]) -> Markup:
+    choose = [el("option", graph["key"], value=n) for n, graph in enumerate(graphs)]
+    moments = [el("option", label, value=n) for n, label in enumerate(HORIZONS.values())]
+    tools = [
+        el(
+            "p",
+            el("label", "Repository ", for_="graph-repository"),
+            el("select", *choose, id="graph-repository"),
+        ),
+        el("p", el("label", "Verdicts ", for_="graph-moment"), el("select", *moments, id="graph-moment")),
+        el(
+            "p",
+            el("label", "Find ", for_="graph-find"),
+            el("input", id="graph-find", type_="search", placeholder="id, message, branch or tag"),
+        ),
+        _legend(),
+    ]
+    steps = [
+        el("button", "Previous change", id="graph-previous", type_="button", cls="plain"),
+        el("button", "Next change", id="graph-next", type_="button", cls="plain"),
+        el("span", id="graph-found", role="status"),
+    ]
+    return el(
+        "div",
+        el("p", "The commits one by one need JavaScript; the table above does not.", cls="without-script"),
+        el(
+            "div",
+            el("form", *tools, id="graph-tools", cls="tools", aria_label="What the graph shows"),
+            el("canvas", id="graph-overview", role="img", aria_label="The whole history"),
+            el("p", *steps, cls="steps"),
+            el("p", _KEYS, id="graph-keys", cls="dim"),
+            el("div", _list(), _reasons(), cls="side-by-side"),
+            el("div", id="graph-hint", role="tooltip", hidden=True),
+            cls="needs-script",
+        ),
+        id="graph-view",
+    )
+
+
+_KEYS = "In the list: arrow keys, Page Up and Down, Home, End; Enter goes to the reasons, Escape comes back."
+
+
+def _legend() -> Markup:
+    items = []
+    for name, (label, meaning) in VERDICTS.items():
+        mark = el("svg", SHAPES[name], cls=f"mark {name}", viewBox="0 0 16 16", aria_hidden="true")
+        box = el("input", type_="checkbox", name="verdict", value=name, checked=True, id=f"graph-show-{name}")
+        items.append(
+            el("label", box, mark, el("span", el("strong", label), f": {meaning}"), for_=f"graph-show-{name}")
+        )
+    return el("fieldset", el("legend", "Show commits that are"), *items)
+
+
+def _list() -> Markup:
+    scroller = el(
+        "div",
+        el("div", cls="rows", role="presentation"),
+        id="graph-list",
+        role="listbox",
+        tabindex=0,
+        aria_label="Commits, the newest first",
+        aria_describedby="graph-keys",
+    )
+    return el("div", scroller, el("canvas", id="graph-lanes", aria_hidden="true"), cls="list-box")
+
+
+def _reasons() -> Markup:
+    return el(
+        "div",
+        el("h4", "Why", id="graph-why-title"),
+        el("div", el("p", "Choose a commit.", cls="dim"), id="graph-why"),
+        id="graph-reasons",
+        role="region",
+        tabindex=-1,
+        aria_labelledby="graph-why-title",
+    )
+
 
 Json = Mapping[str, Any]
 

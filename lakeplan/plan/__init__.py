@@ -10,7 +10,6 @@ __all__ = [
     "drift_rules",
     "drift_write",
     "gather",
-    "graph",
     "importing",
     "page",
     "pin_sync",

@@ -1,4 +1,4 @@
-"""Deleting, looking, copying and recording in Azure blob storage, or in Azurite."""
+"""Azure blob storage, or Azurite: deleting, looking, copying, recording, and state under ETag conditions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from azure.core.exceptions import AzureError
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_changes import BATCH, BLOCK, AzureCopier, AzureDeleter, facts_of, unusable
-from lakeplan.stores.azure_client import AzureClient, AzureReader, find
-from lakeplan.stores.faults import is_missing_object, translate_azure_error
+from lakeplan.stores.azure_client import UNCHANGED, AzureClient, AzurePlace, AzureReader, find
+from lakeplan.stores.faults import check_data, check_key, is_missing_object, translate_azure_error
+from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.urls import AzureLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
@@ -121,3 +122,30 @@ class AzureStore(AzureReader):
         if reason := unusable(key):
             raise StorageError(reason, where=self._where(key))
         return self._base + key
+
+
+class AzureState(AzurePlace):
+    """``lakeplan.stores.protocols.StateWriter`` under a path of a container. A version is the blob's ETag."""
+
+    def __init__(self, location: AzureLocation) -> None:
+        super().__init__(location, AzureClient(location))
+        self._listing = AzureReader(location)
+
+    def read(self, key: str) -> Versioned | None:
+        check_key(key, self._url)
+        return self._get(key)
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        return sorted(found.key for found in self._listing.list_objects(prefix))
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        check_key(key, self._url)
+        check_data(data, self._where(key))
+        return self._put(key, data, if_version=if_version)
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        check_key(key, self._url)
+        try:
+            self._client.get().delete_blob(self._base + key, etag=if_version, match_condition=UNCHANGED)
+        except AzureError as error:
+            raise self._conflict(error, key) from None

@@ -1,22 +1,30 @@
-"""Deleting, looking, copying and recording in Google Cloud Storage (``gs://``)."""
+"""Google Cloud Storage (``gs://``): deleting, looking, copying, recording, and state under conditions on
+an object's generation.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakeplan import limits
-from lakeplan.errors import StorageError, StoreBusy
+from lakeplan.errors import StorageError, StoreBusy, WriteConflict
 from lakeplan.stores.faults import (
     CHANGED,
     NO_KEY,
+    PROBES,
     TOO_MANY_VERSIONS,
     Kind,
     check_batch,
     check_copy,
+    check_data,
+    check_key,
     error_of,
+    ignores,
     in_order,
     is_missing_object,
     not_equal,
@@ -24,6 +32,8 @@ from lakeplan.stores.faults import (
 )
 from lakeplan.stores.gcs_client import (
     Answer,
+    GcsClient,
+    GcsPlace,
     GcsReader,
     error_for,
     in_threads,
@@ -32,6 +42,8 @@ from lakeplan.stores.gcs_client import (
     stored_object,
     unusable,
 )
+from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.urls import GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
@@ -254,3 +266,70 @@ def _lock(answer: Answer) -> str:
     """Which lock a refusal names, or ""."""
     text = answer.body.decode(errors="replace")
     return next((code for code in LOCKS if f'"{code}"' in text), LOCKS[1] if HOLD.search(text) else "")
+
+
+class GcsState(GcsPlace):
+    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is a generation.
+
+    Before its first write a store is asked whether it keeps to the conditions, as emulators may not.
+    """
+
+    def __init__(self, location: GcsLocation, *, endpoint_url: str | None = None) -> None:
+        super().__init__(location, GcsClient(endpoint_url, (None, None)))
+        self._listing = GcsReader(location, endpoint_url=endpoint_url)
+        self._probing = threading.Lock()
+        self._trusted = False
+
+    def read(self, key: str) -> Versioned | None:
+        check_key(key, self._url)
+        found = self._get(key)
+        return None if found is None else Versioned(*found)
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        keys = (found.key for found in self._listing.list_objects(prefix))
+        return sorted(key for key in keys if not key.startswith(PROBES))
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        check_key(key, self._url)
+        check_data(data, self._where(key))
+        self._probe()
+        return self._put(key, data, if_version=if_version or "0")
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        check_key(key, self._url)
+        self._probe()
+        self._delete(key, if_version)
+
+    def _delete(self, key: str, generation: str) -> None:
+        params = {"ifGenerationMatch": generation}
+        answer = self._client.request("DELETE", self._path(key), self._where(key), params=params)
+        if answer.status == 404:
+            if answer.repeated:  # the try before was ours
+                return
+            self._confirm_missing(key)
+            raise error_of(Kind.CONFLICT, self._where(key))
+        if answer.status not in (200, 204):
+            raise error_for(answer, self._where(key))
+
+    def _probe(self) -> None:
+        """One new object, put again and deleted under conditions that must fail; once per opened store."""
+        with self._probing:
+            if self._trusted:
+                return
+            key = f"{PROBES}/{secrets.token_hex(8)}"
+            self._put(key, b"1", if_version="0")
+            try:
+                self._must_conflict(lambda: self._put(key, b"2", if_version="0"))
+                self._must_conflict(lambda: self._put(key, b"2", if_version="1"))
+                self._must_conflict(lambda: self._delete(key, "1"))
+            finally:
+                if (found := self._get(key)) is not None:
+                    self._delete(key, found[1])
+            self._trusted = True
+
+    def _must_conflict(self, request: Callable[[], object]) -> None:
+        try:
+            request()
+        except WriteConflict:
+            return
+        raise ignores("ifGenerationMatch", self._url)

@@ -73,7 +73,7 @@ class FolderOpener(Opener[FolderLocation]):
         return FolderStore(location.path)
 
     def documents(self, location: FolderLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.documents_folder import FolderState
+        from lakeplan.stores.folder import FolderState
 
         return FolderState(location.path)
 
@@ -99,7 +99,7 @@ class S3Opener(Opener[S3Location]):
         )
 
     def documents(self, location: S3Location, access: Access) -> StateWriter:
-        from lakeplan.stores.documents_s3 import S3State
+        from lakeplan.stores.s3 import S3State
 
         return S3State(location, endpoint_url=access.endpoint_url, region=access.region)
 
@@ -119,7 +119,7 @@ class AzureOpener(Opener[AzureLocation]):
         return AzureStore(location, connect_seconds=access.connect_seconds, read_seconds=access.read_seconds)
 
     def documents(self, location: AzureLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.documents_azure import AzureState
+        from lakeplan.stores.azure import AzureState
 
         return AzureState(location)
 
@@ -140,7 +140,7 @@ class GcsOpener(Opener[GcsLocation]):
         return GcsStore(location, endpoint_url=access.endpoint_url, seconds=seconds)
 
     def documents(self, location: GcsLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.documents_gcs import GcsState
+        from lakeplan.stores.gcs import GcsState
 
         return GcsState(location, endpoint_url=access.endpoint_url)
 

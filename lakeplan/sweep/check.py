@@ -32,8 +32,7 @@ from lakeplan.simulation.requests import (
     PresenceRequest,
     SampledEntry,
 )
-from lakeplan.sweep.check_data import read_data
-from lakeplan.sweep.check_records import check_quarantines, copies_of, last_runs
+from lakeplan.sweep.check_records import check_quarantines, copies_of, last_runs, read_data
 from lakeplan.sweep.documents import (
     CheckDocument,
     CheckedRow,

@@ -1,12 +1,17 @@
-"""Records of collections and quarantines, compared with what is stored. Reads only."""
+"""Records of collections and quarantines, compared with what is stored, and bytes of objects with the
+checksums of their entries. Reads only.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
-from lakeplan.errors import FormatError, StorageNotFound
+from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.formats.collector import read_deleted as read_report
 from lakeplan.formats.marks import read_part, read_results
@@ -14,19 +19,22 @@ from lakeplan.formats.namespace import (
     OLD_RUNS_PREFIX,
     QUARANTINE_PREFIX,
     SWEEPS_PREFIX,
+    is_usual_key,
     part_id,
     quarantine_prefix,
     result_key,
     sweep_prefix,
 )
+from lakeplan.simulation.requests import SampledEntry
 from lakeplan.state.sweeps import read_purged
-from lakeplan.stores.protocols import StateReader
-from lakeplan.sweep.documents import FoundInRun, QuarantineRow
+from lakeplan.stores.protocols import PieceReader, StateReader, SweepStore
+from lakeplan.sweep.documents import FoundInRun, QuarantineRow, ReadRow
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import newest_attempts, official_run, read_stored, read_summary
 from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import batches
+from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import GONE, Status
 
@@ -216,3 +224,100 @@ def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
             for address, (status, reason) in results.items()
             if status is Status.DELETED and reason != GONE
         }
+
+
+PIECE = 8 << 20
+THREADS = 8
+AT_ONCE = 256
+_MD5 = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass
+class DataRead:
+    """``differing`` objects have other bytes than their entries say."""
+
+    amount: Amount = field(default_factory=Amount)
+    matched: int = 0
+    incomparable: int = 0
+    unreadable: int = 0
+    differing: list[SampledEntry] = field(default_factory=list)
+
+    def to_row(self, share: float) -> ReadRow:
+        return {
+            "percent": share * 100,
+            "read": self.amount.to_row(),
+            "matched": self.matched,
+            "differs": len(self.differing),
+            "incomparable": self.incomparable,
+            "unreadable": self.unreadable,
+        }
+
+
+def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
+    """Reads the objects of these entries. What differs is read twice. Raises StorageError, and LakeplanError
+    for a store that cannot read in pieces."""
+    if not isinstance(store, PieceReader):
+        raise LakeplanError(
+            "objects of this storage cannot be read in pieces",
+            where=store.url,
+            hint="Run the check without --read-data.",
+        )
+    pieces: PieceReader = store
+    found = DataRead()
+
+    def compared(entry: SampledEntry) -> tuple[SampledEntry, str]:
+        return entry, _compared(store, pieces, entry)
+
+    with progress.task("reading objects", None) as step, ThreadPoolExecutor(THREADS) as pool:
+        for some in batches(entries, AT_ONCE):
+            comparable = [one for one in some if _md5_of(one.e_tag) and is_usual_key(one.address)]
+            found.incomparable += len(some) - len(comparable)
+            for entry, outcome in pool.map(compared, comparable):
+                step()
+                _count(found, entry, outcome)
+    return found
+
+
+def _count(found: DataRead, entry: SampledEntry, outcome: str) -> None:
+    if outcome == "unreadable":
+        found.unreadable += 1
+        return
+    found.amount += Amount(1, entry.size_bytes)
+    if outcome == "matched":
+        found.matched += 1
+    elif outcome == "incomparable":
+        found.incomparable += 1
+    else:
+        found.differing.append(entry)
+
+
+def _compared(store: SweepStore, pieces: PieceReader, entry: SampledEntry) -> str:
+    wanted = _md5_of(entry.e_tag)
+    try:
+        facts = store.stat(entry.address)
+        if facts is None or not facts.readable:
+            return "unreadable"
+        for _ in range(2):
+            if _digest(pieces, entry.address, facts.size) == wanted:
+                return "matched"
+    except StorageNotFound:
+        return "unreadable"
+    # A store that encrypts makes ETags of its own: where the entry has the store's, it is no MD5.
+    return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
+
+
+def _digest(pieces: PieceReader, key: str, size: int) -> str:
+    digest, at = hashlib.md5(usedforsecurity=False), 0
+    while at < size:
+        piece = pieces.read_piece(key, at, min(PIECE, size - at))
+        if not piece:
+            break
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest()
+
+
+def _md5_of(e_tag: str) -> str:
+    """ "" for what is no MD5: tags of multipart uploads, and other stores' tags."""
+    text = e_tag.strip().strip('"').lower()
+    return text if _MD5.fullmatch(text) else ""

@@ -1,21 +1,311 @@
-"""A loaded tree, and what planning asks of it."""
+"""Loads a tree and checks it as a whole; what planning asks of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
-from lakeplan.tree.files import ROOT_FILE, relative_folder
-from lakeplan.tree.layers import Directory, Entry, Layer
-from lakeplan.tree.loading import TreeReader
+from lakeplan.retention.patterns import (
+    REPOSITORY_NAMES,
+    TooManyGlobs,
+    is_glob,
+    pattern_problem,
+    why_no_repository,
+)
+from lakeplan.tree.checks import SettingsCheck, text_of
+from lakeplan.tree.crosscheck import (
+    check_duplicates,
+    check_entries,
+    check_managed,
+    check_names_of_servers,
+    check_overrides,
+    check_profiles,
+)
+from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
+from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
 from lakeplan.tree.policies import build, check_complete, conflict_text, describe
-from lakeplan.tree.yaml import TOP, Problem, Problems, TreeError
+from lakeplan.tree.servers import (
+    ServersReader,
+    read_bounds,
+    read_checks,
+    read_manages,
+    read_notify,
+    read_places,
+    read_safety,
+)
+from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
+from lakeplan.tree.yaml import (
+    TOP,
+    ListNode,
+    MapNode,
+    Node,
+    NodePath,
+    Problem,
+    Problems,
+    ScalarNode,
+    TreeError,
+    walk,
+)
+from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Bounds, Check, DesiredRepository, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import NotifyConfig
+
+
+class KeyReader:
+    """Tells which server and which name or glob a key means."""
+
+    def __init__(self, servers: Collection[str], default_server: str | None, problems: Problems) -> None:
+        self._servers = servers
+        self._default = default_server
+        self._problems = problems
+
+    def read(self, key: str, given: Node | None, at: Source, path: NodePath) -> tuple[str, str] | None:
+        """Server and name; None, with a problem, when they cannot be told. ``given`` is the entry's
+        ``server``."""
+        prefix, slash, name = key.rpartition("/")
+        server = self._server(prefix if slash else None, given, at, path)
+        name_is_good = self._is_name(name, at, path)
+        return (server, name) if server is not None and name_is_good else None
+
+    def _server(self, prefix: str | None, given: Node | None, at: Source, path: NodePath) -> str | None:
+        written = text_of(given)
+        if given is not None and written is not None:
+            if prefix is not None and prefix != written:
+                text = f"the key says server {prefix!r}, this says {written!r}"
+                self._problems.add(given.source, (*path, "server"), text)
+                return None
+            return written if self.known_server(written, given.source, (*path, "server")) else None
+        if prefix is not None:
+            return prefix if self.known_server(prefix, at, path) else None
+        if self._default is None and self._servers:
+            text = f"several servers ({', '.join(self._servers)}): name one with `server:`"
+            self._problems.add(at, path, text)
+        # An unknown default is a problem where it stands, once.
+        return self._default if self._default in self._servers else None
+
+    def known_server(self, name: str, at: Source, path: NodePath) -> bool:
+        """Whether a server is there; a problem with the nearest one when it is not."""
+        if name in self._servers:
+            return True
+        if self._servers:
+            close = nearest(name, self._servers)
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(self._servers)}"
+            self._problems.add(at, path, f"there is no server {name!r}: {hint}")
+        return False
+
+    def _is_name(self, name: str, at: Source, path: NodePath) -> bool:
+        if is_glob(name):
+            if problem := pattern_problem(name, why_no_repository):
+                self._problems.add(at, path, problem)
+            return problem is None
+        if not REPOSITORY_NAMES.allows(name):
+            text = f"{name!r} cannot be a repository's name (3 to 63 of a-z, 0-9, - and not - first)"
+            self._problems.add(at, path, text)
+            return False
+        return True
+
+
+DEFAULT_INCLUDE = "repositories/**/*.yaml"
+_FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
+
+
+class TreeReader:
+    """One reading of a tree. ``read`` fills the attributes; they are whole only without problems."""
+
+    def __init__(
+        self, root: Path, environ: Mapping[str, str], problems: Problems, *, is_base: bool = False
+    ) -> None:
+        self._is_base = is_base
+        self._files = TreeFiles(root, problems)
+        self._environ = environ
+        self._problems = problems
+        self._rules_files: dict[str, MapNode | None] = {}
+        self._wrong: dict[str, set[ProblemPath]] = {}
+        self._unreadable = False
+        self.servers: dict[str, ServerConfig] = {}
+        self.default_server: str | None = None
+        self.safety = Safety()
+        self.bounds = Bounds()
+        self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
+        self.name = ""
+        self.checks: tuple[Check, ...] = ()
+        self.manages: tuple[str, ...] | None = None
+        self.approvers: str | None = None
+        self.runner: str | None = None
+        self.state_url: str | None = None
+        self.profiles: dict[str, Layer] = {}
+        self.entries: list[Entry] = []
+        self.overrides: list[tuple[ProblemPath, Override]] = []
+        self.files_read: list[str] = []
+        self.places: dict[str, Source] = {}
+        self.notify: NotifyConfig | None = None
+        self._check = SettingsCheck(problems, self.bounds)
+
+    def read(self) -> None:
+        root = self._read_file(ROOT_FILE, "tree", Source(ROOT_FILE, 1, 1), ())
+        if root is None:
+            return
+        self._read_root(root)
+        maps = [(ROOT_FILE, root), *self._included(root)]
+        found: list[Entry] = []
+        for file, node in maps:
+            self.files_read.append(file)
+            self.overrides.extend(read_overrides(node, self._problems))
+            found.extend(self._read_entries(file, node))
+        bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
+        self.entries = check_duplicates(found, self._problems)
+        directory = Directory(self.entries, self.profiles, self.manages)
+        check_managed(self.entries, directory, self._problems)
+        try:
+            check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
+            if not self._is_base:  # a change may correct it
+                check_names_of_servers(self.entries, directory, self.servers, self._problems)
+            if not self._unreadable:
+                # The repository may be named in the file that could not be read.
+                check_overrides(self.overrides, self.entries, self._problems)
+        except TooManyGlobs:
+            text = "the globs overlap in too many ways to compare them: use fewer, or more literal ones"
+            self._problems.add(Source(ROOT_FILE, 1, 1), ("repositories",), text)
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """SHA-256 (hex) of every file that was read, rules files too."""
+        return self._files.digests
+
+    # ---- files
+    def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
+        node = self._files.parse(file, at, path)
+        if node is None:
+            self._unreadable = self._unreadable or schema == "repository"
+            return None
+        if self._is_base and isinstance(node, MapNode):
+            node = with_present_names(node)
+        self._wrong[file] = check_structure(node, schema, self._problems) | self._files.lost[file]
+        return node if isinstance(node, MapNode) else None
+
+    def _included(self, root: MapNode) -> list[tuple[str, MapNode]]:
+        """Files that include names, without those that a block takes its rules from."""
+        node = root.items.get("include")
+        places: dict[str, tuple[Source, ProblemPath]] = {}
+        if isinstance(node, ListNode):
+            for index, item in enumerate(node.items):
+                pattern = text_of(item)
+                if pattern is not None:
+                    path: ProblemPath = ("include", index)
+                    for file in self._files.expand(pattern, item.source, path):
+                        places.setdefault(file, (item.source, path))
+        elif node is None:
+            at = Source(ROOT_FILE, 1, 1)
+            for file in self._files.expand(DEFAULT_INCLUDE, at, ()):
+                places[file] = (at, ())
+        rules = self._named_rules_files([ROOT_FILE, *places])
+        found = []
+        for file, (at, path) in sorted(places.items()):
+            if file not in rules and (child := self._read_file(file, "repository", at, path)) is not None:
+                found.append((file, child))
+        return found
+
+    def _named_rules_files(self, files: list[str]) -> set[str]:
+        """Files that ``file:`` keys name, wherever one stands. Only to tell them from repository files."""
+        named: set[str] = set()
+        quiet = TreeFiles(self._files.root, Problems())
+        for file in files:
+            if not quiet.mentions(file, "file"):
+                continue
+            node = quiet.parse(file, Source(file, 1, 1), ())
+            for path, child in walk(node) if node is not None else ():
+                if path[-1:] == ("file",) and path[-2:-1] in (("gc",), ("branch_lifecycle",)):
+                    target = quiet.beside(file, text_of(child) or "", child.source, path)
+                    named |= {target} if target else set()
+        return named
+
+    def _rules_file(self, base: ProblemPath, block: str, reference: ScalarNode) -> MapNode | None:
+        """The map in a file as lakectl takes it. Read and checked once, whoever names it."""
+        at, path = reference.source, (*base, block, "file")
+        target = self._files.beside(at.file, text_of(reference) or "", at, path)
+        if target is None:
+            self._wrong[at.file].add(path)
+            return None
+        if target not in self._rules_files:
+            node = self._read_file(target, _FILE_SCHEMAS[block], at, path)
+            self._rules_files[target] = node
+            if node is not None and block == "gc":
+                self._check.gc(node, ())
+            elif node is not None:
+                self._check.branch_lifecycle(node, ())
+        if self._rules_files[target] is None or self._wrong.get(target):
+            self._wrong[at.file].add(path)
+        return self._rules_files[target]
+
+    # ---- lakeplan.yaml
+    def _read_root(self, root: MapNode) -> None:
+        self.bounds = read_bounds(root, self._problems)
+        self.safety = read_safety(root, self._problems)
+        self.places = read_places(root)
+        self.notify = read_notify(root, self._problems)
+        self._check = SettingsCheck(self._problems, self.bounds)
+        servers = root.items.get("servers")
+        if isinstance(servers, MapNode):
+            self.servers = ServersReader(self._problems, self._environ).read(servers)
+        self.name = text_of(root.items.get("name")) or ""
+        self.checks = read_checks(root, self._problems)
+        self.manages = read_manages(root, self.servers, self._problems)
+        simulation = root.items.get("simulation")
+        if isinstance(simulation, MapNode):
+            self.runner = text_of(simulation.items.get("runner"))
+        self.approvers = text_of(root.items.get("approvers"))
+        policy = text_of(root.items.get("unmanaged"))
+        if policy in ("ignore", "warn", "fail"):
+            self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)
+        state, defaults = root.items.get("state"), root.items.get("defaults")
+        self.state_url = self._state_url(state) if isinstance(state, MapNode) else None
+        default = defaults.items.get("server") if isinstance(defaults, MapNode) else None
+        if isinstance(default, ScalarNode) and isinstance(default.value, str):
+            self.default_server = default.value
+            keys = KeyReader(self.servers, None, self._problems)
+            keys.known_server(default.value, default.source, ("defaults", "server"))
+        elif len(self.servers) == 1:
+            self.default_server = next(iter(self.servers))
+        profiles = root.items.get("profiles")
+        for name, node in profiles.items.items() if isinstance(profiles, MapNode) else ():
+            path: ProblemPath = ("profiles", name)
+            self._check.settings(node, path, may_clear=False)
+            source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
+            self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
+
+    def _state_url(self, state: MapNode) -> str | None:
+        node = state.items.get("url")
+        url = text_of(node)
+        if node is not None and url is not None and (why := why_no_state(url)):
+            self._problems.add_first(node.source, ("state", "url"), why)
+        return url
+
+    def _broken_profiles(self) -> set[str]:
+        return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
+
+    # ---- entries
+    def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
+        keys = KeyReader(self.servers, self.default_server, self._problems)
+        node = root.items.get("repositories")
+        for key, child in node.items.items() if isinstance(node, MapNode) else ():
+            path: ProblemPath = ("repositories", key)
+            at = node.where(key) if isinstance(node, MapNode) else root.source
+            given = child.items.get("server") if isinstance(child, MapNode) else None
+            names = keys.read(key, given, at, path)
+            self._check.settings(child, path, may_clear=not is_glob(key))
+            layer = make_layer(f"entry {key}", at, child, partial(self._rules_file, path))
+            if names is not None:
+                broken = not isinstance(child, MapNode) or self._is_broken(file, path)
+                yield Entry(key, *names, layer, broken)
+
+    def _is_broken(self, file: str, path: ProblemPath) -> bool:
+        """Whether values of an entry or profile may be missing because something in it is wrong."""
+        return any(wrong[: len(path)] == path for wrong in self._wrong[file])
 
 
 class DesiredTree(Protocol):

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.branches.announce import HINT, TITLE, Noticed
-from lakeplan.branches.exempting import TRIES, Exempted, ExemptOptions, exempt_branch
+from lakeplan.branches.announce import HINT, TITLE, TRIES, Exempted, ExemptOptions, Noticed, exempt_branch
 from lakeplan.branches.notices import Exemption, Notice, read_exemptions, read_notices
 from lakeplan.errors import WriteConflict
 from lakeplan.values.notify import Item, Sent

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import plan_document
-from lakeplan.branches.exempting import ExemptOptions, exempt_branch
 from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
 from lakeplan.errors import FormatError, UsageError, WriteConflict
 from lakeplan.values.branches import Keep

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lakeplan.branches.exempting import ExemptOptions, exempt_branch
+from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.plan import LifecycleOptions
 from lakeplan.branches.run import run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import whole_command
-from lakeplan.output.report_graph import VERDICTS as SHOWN
-from lakeplan.plan.graph import MAX_COMMITS, VERDICTS
-from lakeplan.plan.page import MAX_DETAILED, MAX_DRAWN
+from lakeplan.output.report import VERDICTS as SHOWN
+from lakeplan.plan.page import MAX_COMMITS, MAX_DETAILED, MAX_DRAWN, VERDICTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "report.md").read_text(encoding="utf-8")

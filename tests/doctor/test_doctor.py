@@ -10,8 +10,7 @@ from lakeplan.doctor.doctor import Result, check_clock, check_flavour, check_sta
 from lakeplan.doctor.repositories import Found, stored_nonsense, summed
 from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.errors import StorageDenied
-from lakeplan.stores.documents_folder import FolderState
-from lakeplan.stores.folder import FolderStore
+from lakeplan.stores.folder import FolderState, FolderStore
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.repository import ServerIdentity
 from lakeplan.values.rules import GcRules

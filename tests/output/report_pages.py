@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from lakeplan.plan.graph import History
-from lakeplan.plan.page import report_page_document
+from lakeplan.plan.page import History, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.values.plan import Impact, ImpactStatus, Plan, PrefixImpact, RepositoryPlan
 from lakeplan.values.plan_parts import BranchFate, PoliciesPlan, SettingChange

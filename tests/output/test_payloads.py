@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lakeplan.output.payloads import payload
+from lakeplan.output.occasions import payload
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.notify import ChannelKind, Event, Item, Message
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.output.report import render_report
-from lakeplan.plan.graph import History
-from lakeplan.plan.page import report_page_document
+from lakeplan.plan.page import History, report_page_document
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
 from tests.output import report_pages as pages

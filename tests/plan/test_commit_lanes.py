@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.plan.graph import Drawing, draw
+from lakeplan.plan.page import Drawing, draw
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.values.repository import Branch, Commit, Refs
 

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from lakeplan.explain.rules import Judge
-from lakeplan.plan.graph import VERDICTS, History, graph_document, judge_history
-from lakeplan.plan.page import report_page_document
+from lakeplan.plan.page import VERDICTS, History, graph_document, judge_history, report_page_document
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, to_us
 from lakeplan.values.plan import Horizon

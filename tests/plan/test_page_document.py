@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.plan.graph import judge_history
 from lakeplan.plan.page import (
     DAYS,
     branches_document,
+    judge_history,
     own_commits,
     report_page_document,
     shown_repositories,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.payloads import payload
+from lakeplan.output.occasions import payload
 from lakeplan.review.notify import ATTEMPT_SECONDS, Clocks, Notifier
 from lakeplan.review.webhook import Webhooks
 from lakeplan.values.notify import Channel, ChannelKind, Event, Item, NotifyConfig

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import requests
 
-from lakeplan.stores.documents_gcs import GcsState
-from lakeplan.stores.gcs import GcsStore
+from lakeplan.stores.gcs import GcsState, GcsStore
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.stores.urls import GcsLocation
 from tests.stores.documents_contract import Open, StateContract, count_winners

@@ -16,7 +16,7 @@ from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageErro
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
-from lakeplan.stores.documents_folder import FolderState
+from lakeplan.stores.folder import FolderState
 from lakeplan.sweep import purge as module
 from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.purge import (

@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.state.sweeps import read_sweeps, record_purge, record_sweep
-from lakeplan.stores.documents_folder import FolderState
+from lakeplan.stores.folder import FolderState
 from lakeplan.values.simulation import Amount
 
 REPOSITORY = "prod/lake"

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lakeplan.tree.loading import DEFAULT_INCLUDE
 from lakeplan.tree.schemas import load_schema
-from lakeplan.tree.tree import DEFAULT_STATE
+from lakeplan.tree.tree import DEFAULT_INCLUDE, DEFAULT_STATE
 from tests.tree.conftest import TreeBuilder
 
 TREE = load_schema("tree")

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from lakeplan.branches import documents
+from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import ReviewedPlan
-from lakeplan.branches.exempting import ExemptOptions, exempt_branch
 from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle

@@ -26,8 +26,7 @@ from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
 from lakeplan.output.text import counted, size
-from lakeplan.plan.graph import History
-from lakeplan.plan.page import MAX_DETAILED, report_page_document, shown_repositories
+from lakeplan.plan.page import MAX_DETAILED, History, report_page_document, shown_repositories
 from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
