@@ -22,9 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lakeplan.output.report import render_report
-from lakeplan.plan.graph import History, judge_history
 from lakeplan.plan.impact import simulated
-from lakeplan.plan.page import report_page_document
+from lakeplan.plan.page import History, judge_history, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.values.plan import Plan, PrefixImpact, RepositoryPlan
 from lakeplan.values.plan_parts import BranchFate, PoliciesPlan, SettingChange
