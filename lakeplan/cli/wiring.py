@@ -192,10 +192,11 @@ class Opening:
         runners: Runners = Runners(),  # noqa: B008 - frozen
         cache: CacheChoice | None = None,
         timeouts: Timeouts | None = None,
+        what_if: Sequence[str] = (),
     ) -> Session:
         """Loads the tree and settles the moment of the run. Raises ConfigError, UsageError."""
         progress = progress_for(shown=not (self.no_progress or self.quiet))
-        loaded = load_tree(tree, os.environ)
+        loaded = load_tree(tree, os.environ, what_if=what_if)
         runners = runners.or_else(loaded.runner)
         return Session(
             approve=address_question(tree, os.environ, progress),

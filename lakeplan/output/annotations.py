@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakeplan.output.plan import summary_text
+from lakeplan.output.plan import summary_text, what_if
 from lakeplan.output.plan_changes import key_of, loosened, writing
 from lakeplan.output.plan_impact import scope_of
 from lakeplan.output.text import safe
@@ -58,6 +58,8 @@ def plan_annotations(document: Json, standing: Collection[str] = ()) -> Iterator
     """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary.
     Warnings of ``standing`` repositories, which a pull request does not change, are in the plan alone unless
     it writes something there."""
+    if assumed := what_if(document):
+        yield Annotation("notice", "what if", f"What if {assumed}")
     yield from _failures(document)
     yield from _gates(document, "refused", "error", "BLOCKED by")
     for item in loosened(document):

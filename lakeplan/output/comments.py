@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
 from lakeplan.output.page import code, folded, length, names, prose, table
-from lakeplan.output.plan import circumstances, summary_text
+from lakeplan.output.plan import circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
     STRICTER,
     change_rows,
@@ -366,7 +366,10 @@ def _head(document: Json, tree: str, *, compact: bool = False) -> str:
     """All that is never cut. ``compact`` names a few repositories a gate instead of all of them."""
     summary = summary_text(document).replace("BLOCKED", "**BLOCKED**")
     where = f" for {code(tree)}" if tree else ""
-    lines = [marker(tree), f"**lakeplan**{where}: {summary}", ""]
+    assumed = what_if(document, code)
+    first = [f"**What if** {assumed}", ""] if assumed else []
+    kind = "what-if" if assumed else "plan"  # never in the place of the comment with the real plan
+    lines = [marker(tree, kind), *first, f"**lakeplan**{where}: {summary}", ""]
     gates = _blocked(document, compact=compact) + _opened(document, compact=compact)
     return "\n".join(lines) + _loosened(document) + gates + _failed(document)
 

@@ -38,6 +38,8 @@ def render_plan(document: Json, console: Console) -> None:
     """Prints a whole plan; its end sums it up. Without changes there is little but that one line."""
     page = Page(console)
     repositories = document["repositories"]
+    if document.get("what_if"):
+        page.line(Cell("What if", "bold yellow"), f" {what_if(document)}")
     render_loosenings(page, document)
     render_changes(page, document)
     render_setting_changes(page, writing(document))
@@ -55,6 +57,12 @@ def render_plan(document: Json, console: Console) -> None:
     if writing(document) or document["targets"]:
         page.dim(f"{', '.join(circumstances(document))}.", indent=0)
     _summary(page, document)
+
+
+def what_if(document: Json, form: Callable[[str], str] = str) -> str:
+    """What a plan assumes beyond the tree; "" for every other plan."""
+    assumed = " and ".join(form(text) for text in document.get("what_if") or ())
+    return assumed and f"{assumed}? The tree does not say so, so this plan cannot be applied."
 
 
 def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:

@@ -80,6 +80,8 @@ def redact_plan(plan: Plan) -> Plan:
         for repository in document["repositories"]
     ]
     made["sweep_guards"] = {key: _no_reasons(guard) for key, guard in document["sweep_guards"].items()}
+    if document.get("what_if"):
+        made["what_if"] = [f"{setting.partition('=')[0]}=…" for setting in document["what_if"]]
     made["digest"] = digest_of(made)
     known = {r.key: r.impact.shown for r in plan.repositories if r.impact.shown is not None}
     return with_shown(load_plan(json.dumps(made), where="the redacted plan"), known)

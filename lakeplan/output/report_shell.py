@@ -12,6 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from lakeplan.output.plan import what_if
 from lakeplan.output.simulate import nice_ceiling
 from lakeplan.output.text import moment, safe
 
@@ -156,7 +157,8 @@ class About:
 def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) -> str:
     """The whole file of a plan. ``data`` are the blocks of JSON that the scripts read."""
     plan = document["plan"]
-    facts = [f"Judged at {moment(plan['as_of'])}"]
+    assumed = what_if(plan)
+    facts = [*([f"What if {assumed}"] if assumed else []), f"Judged at {moment(plan['as_of'])}"]
     if plan["tree_commit"]:
         facts.append(f"tree commit {plan['tree_commit'][:12]}")
     if plan["base"]:

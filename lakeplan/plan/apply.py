@@ -121,7 +121,13 @@ def apply_plan(
     *,
     plan_digest: str,
 ) -> ApplyReport:
-    """Plans again, checks everything, then writes. Raises StalePlan or GateRefused with nothing written."""
+    """Plans again, checks everything, then writes. Raises StalePlan, GateRefused, or UsageError for a plan of
+    settings that the tree does not have, with nothing written."""
+    if reviewed.what_if:
+        raise UsageError(
+            f"this plan assumes {' and '.join(reviewed.what_if)} (--set): it can be read, not applied",
+            hint="Write the change into the tree, and plan again.",
+        )
     reviewed = _narrowed(reviewed, options.selection)
     openers = Openers(options.allowed, tuple(tree.overrides), run.now().date())
     openers.check_named(r.key for r in reviewed.repositories)

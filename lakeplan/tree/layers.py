@@ -67,11 +67,12 @@ class Layer:
 LoadFile = Callable[[str, ScalarNode], MapNode | None]
 """The map in the file that a block's ``file`` key names; None when it cannot be read (already noted)."""
 
-_LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("gc", "branches"): ("branch_id", "pattern"),
     ("branch_lifecycle", "policies"): ("id",),
     ("object_lifecycle", "rules"): ("id",),
 }
+"""Lists whose items have names, and the fields that name an item."""
 _HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
 _OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
 
@@ -117,7 +118,7 @@ def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_f
         beside = {key: child for key, child in node.items.items() if key != "file"}
         node = MapNode(node.source, {**beside, **(loaded.items if loaded is not None else {})}, {})
     for key, child in node.items.items():
-        if identities := _LISTS.get((block, key)):
+        if identities := LISTS.get((block, key)):
             if isinstance(child, ListNode):
                 _flatten_items((block, key), child, identities, values)
         elif f"{block}.{key}" in _ADDED_UP and isinstance(child, ListNode):
@@ -234,6 +235,9 @@ def _lay(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath,
         if (end := _end_of(path)) is not None:
             values.pop(end, None)  # a hold without an end has none, whatever ends one that it is laid over
     for path, value in layer.values.items():
+        for cleared in CLEARED.values():
+            if len(path) > len(cleared) and is_under(path, cleared):
+                values.pop(cleared, None)  # what an entry clears, --set may give a value again
         if _drops(path, value):
             below = [p for p in values if is_under(p, path)]
             for p in below:
@@ -329,15 +333,18 @@ class Naming:
 
 
 class Directory:
-    """Entries by server, and profiles by name. ``manages``: globs over what they may name; None: all."""
+    """Entries by server, and profiles by name. ``manages``: globs over what they may name; None: all.
+    ``over``: a layer over every entry."""
 
     def __init__(
         self,
         entries: Iterable[Entry],
         profiles: Mapping[str, Layer],
         manages: Sequence[str] | None = None,
+        over: Layer | None = None,
     ) -> None:
         self._manages = manages
+        self._over = over
         self._exact: dict[str, dict[str, Entry]] = {}
         self._globs: dict[str, list[Entry]] = {}
         self.profiles = profiles
@@ -379,6 +386,8 @@ class Directory:
             groups.append([e.layer for e in equal])
         if naming.exact is not None:
             groups.append([naming.exact.layer])
+        if self._over is not None:
+            groups.append([self._over])
         return merge(groups)
 
     def profile_layers(self, entries: Iterable[Entry]) -> list[Layer]:

@@ -39,6 +39,7 @@ from lakeplan.tree.servers import (
     read_safety,
 )
 from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
+from lakeplan.tree.what_if import SET, WhatIf, laid_over, read_what_if, refuse_wrong
 from lakeplan.tree.yaml import (
     TOP,
     ListNode,
@@ -118,9 +119,17 @@ class TreeReader:
     """One reading of a tree. ``read`` fills the attributes; they are whole only without problems."""
 
     def __init__(
-        self, root: Path, environ: Mapping[str, str], problems: Problems, *, is_base: bool = False
+        self,
+        root: Path,
+        environ: Mapping[str, str],
+        problems: Problems,
+        *,
+        is_base: bool = False,
+        what_if: WhatIf | None = None,
     ) -> None:
         self._is_base = is_base
+        self._what_if = what_if
+        self.over: Layer | None = None
         self._files = TreeFiles(root, problems)
         self._environ = environ
         self._problems = problems
@@ -150,7 +159,12 @@ class TreeReader:
         root = self._read_file(ROOT_FILE, "tree", Source(ROOT_FILE, 1, 1), ())
         if root is None:
             return
+        if self._what_if is not None:
+            root = laid_over(root, self._what_if.tree)
+            self._wrong[ROOT_FILE] |= check_structure(root, "tree", self._problems)
         self._read_root(root)
+        if self._what_if is not None:
+            self.over = self._layer_over(self._what_if.repository)
         maps = [(ROOT_FILE, root), *self._included(root)]
         found: list[Entry] = []
         for file, node in maps:
@@ -159,7 +173,7 @@ class TreeReader:
             found.extend(self._read_entries(file, node))
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
-        directory = Directory(self.entries, self.profiles, self.manages)
+        directory = Directory(self.entries, self.profiles, self.manages, self.over)
         check_managed(self.entries, directory, self._problems)
         try:
             check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
@@ -289,6 +303,16 @@ class TreeReader:
         return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
 
     # ---- entries
+    def _layer_over(self, node: MapNode) -> Layer:
+        """What ``--set`` gives every entry."""
+        check_structure(node, "repository#entry", self._problems)
+        self._check.settings(node, (), may_clear=True)
+        return make_layer(SET, node.source, node, self._no_file)
+
+    def _no_file(self, block: str, reference: ScalarNode) -> None:
+        text = f"{SET} takes no file: give the values that it would have"
+        self._problems.add(reference.source, (block, "file"), text)
+
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
         keys = KeyReader(self.servers, self.default_server, self._problems)
         node = root.items.get("repositories")
@@ -438,12 +462,15 @@ class Tree:
         return [s for s in candidates if self.directory.naming(s, name) is not None]
 
 
-def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) -> Tree:
+def load_tree(
+    root: Path, environ: Mapping[str, str], *, is_base: bool = False, what_if: Sequence[str] = ()
+) -> Tree:
     """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
 
     ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
     ``is_base``: this is the tree of ``--base``, where keys may have their old names (``with_present_names``),
-    so that a change can rename them.
+    so that a change can rename them. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``, which win
+    over all that the files say; UsageError when they cannot be meant.
     Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
     """
     if not (root / ROOT_FILE).is_file():
@@ -453,8 +480,10 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         message = f"there is no {ROOT_FILE} in {root}"
         raise TreeError([missing], message=message, hint=hint, silent=True)
     problems = Problems()
-    reader = TreeReader(root, environ, problems, is_base=is_base)
+    assumed = read_what_if(what_if) if what_if else None
+    reader = TreeReader(root, environ, problems, is_base=is_base, what_if=assumed)
     reader.read()
+    refuse_wrong(problems)
     problems.raise_any(where=str(root / ROOT_FILE))
     declared = reader.state_url
     return Tree(
@@ -475,7 +504,7 @@ def load_tree(root: Path, environ: Mapping[str, str], *, is_base: bool = False) 
         declared_state_url=declared,
         profiles=reader.profiles,
         entries=tuple(reader.entries),
-        directory=Directory(reader.entries, reader.profiles, reader.manages),
+        directory=Directory(reader.entries, reader.profiles, reader.manages, reader.over),
         files=tuple(reader.files_read),
         places=reader.places,
         contents=dict(reader.digests),

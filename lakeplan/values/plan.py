@@ -340,6 +340,8 @@ class Plan:
     """``server/name`` of repositories that the tree configures as the base does; not in the plan file."""
     tree_name: str = ""
     """What the tree is called; "" when it has no name."""
+    what_if: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
+    """What ``--set`` gave, each ``PATH=VALUE``: a plan that has any is never applied."""
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:

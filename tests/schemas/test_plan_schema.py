@@ -268,8 +268,8 @@ def objects_of(schema: Any) -> Iterator[dict[str, Any]]:
             yield from objects_of(child)
 
 
-OPTIONAL = {"pins"}
-"""Keys of a repository that only those have that they are about."""
+OPTIONAL = {"what_if", "pins"}
+"""Keys that only those documents have that they are about."""
 
 
 class DescribeTheSchema:

@@ -39,6 +39,8 @@ Examples:
   lakeplan plan --target 'team-a-*' --detailed-exitcode
   lakeplan plan --format json --out plan.json
   lakeplan plan --base 'HEAD^1' --format markdown --out comment.md
+  lakeplan plan --set gc.default_retention_days=14
+  lakeplan plan --set 'gc.branches[main].retention_days=60' --target analytics
 """
 
 Against = Annotated[
@@ -62,6 +64,15 @@ RunChecks = Annotated[
     typer.Option(
         "--run-checks",
         help="Run the commands under checks in the tree. Without it they run with --base, and at a terminal.",
+    ),
+]
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Show the plan of a change that is not written yet: this setting wins over the tree's, in every"
+        " repository that is planned. May be given again. Such a plan cannot be applied.",
+        metavar="PATH=VALUE",
     ),
 ]
 Simulate = Annotated[
@@ -88,13 +99,16 @@ def plan(
     allowed: options.AllowedInPreview,
     base: Against = None,
     new_tree: NewTree = False,
+    what_if: WhatIf = None,
     run_checks: RunChecks = False,
     opening: Connecting,
     runners: options.Running,
     cache: Caching,
     quiet: bool,
 ) -> int:
-    session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
+    if what_if and base is not None:
+        raise UsageError("--set and --base exclude each other", hint="Write the change into the tree first.")
+    session = opening.session(tree, as_of=as_of, runners=runners, cache=cache, what_if=what_if or ())
     compared = _base(tree, base, is_new=new_tree)
     made = plan_against(
         compared,
@@ -113,12 +127,13 @@ def plan(
             now=now_utc(),
         ),
     )
+    made = replace(made, what_if=tuple(what_if) if what_if else None)
     openers = Openers(allowed, session.tree.overrides, session.as_of.date())
     made = PlanChecks(session.tree, openers, compared, forced=run_checks).added_to(made)
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):
         _tell_why(made)
-    if made.refused:
+    if made.refused and not what_if:
         known = compared.tree if compared is not None else None
         _, document = outputs.shown_plan(made)
         notify(session, plan_refused(document, session.tree.owner_of), known.notify if known else None)
