@@ -115,6 +115,17 @@ def commit_of(work: WorkFolder, ref: str) -> str:
     return commit
 
 
+def default_branch_of(folder: Path) -> str | None:
+    """The default branch of ``origin`` as the clone saw it; None outside git and without one."""
+    try:
+        work = find_work_folder(folder)
+    except LakeplanError:
+        return None
+    begin = "refs/remotes/origin/"
+    name = os.fsdecode(_git(work.top, "symbolic-ref", "--quiet", f"{begin}HEAD").stdout).strip()
+    return name.removeprefix(begin) if name.startswith(begin) else None
+
+
 def prefix_of(folder: Path) -> str | None:
     """``folder`` relative to the top of its git work tree (``""`` at the top), or None outside git."""
     try:

@@ -94,15 +94,28 @@ def cloud_of(text: str | None, state_url: str | None) -> Cloud:
     return "azure" if re.match(r"https://[^/]*\.blob\.", url) else "none"
 
 
-def workflows(ci: Ci, *, tree: str, server: str, source: Source, cloud: Cloud) -> dict[str, str]:
+def branch_of(text: str | None, default: str | None) -> str:
+    """The branch whose merges are applied: the one that is asked for, else the host's default, else main.
+    Raises UsageError for a name that a workflow cannot have: GitHub reads branches as globs."""
+    branch = text or default or "main"
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_./-]*", branch):
+        raise UsageError(
+            f"a workflow cannot name the branch {branch!r}",
+            hint="Give another with --branch: letters, digits, dots, dashes, slashes and underscores.",
+        )
+    return branch
+
+
+def workflows(ci: Ci, *, tree: str, server: str, source: Source, cloud: Cloud, branch: str) -> dict[str, str]:
     """The files by their path in the git repository. ``tree`` is the tree's folder there, ``server`` the name
-    of its first server, whose variables they read."""
+    of its first server, whose variables they read. On GitLab the default branch is a variable."""
     files = {}
     first = server.replace("-", "_").upper()
     for place, name in _PLACES[ci].items():
         text = (
             (ci_folder() / name).read_text(encoding="utf-8").replace("LAKEPLAN_PROD_", f"LAKEPLAN_{first}_")
         )
+        text = text.replace("branches: [main]", f'branches: ["{branch}"]')
         change = _github if ci == "github" else _gitlab
         files[place] = change(text, tree or ".", source, cloud)
     if ci == "github" and source.action.startswith("./"):

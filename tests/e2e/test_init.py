@@ -220,3 +220,33 @@ def it_explains_wrong_use(empty, monkeypatch, tmp_path, wrong, code):
     assert result.code == code, result.err
     assert "Traceback" not in result.err
     assert not list(empty.tree.iterdir())
+
+
+class DescribeTheBranchWhoseMergesAreApplied:
+    def branches(self, world, *more):
+        result = world.lakeplan("init", *endpoint(world), "--ci", "github", *more)
+        assert result.code == 0, result.err
+        written = yaml.safe_load((world.tree / ".github/workflows/lakeplan.yml").read_text())
+        (found,) = written[True]["push"]["branches"]  # YAML reads the key on as true
+        assert f"merges into the branch {found} are applied" in result.out
+        return found
+
+    def it_is_the_default_branch_of_origin(self, empty):
+        empty.git("init", "-q")
+        empty.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/team/trunk")
+        assert self.branches(empty) == "team/trunk"
+
+    def it_is_main_where_origin_has_none(self, empty):
+        empty.git("init", "-q", "-b", "feature")
+        assert self.branches(empty) == "main"
+
+    def it_is_the_one_that_is_asked_for(self, empty):
+        empty.git("init", "-q")
+        empty.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+        assert self.branches(empty, "--branch", "1.x") == "1.x"
+
+    @pytest.mark.parametrize("name", ["*", "a b", "x]\nevil: [y", "!main", "-x", "a,b"])
+    def it_is_never_a_name_that_a_workflow_would_read_otherwise(self, empty, name):
+        result = empty.lakeplan("init", *endpoint(empty), "--ci", "github", f"--branch={name}")
+        assert (result.code, "cannot name the branch" in result.err) == (64, True)
+        assert not (empty.tree / ".github").exists()

@@ -12,7 +12,8 @@ import yaml
 from lakeplan import __version__
 from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import Api
-from tests.examples.hosted import PINNED
+from tests.examples.hosted import PINNED, JobEnd, load_pipeline
+from tests.examples.hosted import GitLab as Pipeline
 from tests.examples.test_nightly import GH
 
 FILE = Path(__file__).parents[2] / "examples/ci/github/between.yml"
@@ -114,3 +115,69 @@ def it_is_as_careful_as_the_other_workflows() -> None:
         given = str(step.get("env", ""))
         assert not ("ACCESS_KEY" in given and "TOKEN" in given)
     assert shutil.which("git")
+
+
+class DescribeGitLab:
+    """The same in the pipeline that ``init --ci gitlab`` writes, on a schedule of its own."""
+
+    jobs = load_pipeline((FILE.parents[1] / "gitlab/lakeplan.gitlab-ci.yml").read_text())
+
+    def run(self, site: Site, job: str) -> JobEnd:
+        given = {
+            **site.environment,
+            "CI_DEFAULT_BRANCH": "main",
+            "CI_PROJECT_URL": str(site.remote).removesuffix(".git"),
+            "LAKEPLAN_BOT_TOKEN": "secret-of-the-bot",
+        }
+        del given["GITHUB_REF_NAME"]
+        done = Pipeline(site.top, site.runner, given).run(job)
+        assert done.code == 0, done.output
+        assert "secret-of-the-bot" not in done.output
+        return done
+
+    @pytest.fixture
+    def site(self, site: Site) -> Site:
+        site.sh("lakeplan init --ci gitlab -q && git add -A && git commit -qm pipeline")
+        site.sh(f"git --git-dir {site.remote} config receive.advertisePushOptions true")
+        hook = site.remote / "hooks/pre-receive"
+        hook.write_text(f'#!/bin/sh\nenv | grep ^GIT_PUSH_OPTION_ >> "{site.folder}/options"\n')
+        hook.chmod(0o755)
+        return site
+
+    def it_gives_new_branches_the_days_of_their_pattern(self, site: Site) -> None:
+        site.api.branch("team-1", "release-1")
+        self.run(site, "refresh")
+        assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
+        assert "Every branch has the days" in self.run(site, "refresh").output
+
+    def it_opens_a_merge_request_for_new_repositories(self, site: Site) -> None:
+        options = site.folder / "options"
+        self.run(site, "adopt-merge-request")
+        assert not options.exists()
+        site.api.repository("team-2")
+        self.run(site, "adopt-merge-request")
+        proposed = site.sh(f"git --git-dir {site.remote} show --format= lakeplan/adopt")
+        assert '+  "team-2": {}' in proposed.splitlines()
+        assert "+++ b/repositories/adopted.yaml" in proposed
+        assert proposed.count("+++ ") == 1
+        assert "merge_request.create" in options.read_text()
+        assert site.api.rules("team-2") is None
+        # One that is open is updated.
+        site.sh("git switch -q main")
+        site.api.repository("team-3")
+        self.run(site, "adopt-merge-request")
+        assert '+  "team-3": {}' in site.sh(f"git --git-dir {site.remote} show --format= lakeplan/adopt")
+
+    def it_runs_on_its_own_schedule_of_the_reviewed_branch_alone(self) -> None:
+        def rule(job: str) -> str:
+            (found,) = self.jobs[job]["rules"]
+            return " ".join(found["if"].split())
+
+        for job in ("refresh", "adopt-merge-request"):
+            assert '$CI_PIPELINE_SOURCE == "schedule" && $LAKEPLAN_SCHEDULE == "between"' in rule(job)
+            assert "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH" in rule(job)
+        for job in ("drift", "drift-merge-request"):
+            assert '$LAKEPLAN_SCHEDULE != "between"' in rule(job)
+        for key in ("environment", "resource_group", "interruptible"):
+            assert self.jobs["refresh"][key] == self.jobs["apply"][key]
+        assert "environment" not in self.jobs["adopt-merge-request"]

@@ -24,8 +24,8 @@ from lakeplan.cli.commands.import_ import (
     write_files,
 )
 from lakeplan.cli.console import say, stdout
-from lakeplan.cli.git import find_work_folder
-from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, cloud_of, source_of, workflows
+from lakeplan.cli.git import default_branch_of, find_work_folder
+from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
@@ -120,6 +120,14 @@ def init(
             metavar="CLOUD",
         ),
     ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            "--branch",
+            help="Branch whose merges GitHub applies. Default: the default branch of origin, else main.",
+            metavar="BRANCH",
+        ),
+    ] = None,
     state: StateUrl = None,
     lakectl_config: options.LakectlConfig = None,
     no_color: bool,
@@ -134,8 +142,18 @@ def init(
         loaded = load_tree(tree, os.environ)
         server, url = next(iter(loaded.servers)), state or loaded.state_url
     top, prefix = _top_of(tree)
-    jobs = workflows(host, tree=prefix, server=server, source=source_of(source), cloud=cloud_of(cloud, url))
+    applied = branch_of(branch, default_branch_of(tree) if host == "github" else None)
+    jobs = workflows(
+        host,
+        tree=prefix,
+        server=server,
+        source=source_of(source),
+        cloud=cloud_of(cloud, url),
+        branch=applied,
+    )
     notes = _left_out(jobs, top) + _left_out(files, tree)
+    if host == "github":
+        notes.append(f"merges into the branch {applied} are applied; --branch names another")
     _refuse_existing(top, jobs)
     _refuse_existing(tree, files)
     write_files(tree, files)
