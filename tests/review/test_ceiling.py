@@ -10,6 +10,7 @@ import pytest
 from lakeplan.review import ceiling
 from lakeplan.review.differences import what_changed
 from lakeplan.values.desired import Safety
+from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan, TagLoss
 from lakeplan.values.plan_parts import Bit, BranchFate, PoliciesPlan, Shown
 from lakeplan.values.rules import Action, GcRules
@@ -88,6 +89,19 @@ class DescribeStaleness:
         assert ceiling.stale_reasons(repository(), live, check_etag=True) == []
         assert ceiling.is_done(repository(), live)
         assert not ceiling.is_done(repository(), repository())
+
+    def it_is_not_done_while_a_pin_is_missing(self):
+        live = repository(before=GcRules(7), action=Action.NONE)
+        for state, done in ((PinState.KEPT, True), (PinState.MISSING, False), (PinState.RETIRED, False)):
+            pins = PinsPlan(NOW, (PinRow("c" * 64, "lakeplan-pin-cccccccccccc", state),))
+            assert ceiling.is_done(repository(), replace(live, pins=pins)) is done
+
+    def it_tells_five_differences_and_counts_the_rest(self):
+        def branches(count: int) -> GcRules:
+            return GcRules(30, {f"b{number}": 7 for number in range(count)})
+
+        assert "more" not in ceiling.explain_rules(GcRules(30), branches(5))
+        assert ceiling.explain_rules(GcRules(30), branches(7)).endswith("; and 2 more")
 
 
 class DescribeWhatIsSaidOfAStalePlan:

@@ -93,6 +93,12 @@ class DescribeWhatLiesWithin:
         pair = [repository(impact=impact(names, risk=risk)) for risk in (then, now)]
         assert (outside(*pair) == []) is (now <= then)
 
+    def it_has_no_tolerance_not_even_for_one_object_in_a_thousand(self):
+        names = frozenset(f"object-{number}" for number in range(1000))
+        assert outside(repository(impact=impact(names)), repository(impact=impact(names))) == []
+        more = impact(names | {"another"})
+        assert outside(repository(impact=impact(names)), repository(impact=more), percent=1000)
+
 
 class DescribeWhatIsNotKnown:
     SIX = impact(frozenset("abcdef"))
@@ -112,6 +118,14 @@ class DescribeWhatIsNotKnown:
     )
     def it_counts_as_outside(self, reviewed, live):
         assert outside(repository(impact=reviewed), repository(impact=live))
+
+    def it_is_unknown_also_where_no_rules_are_written(self):
+        unknown = repository(action=Action.NONE, impact=Impact(ImpactStatus.UNKNOWN))
+        unasked = repository(action=Action.NONE, impact=Impact(ImpactStatus.NOT_ASKED))
+        why = "what would be deleted is not known object by object"
+        assert why in outside(repository(impact=self.SIX), unknown)
+        assert outside(repository(impact=self.SIX), unasked) == []
+        assert why in outside(repository(impact=self.SIX), replace(unasked, action=Action.CHANGE))
 
     def it_is_enough_that_no_object_can_expire(self):
         for live in (Impact(ImpactStatus.UNAFFECTED), impact(frozenset()), impact(frozenset(), named=False)):
