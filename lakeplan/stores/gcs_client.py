@@ -284,14 +284,20 @@ class GcsPlace(Opened):
 
     def _confirm_missing(self, key: str) -> None:
         """A 404 may speak of the bucket, or be a proxy's. A listing tells them apart."""
-        name = self._base + key
-        page = self._page({"prefix": name, "maxResults": "1"}, self._where(key))
-        if any(one.key == key for one in page.objects):
+        if self._listed(key) is not None:
             raise StorageError(
                 "the response does not say whether the object exists",
                 where=self._where(key),
                 hint="Check proxies and endpoint_url: something other than the store returned status 404.",
             )
+
+    def _listed(self, key: str) -> StoredObject | None:
+        """An object as a listing of its name shows it: before every longer name. An empty page is not the
+        end of a listing."""
+        for page in self._pages(key, maxResults="1"):
+            if page.objects:
+                return next((one for one in page.objects if one.key == key), None)
+        return None
 
     def _page(self, params: Mapping[str, str], where: str) -> Page:
         fields = f"kind,items({FIELDS}),prefixes,nextPageToken"
@@ -480,11 +486,7 @@ class GcsReader(GcsPlace):
         return found | self._each(keys[done:])
 
     def _each(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        def alone(key: str) -> StoredObject | None:
-            page = self._page({"prefix": self._base + key, "maxResults": "1"}, self._where(key))
-            return next((one for one in page.objects if one.key == key), None)
-
-        return {one.key: one for one in in_threads(alone, keys) if one is not None}
+        return {one.key: one for one in in_threads(self._listed, keys) if one is not None}
 
 
 def in_threads(call: Callable[[str], Any], keys: Sequence[str]) -> list[Any]:

@@ -6,14 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakeplan.errors import ExitCode
+from lakeplan.cli.sweeping import open_store
+from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.stores.open import open_sweep_store
+from lakeplan.sweep.collector import storage_access
+from lakeplan.values.desired import ServerConfig, StorageConfig
+from lakeplan.values.repository import Repository
 from tests.simulation.namespaces import History, Snapshot, Stored, entry, write_namespace
 
 HISTORY = History(
@@ -38,14 +43,15 @@ class Site:
         self.rules = folder / "rules.json"
         self.rules.write_text('{"default_retention_days": 7, "branches": null}')
         self.store = open_sweep_store(self.url)
+        # Uploads of a test are young: two days from now they are not.
+        self.later = (datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=2)).isoformat()
         for path in (folder / "ns").rglob("*"):
             if path.is_file():
                 self.store.put(path.relative_to(folder / "ns").as_posix(), path.read_bytes())
 
     def run(self, command: str, namespace: str, *more: str) -> Any:
-        # Uploads of a test are young: two days from now they are not.
-        later = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=2)
-        line = [command, "--namespace", namespace, "--rules", str(self.rules), "--as-of", later.isoformat()]
+        """The document of a command. ``more`` are options, or what to explain."""
+        line = [command, "--namespace", namespace, "--rules", str(self.rules), "--as-of", self.later]
         done = subprocess.run(
             [sys.executable, "-m", "lakeplan", *line, "--format", "json", *more],
             capture_output=True,
@@ -86,3 +92,38 @@ def it_draws_a_curve_as_in_a_folder(site: Site) -> None:
     same = site.run("curve", site.folder, "--runner", "local")
     assert found["curves"] == same["curves"]
     assert found["curves"]
+
+
+def it_explains_as_in_a_folder(site: Site) -> None:
+    found = site.run("explain", site.url, "x/1", "--storage-namespace", site.folder)
+    same = site.run("explain", site.folder, "x/1")
+    (there,), (here,) = found["subjects"], same["subjects"]
+    assert {key for key in there if there[key] != here[key]} == {"stored_at"}  # the copy is younger
+
+
+SERVER = ServerConfig("prod", "https://lakefs.example.com")
+REPOSITORY = Repository("lake", "gs://bucket/lake", "main")
+
+
+def it_opens_the_namespace_of_a_repository_for_a_sweep() -> None:
+    assert open_store(SERVER, REPOSITORY, {}, approve=None).url == "gs://bucket/lake"
+
+
+def it_sends_nothing_to_an_endpoint_that_is_not_bound() -> None:
+    endpoint = "https://storage.example.com"
+    server = replace(SERVER, storages={"": StorageConfig("gcs", endpoint_url=endpoint)})
+    with pytest.raises(CredentialsError, match="storage of server prod"):
+        open_store(server, REPOSITORY, {}, approve=None)
+    bound = {"LAKEPLAN_PROD_STORAGE_URL": endpoint}
+    assert open_store(server, REPOSITORY, bound, approve=None).url == "gs://bucket/lake"
+
+
+def it_says_that_the_tree_describes_another_store() -> None:
+    server = replace(SERVER, storages={"": StorageConfig("s3")})
+    with pytest.raises(LakeplanError, match="the tree says its storage is s3"):
+        open_store(server, REPOSITORY, {}, approve=None)
+
+
+def it_is_not_the_official_collector_s() -> None:
+    with pytest.raises(LakeplanError, match="supports only S3 and Azure"):
+        storage_access("gs://bucket/lake", endpoint_url=None, region=None, environ={})

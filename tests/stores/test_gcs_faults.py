@@ -102,6 +102,18 @@ class DescribeConditions:
         with pytest.raises(StorageError, match="does not say whether the object exists"):
             full.read(KEYS[0])
 
+    def it_takes_no_empty_page_for_the_end_of_a_listing(self, full: SweepStore, faulty: FaultyStore) -> None:
+        empty = Answer(200, json.dumps({"kind": "storage#objects", "nextPageToken": "next"}))
+        item = {"name": "repo/data/00", "size": "1", "updated": "2026-01-01T00:00:00Z", "generation": "7"}
+        full_page = Answer(200, json.dumps({"kind": "storage#objects", "items": [item]}))
+        faulty.arm(Rule(empty, **LISTING, times=2), Rule(full_page, **LISTING))
+        assert list(full.find([KEYS[0]])) == [KEYS[0]]
+        faulty.clear()
+        faulty.arm(Rule(empty, **LISTING, times=1), Rule(full_page, **LISTING))
+        faulty.arm(Rule(Answer(404, ""), path="/o/"))
+        with pytest.raises(StorageError, match="does not say whether the object exists"):
+            full.is_gone(KEYS[0])
+
     def it_copies_no_object_that_changed_since_it_was_described(
         self, full: SweepStore, faulty: FaultyStore, gcs_bucket: str, gcs_endpoint: str
     ) -> None:
