@@ -18,8 +18,18 @@ from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.who import APPROVED_BY, PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.hosts.commands import PLAN, Asked, NotAllowed, asked_in, check_member, check_merge, plan_again
-from lakeplan.hosts.comments import put_plan_comment, with_changes, with_page
+from lakeplan.hosts.comments import (
+    PLAN,
+    Asked,
+    NotAllowed,
+    asked_in,
+    check_member,
+    check_merge,
+    plan_again,
+    put_plan_comment,
+    with_changes,
+    with_page,
+)
 from lakeplan.hosts.github import GitHub
 from lakeplan.hosts.gitlab import GitLab
 from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, HostError, NoPlan, Request, put_comment

@@ -25,7 +25,25 @@ from lakeplan.output.plan_changes import (
     writes,
     writing,
 )
-from lakeplan.output.plan_impact import AT_MOST, NO_REASON, failure_groups, gates_of, scope_of
+from lakeplan.output.plan_impact import (
+    AT_MOST,
+    MOMENT,
+    NO_REASON,
+    Amount,
+    Change,
+    Cost,
+    Label,
+    Name,
+    Share,
+    Value,
+    failure_groups,
+    gates_of,
+    moment_rows,
+    picked,
+    prefix_rows,
+    scope_of,
+    tag_rows,
+)
 from lakeplan.output.plan_settings import (
     BY_RUN,
     TITLES,
@@ -34,20 +52,6 @@ from lakeplan.output.plan_settings import (
     settings_of,
     staying_of,
     why_they_stay,
-)
-from lakeplan.output.tables import (
-    MOMENT,
-    Amount,
-    Change,
-    Cost,
-    Label,
-    Name,
-    Share,
-    Value,
-    moment_rows,
-    picked,
-    prefix_rows,
-    tag_rows,
 )
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, size
 

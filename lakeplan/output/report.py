@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
+from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import (
     amount,
     gates_section,
@@ -47,7 +48,6 @@ from lakeplan.output.report_shell import (
     upright,
 )
 from lakeplan.output.simulate import goes_at, title_of
-from lakeplan.output.tables import HORIZONS
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, days, known, moment, size, volume
 
 if TYPE_CHECKING:

@@ -7,21 +7,25 @@ from typing import Any
 
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
-from lakeplan.output.plan_impact import AT_MOST, NO_REASON, gates_of, largest_first, scope_of
-from lakeplan.output.plan_settings import TITLES, settings_of
-from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
-from lakeplan.output.tables import (
+from lakeplan.output.plan_impact import (
+    AT_MOST,
     HORIZONS,
+    NO_REASON,
     Amount,
     Change,
     Cost,
     Value,
     costs,
+    gates_of,
+    largest_first,
     moment_rows,
     picked,
+    scope_of,
     tag_rows,
     volume_cells,
 )
+from lakeplan.output.plan_settings import TITLES, settings_of
+from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
 from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size, sums, volume
 
 Json = Mapping[str, Any]

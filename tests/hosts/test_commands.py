@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.hosts.commands import (
+from lakeplan.hosts.comments import (
     APPROVE,
     PLAN,
     NotAllowed,

@@ -13,7 +13,7 @@ import pytest
 from lakeplan import limits
 from lakeplan.errors import StorageError
 from lakeplan.simulation.cache import FolderCache
-from lakeplan.stores.azure_changes import AzureDeleter
+from lakeplan.stores.azure import AzureDeleter
 from lakeplan.stores.azure_client import AzureClient
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.open import open_namespace, open_state, open_sweep_store, parse_location
