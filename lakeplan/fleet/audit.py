@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
-from typing import Final
+from typing import Final, cast
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
@@ -16,6 +16,7 @@ from lakeplan.fleet.documents import (
     AuditedRow,
     DestroyedRow,
     LeftoversRow,
+    PolicyRow,
     RemnantsRow,
     UncommittedRow,
 )
@@ -28,11 +29,14 @@ from lakeplan.fleet.judging import (
     expired,
     interval,
     masks_of,
+    named,
     never_committed,
     nonsense_of,
     period_bit,
     sound,
+    sound_policies,
     stale_branches,
+    too_young,
     total,
     unknown_branches,
 )
@@ -43,6 +47,7 @@ from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, iso
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.requests import Facts, SampledEntry, Surveyed, Surveyor, SurveyRequest
+from lakeplan.simulation.verdicts import ObjectClass
 from lakeplan.stores.protocols import NamespaceReader, RemnantReader
 from lakeplan.sweep.documents import CollectorRunRow
 from lakeplan.sweep.finish import runs_of
@@ -51,12 +56,14 @@ from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Commit, Refs, Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy
+from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, items_from_body
 
 AUDIT_FORMAT: Final = "lakeplan.audit/v1"
 WORKERS = 8
 MIN_AGE = timedelta(hours=24)
-"""Collectors leave younger objects alone."""
+"""Collectors leave younger objects alone, and those below the server's grace period where that is longer."""
+MAX_GRACE_SECONDS = 10 * 365 * 86_400
+"""A server's answer beyond that is cut."""
 RUNS_NAMED = 5
 COMMITS_A_REQUEST = 100
 """At least so many commits come in a page of a log."""
@@ -83,12 +90,14 @@ class AuditSettings:
 
 @dataclass(frozen=True)
 class AuditPorts:
-    """``store`` opens a namespace, or says why it cannot be read."""
+    """``store`` opens a namespace, or says why it cannot be read. ``grace_seconds``: for how long a server
+    asks collectors to leave young objects alone; None when it does not say."""
 
     reader: Callable[[str], LakeFSReader]
     branches: Callable[[str], BranchReader]
     store: Callable[[Repository], NamespaceReader | str]
     surveyor: Surveyor
+    grace_seconds: Callable[[str], int | None]
     progress: Progress
     stop: Callable[[], bool] = lambda: False
 
@@ -126,18 +135,21 @@ def audit_servers(
     found = Audit()
     for server in servers:
         reader = ports.reader(server)
+        min_age = _min_age(ports, server)
         live = [one for one in reader.list_repositories() if takes(server, one.id)]
         with (
             ports.progress.task(f"auditing {server}", len(live)) as step,
             ThreadPoolExecutor(WORKERS) as pool,
         ):
 
-            def one(repository: Repository, server: str = server) -> AuditedRow | LakeplanError | None:
+            def one(
+                repository: Repository, server: str = server, min_age: timedelta = min_age
+            ) -> AuditedRow | LakeplanError | None:
                 key = f"{server}/{repository.id}"
                 try:
                     if ports.stop() or key in known:
                         return known.get(key)
-                    return _Repository(server, repository, ports, settings).audit()
+                    return _Repository(server, repository, ports, settings, min_age).audit()
                 except LakeplanError as error:
                     return error
                 finally:
@@ -154,11 +166,24 @@ def audit_servers(
     return found
 
 
+def _min_age(ports: AuditPorts, server: str) -> timedelta:
+    try:
+        grace = ports.grace_seconds(server)
+    except LakeplanError:
+        grace = None
+    return max(MIN_AGE, timedelta(seconds=min(grace or 0, MAX_GRACE_SECONDS)))
+
+
 class _Repository:
     """One repository on its way through an audit."""
 
     def __init__(
-        self, server: str, repository: Repository, ports: AuditPorts, settings: AuditSettings
+        self,
+        server: str,
+        repository: Repository,
+        ports: AuditPorts,
+        settings: AuditSettings,
+        min_age: timedelta,
     ) -> None:
         self._server = server
         self._repository = repository
@@ -166,6 +191,7 @@ class _Repository:
         self._ports = ports
         self._settings = settings
         self._reader = ports.reader(server)
+        self._min_age = min_age
 
     def audit(self) -> AuditedRow:
         stored = read_stored(self._reader, self._name)
@@ -176,7 +202,7 @@ class _Repository:
         masks = self._masks(graph, refs, rules)
         store = self._ports.store(self._repository)
         found, why = self._survey(graph, masks, store)
-        gone, not_sampled = self._destroyed(found, graph)
+        (gone, gone_tagged), not_sampled = self._destroyed(found, graph)
         runs = self._runs(store) if found.listed else None
         stale = stale_branches(
             without_pin_branches(refs),
@@ -191,6 +217,9 @@ class _Repository:
             "storage_namespace": self._repository.storage_namespace,
             "as_of": utc_text(self._settings.as_of),
             "rules": None if shown is None else shown.to_body(),
+            "policies": None
+            if policies is None
+            else [cast("PolicyRow", item_body(policy)) for policy in policies],
             "commits": {
                 "total": len(graph),
                 "branches": len(refs.branches),
@@ -204,11 +233,14 @@ class _Repository:
             "estimated": not listed,
             "not_listed": "" if listed else why,
             "destroyed": gone,
+            "destroyed_tagged": gone_tagged,
             "not_sampled": not_sampled,
             "next_run": {
                 "expired": expired(classes, Bit.SERVER, listed=listed).to_row(),
                 "at_risk": expired(classes, Bit.SERVER, listed=listed, among=at_risk).to_row(),
                 "tagged": expired(classes, Bit.SERVER, listed=listed, among=Bit.TAG).to_row(),
+                "min_age_seconds": int(self._min_age.total_seconds()),
+                "too_young": too_young(classes).to_row() if listed else None,
             },
             "freeable": expired(classes, Bit.SERVER | Bit.DOCUMENTED, listed=listed).to_row(),
             "periods": [
@@ -220,7 +252,7 @@ class _Repository:
             "remnants": self._remnants(store) if listed else None,
             "stale_branches": stale[:STALE_NAMED],
             "stale_count": len(stale),
-            "nonsense": nonsense_of(shown, refs, policies),
+            "nonsense": nonsense_of(shown, refs, policies or ()),
             "unknown_branches": unknown_branches(shown, refs),
             "collector_runs": None if runs is None else runs[:RUNS_NAMED],
             "advice": [],
@@ -229,11 +261,11 @@ class _Repository:
         row["advice"] = advice_of(row, has_failed_runs=failed)
         return row
 
-    def _policies(self) -> Sequence[Policy]:
+    def _policies(self) -> Sequence[Policy] | None:
         try:
             return self._reader.get_policies(self._name).items or ()
         except (FeatureMissing, PermissionDenied):
-            return ()
+            return None
 
     # ---- commits
     def _refs(self) -> Refs:
@@ -313,10 +345,11 @@ class _Repository:
             metadata=self._reader.metadata_reader(self._name) if store is None else NamespaceMetadata(store),
             metaranges=facts,
             namespace=store,
-            young_from_us=to_us(as_of - MIN_AGE),
+            young_from_us=to_us(as_of - self._min_age),
             staged=() if store is None else self._staged(store),
             sample=self._settings.sample if store is None else 0,
             sampled_mask=Bit.DOCUMENTED,
+            also_sampled=Bit.TAG,
             seed=f"{self._settings.seed} {self._name}",
         )
 
@@ -331,37 +364,38 @@ class _Repository:
         except LakeplanError:
             return ()
 
-    def _destroyed(self, found: Surveyed, graph: CommitGraph) -> tuple[DestroyedRow | None, str]:
+    def _destroyed(
+        self, found: Surveyed, graph: CommitGraph
+    ) -> tuple[tuple[DestroyedRow | None, DestroyedRow | None], str]:
+        """Of what the documented rule keeps, and of what tags name besides; and why no sample was read."""
         if found.listed:
-            amount = destroyed(found.classes)
-            kept = total((each for each in found.classes if each.mask & Bit.DOCUMENTED), listed=False)
-            share = round(100 * amount.objects / kept.objects, 2) if kept.objects else 0.0
-            return {
-                "how": "listing",
-                "amount": amount.to_row(),
-                "asked": None,
-                "gone": None,
-                "low_percent": share,
-                "high_percent": share,
-                "examples": [],
-            }, ""
+            kept = _listed(found.classes, Bit.DOCUMENTED)
+            has_tagged = named(found.classes, Bit.TAG, Bit.DOCUMENTED).objects
+            return (kept, _listed(found.classes, Bit.TAG, Bit.DOCUMENTED) if has_tagged else None), ""
         if not found.sample:
-            return None, "no object to ask for" if self._settings.sample else "--sample is 0"
+            return (None, None), "no object to ask for" if self._settings.sample else "--sample is 0"
         commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
+        kept_sample = [one for one in found.sample if one.mask & Bit.DOCUMENTED]
+        tag_sample = [one for one in found.sample if not one.mask & Bit.DOCUMENTED]
         try:
-            gone = list(self._gone(found.sample, commits))
+            return (self._sampled(kept_sample, commits), self._sampled(tag_sample, commits)), ""
         except LakeplanError as error:
-            return None, error.message
-        low, high = interval(len(gone), len(found.sample))
+            return (None, None), error.message
+
+    def _sampled(self, sample: Sequence[SampledEntry], commits: Mapping[int, str]) -> DestroyedRow | None:
+        if not sample:
+            return None
+        gone = list(self._gone(sample, commits))
+        low, high = interval(len(gone), len(sample))
         return {
             "how": "sample",
             "amount": None,
-            "asked": len(found.sample),
+            "asked": len(sample),
             "gone": len(gone),
             "low_percent": low,
             "high_percent": high,
             "examples": gone[:EXAMPLES],
-        }, ""
+        }
 
     def _gone(self, sample: Sequence[SampledEntry], commits: Mapping[int, str]) -> Iterator[str]:
         pinger = self._ports.branches(self._server)
@@ -413,6 +447,26 @@ class _Repository:
             return runs_of(store)
         except LakeplanError:
             return None
+
+
+def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> DestroyedRow:
+    gone, every = destroyed(classes, wanted, unwanted), named(classes, wanted, unwanted)
+    share = round(100 * gone.objects / every.objects, 2) if every.objects else 0.0
+    return {
+        "how": "listing",
+        "amount": gone.to_row(),
+        "asked": None,
+        "gone": None,
+        "low_percent": share,
+        "high_percent": share,
+        "examples": [],
+    }
+
+
+def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
+    """Policies for a tree: those that are stored, without clashes."""
+    found = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
+    return sound_policies([one for one in found if isinstance(one, Policy)])
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:

@@ -27,8 +27,8 @@ class AuditCommits(TypedDict):
 
 
 class DestroyedRow(TypedDict):
-    """Objects that the documented rule keeps and that are gone. By ``listing``: all of them. By ``sample``:
-    ``gone`` of ``asked``, and between which percentages the share of all lies, with a confidence of 95 %."""
+    """Objects that should be stored and are gone. By ``listing``: all of them. By ``sample``: ``gone`` of
+    ``asked``, and between which percentages the share of all lies, with a confidence of 95 %."""
 
     how: Literal["listing", "sample"]
     amount: AmountRow | None
@@ -40,11 +40,15 @@ class DestroyedRow(TypedDict):
 
 
 class NextRunRow(TypedDict):
-    """What the server's collector would delete next; ``at_risk`` and ``tagged`` are among it."""
+    """What the server's collector would delete next; ``at_risk`` and ``tagged`` are among it. ``too_young``:
+    expired too, and younger than ``min_age_seconds``, so left for a later one; None: ages are not known, and
+    these objects are among ``expired``."""
 
     expired: AmountRow
     at_risk: AmountRow
     tagged: AmountRow
+    min_age_seconds: int
+    too_young: AmountRow | None
 
 
 class PeriodRow(TypedDict):
@@ -83,6 +87,16 @@ class RemnantsRow(TypedDict):
     complete: bool
 
 
+class PolicyRow(TypedDict):
+    """A stored branch policy as the server writes it; ages in seconds."""
+
+    name_patterns: list[str]
+    id: NotRequired[str]
+    max_age: NotRequired[int]
+    max_inactivity_time: NotRequired[int]
+    description: NotRequired[str]
+
+
 class StaleRow(TypedDict):
     branch: str
     days: int
@@ -101,17 +115,21 @@ class AdviceRow(TypedDict):
 
 class AuditedRow(TypedDict):
     """One repository. ``estimated``: what is stored was not listed: figures come from metadata, and count
-    what is gone already. ``not_listed``: why."""
+    what is gone already. ``not_listed``: why. ``destroyed``: of what the documented rule keeps;
+    ``destroyed_tagged``: of what tags name and it does not keep, None for no such object, too. ``policies``
+    None: the server has none, or they may not be read."""
 
     repository: str
     storage_namespace: str
     as_of: str
     rules: RulesBody | None
+    policies: list[PolicyRow] | None
     commits: AuditCommits
     objects: AmountRow
     estimated: bool
     not_listed: str
     destroyed: DestroyedRow | None
+    destroyed_tagged: DestroyedRow | None
     not_sampled: str
     next_run: NextRunRow
     freeable: AmountRow

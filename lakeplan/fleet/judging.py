@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import IntFlag
 
-from lakeplan.fleet.documents import AdviceRow, AuditedRow, Severity, StaleRow
+from lakeplan.fleet.documents import AdviceRow, AuditedRow, DestroyedRow, Severity, StaleRow
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import DAY_US, to_us
 from lakeplan.simulation.verdicts import ObjectClass, Seen
@@ -57,12 +58,30 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
     )
 
 
-def destroyed(classes: Iterable[ObjectClass]) -> Amount:
-    """What commits that the documented rule keeps name, and a listing does not have."""
+def too_young(classes: Iterable[ObjectClass]) -> Amount:
+    """Stored objects that ``expired`` leaves out for their age alone."""
     return _sum(
         each
         for each in classes
-        if each.seen & Seen.CANDIDATE and each.mask & Bit.DOCUMENTED and not each.seen & Seen.LISTED
+        if each.seen & Seen.LISTED
+        and not each.seen & (Seen.OLD | Seen.UNCOMMITTED)
+        and each.is_committed
+        and not each.any_mask & Bit.SERVER
+    )
+
+
+def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwanted: int = 0) -> Amount:
+    """What ``named`` counts and a listing does not have."""
+    return named((each for each in classes if not each.seen & Seen.LISTED), wanted, unwanted)
+
+
+def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amount:
+    """Objects in the namespace that commits with a bit of ``wanted`` name, and none with one of
+    ``unwanted``."""
+    return _sum(
+        each
+        for each in classes
+        if each.seen & Seen.CANDIDATE and each.mask & wanted and not each.mask & unwanted
     )
 
 
@@ -118,6 +137,25 @@ def _clashes(policies: Sequence[Policy]) -> list[str]:
     ]
 
 
+def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
+    """Policies without clashes that delete no more branches: of several with one pattern only the one with
+    the greatest ages keeps it, and a policy without a pattern is dropped."""
+
+    def patience(policy: Policy) -> tuple[int, int]:
+        age, idle = policy.max_age_seconds or 0, policy.max_idle_seconds or 0
+        return max(age, idle), age + idle
+
+    holders: dict[str, Policy] = {}
+    for policy in policies:
+        for pattern in policy.patterns:
+            holders[pattern] = max(holders.get(pattern, policy), policy, key=patience)
+    kept = (
+        replace(policy, patterns=tuple(p for p in policy.patterns if holders[p] == policy))
+        for policy in policies
+    )
+    return tuple(policy for policy in kept if policy.patterns)
+
+
 def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
     """Rules without nonsense that keep no less: numbers of days that no tree can have become the greatest
     sound one, at least ``SAFE_DAYS``; rules for ``unknown`` branches are dropped."""
@@ -149,13 +187,28 @@ def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[S
     return sorted(found, key=lambda row: (-row["days"], row["branch"]))
 
 
+def is_lost(gone: DestroyedRow | None) -> bool:
+    """Whether any object is known to be gone."""
+    return gone is not None and bool(gone["gone"] or (gone["amount"] and gone["amount"]["objects"]))
+
+
 def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
     """What to do about a repository, the worst first."""
-    gone, next_run, target = row["destroyed"], row["next_run"], f"--target {row['repository']}"
-    lost = gone is not None and (gone["gone"] or (gone["amount"] is not None and gone["amount"]["objects"]))
+    next_run, target = row["next_run"], f"--target {row['repository']}"
     write, remnants = "lakeplan audit --write DIR", row["remnants"]
     every: list[tuple[object, Severity, str, str]] = [
-        (lost, "data-loss", "objects that the documented rule keeps are gone", f"lakeplan check {target}"),
+        (
+            is_lost(row["destroyed"]),
+            "data-loss",
+            "objects that the documented rule keeps are gone",
+            f"lakeplan check {target}",
+        ),
+        (
+            is_lost(row["destroyed_tagged"]),
+            "data-loss",
+            "objects that tags name are gone: tags protect nothing on a server",
+            f"lakeplan check {target}",
+        ),
         (
             next_run["at_risk"]["objects"],
             "data-loss",

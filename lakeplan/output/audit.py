@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names_of, prose, table
 from lakeplan.output.text import Money, amounts, count, counted, days, moment, volume
+from lakeplan.values.storages import storage_of
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow, Severity
@@ -74,7 +75,7 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
     kept = f"{count(commits['kept_by_server'])} kept by the server"
     risk = f", {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
     yield "commits", f"{counted(commits['total'], 'commit')}, {kept}{risk}"
-    yield "already gone", "" if row["destroyed"] is None else _destroyed(row["destroyed"])
+    yield "already gone", _gone(row)
     yield "nonsense", "; ".join(row["nonsense"])
     stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
     yield "stale branches", names_of(stale, row["stale_count"]) if stale else ""
@@ -113,10 +114,19 @@ def _remnants(row: AuditedRow) -> str:
     return ", ".join(parts)
 
 
-def _destroyed(gone: DestroyedRow) -> str:
+def _gone(row: AuditedRow) -> str:
+    """What the documented rule keeps, even if nothing of it is gone; then what tags name besides."""
+    kept, tagged = row["destroyed"], row["destroyed_tagged"]
+    parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
+    if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):
+        parts.append(_destroyed(tagged, amount=" of tags", sample=" of tags"))
+    return "; ".join(parts)
+
+
+def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     if gone["amount"] is not None:
-        return volume(gone["amount"]) + f" ({gone['low_percent']:g} %) that the documented rule keeps"
-    found = f"{count(gone['gone'] or 0)} of {counted(gone['asked'] or 0, 'sampled object')}"
+        return f"{volume(gone['amount'])} ({gone['low_percent']:g} %){amount}"
+    found = f"{count(gone['gone'] or 0)} of {counted(gone['asked'] or 0, 'sampled object')}{sample}"
     share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with a confidence of 95 %"
     return f"{found}: {share}"
 
@@ -131,6 +141,9 @@ def figures_of(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
         for name, amount in (("  at risk", next_run["at_risk"]), ("  of tags", next_run["tagged"]))
         if amount["objects"]
     ]
+    young = next_run["too_young"]
+    if young is not None and young["objects"]:
+        found.append((f"  later: younger than {_hours(row)} now", young, "dim"))
     found.append(("can be deleted now", row["freeable"], ""))
     for one in row["periods"]:
         found.append((f"  at {days(one['days'])}", one["expired"], "dim"))
@@ -146,15 +159,38 @@ def figures_of(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     return found
 
 
+def _hours(row: AuditedRow) -> str:
+    return counted(round(row["next_run"]["min_age_seconds"] / 3600), "hour")
+
+
+_UNCOUNTED = {
+    "s3": "the store does not say, or the credentials may not ask",
+    "azure": "lakeplan does not count them in Azure",
+    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials may not ask",
+}
+"""Why remnants of a kind of storage were not counted."""
+
+
 def notes_of(row: AuditedRow) -> Iterator[str]:
     """What the figures leave out."""
+    if not row["estimated"]:
+        yield from _uncounted(row)
     if row["estimated"]:
         why = row["not_listed"]
         yield f"storage was not listed ({why}): figures come from metadata, and count what is gone already"
+        yield f"collectors leave out objects younger than {_hours(row)}: these figures count them"
     if row["not_sampled"]:
         yield f"no sample was read: {row['not_sampled']}"
     if not row["commits"]["dangling_seen"]:
         yield "commits of deleted branches were not seen: --dump-refs shows them"
+
+
+def _uncounted(row: AuditedRow) -> Iterator[str]:
+    remnants, kind = row["remnants"], storage_of(row["storage_namespace"])
+    lacking = [] if remnants and remnants["noncurrent"] else ["older versions"]
+    lacking += [] if remnants and remnants["unfinished_uploads"] is not None else ["unfinished uploads"]
+    if lacking and kind is not None and kind.name in _UNCOUNTED:
+        yield f"{' and '.join(lacking)} are not counted: {_UNCOUNTED[kind.name]}"
 
 
 def audit_markdown(document: AuditDocument) -> str:

@@ -22,7 +22,7 @@ from lakeplan.output.report_shell import (
 from lakeplan.output.text import NO_MONEY, Money, amounts, count, counted, moment, size
 
 if TYPE_CHECKING:
-    from lakeplan.fleet.documents import AuditDocument, AuditedRow
+    from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow
     from lakeplan.values.simulation import AmountRow
 
 STYLES, SCRIPTS = ("page.css",), ("page.js", "start_page.js")
@@ -51,7 +51,14 @@ def _sum(amounts_: Iterable[AmountRow]) -> AmountRow:
 
 
 def _gone(row: AuditedRow) -> AmountRow:
-    gone = row["destroyed"]
+    return _amount(row["destroyed"])
+
+
+def _gone_of_tags(row: AuditedRow) -> AmountRow:
+    return _amount(row["destroyed_tagged"])
+
+
+def _amount(gone: DestroyedRow | None) -> AmountRow:
     return NOTHING if gone is None or gone["amount"] is None else gone["amount"]
 
 
@@ -69,6 +76,7 @@ def _summary(document: AuditDocument) -> Section:
             _sum(map(_gone, rows)),
             "that the documented rule keeps, as far as storage was listed",
         ),
+        ("Gone of tags", _sum(map(_gone_of_tags, rows)), "that tags name and it does not keep"),
         ("The next collection", _sum(row["next_run"]["expired"] for row in rows), "would be deleted"),
         (
             "At risk",

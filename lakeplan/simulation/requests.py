@@ -214,7 +214,8 @@ class SurveyRequest:
     """Where objects of a repository are seen. ``metaranges``: of all commits, with any mask. ``namespace`` is
     listed where there is one; objects that were stored at ``young_from_us`` or later are too young to be
     deleted. ``staged``: keys of a run of uncommitted addresses. ``sample``: about so many entries with a bit
-    of ``sampled_mask`` are drawn by ``seed``."""
+    of ``sampled_mask`` are drawn by ``seed``, and as many of ranges with a bit of ``also_sampled`` and
+    none of it."""
 
     name: str
     storage_namespace: str
@@ -225,6 +226,7 @@ class SurveyRequest:
     staged: tuple[str, ...] = ()
     sample: int = 0
     sampled_mask: int = 0
+    also_sampled: int = 0
     seed: str = ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lakeplan.formats.ranges import read_range
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
@@ -40,19 +40,35 @@ class StepSurveyor:
             found = next(answer for _, answer in ask(runner, [asking]) if isinstance(answer, Answer))
         if found.error is not None:
             raise found.error
-        sample = tuple(_sample(request, collected, source)) if request.sample else ()
+        sample = tuple(_samples(request, collected, source)) if request.sample else ()
         return Surveyed(found.classes, listing is not None, sample)
 
 
-def _sample(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:
-    """Ranges are drawn by their bytes, then entries of each: about as if entries were drawn from all."""
-    items = {item.name: item for item in collected.items if item.mask & request.sampled_mask}
+def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:
+    draw, seen = random.Random(request.seed), set[str]()
+    wanted = {item.name: item for item in collected.items if item.mask & request.sampled_mask}
+    others = {
+        item.name: item
+        for item in collected.items
+        if item.mask & request.also_sampled and item.name not in wanted
+    }
+    for items in (wanted, others):
+        yield from _sample(request, items, source, draw, seen)
+
+
+def _sample(
+    request: SurveyRequest,
+    items: Mapping[str, WorkItem],
+    source: Source,
+    draw: random.Random,
+    seen: set[str],
+) -> Iterator[SampledEntry]:
+    """Ranges are drawn by their bytes, then entries of each: about as if entries were drawn from all.
+    Objects of ``seen`` are left out, and those that are drawn are added to it."""
     if not items:
         return
-    draw = random.Random(request.seed)
     weights = [max(item.weight, 1) for item in items.values()]
     drawn = Counter(draw.choices([*items], weights, k=request.sample))
-    seen: set[str] = set()
     for id, number in drawn.items():
         data = request.metadata.read_metadata("range", id)
         entries = list(read_range(data, name=f"{request.name}: range {id}", verify_id=id))

@@ -13,8 +13,11 @@ import pytest
 
 from lakeplan.cli.main import run
 from lakeplan.fleet import audit as fleet
+from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from lakeplan.sandbox.service import Options
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.desired import GcDesired
+from lakeplan.values.settings import Policy, SettingKind
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import World
@@ -96,6 +99,39 @@ def it_writes_a_tree_that_keeps_no_less(audit: Audit, tmp_path: Path, world: Wor
     assert run(["validate", "-C", str(folder), "-q"]) == 0
     code, _, err = audit("--write", folder)
     assert (code, "already has a tree" in err) == (1, True)
+
+
+def it_writes_policies_too(
+    tmp_path: Path, make_world: Callable[[SandboxHandle], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules and policies, or policies alone; the tree that they make asks for no change."""
+    short = {"id": "a", "name_patterns": ["tmp-*", "ci-*"], "max_age": 86_400}
+    long = {"id": "b", "name_patterns": ["tmp-*"], "max_inactivity_time": 864_000}
+    with start_sandbox(tmp_path / "sandbox", options=Options(flavor="enterprise")) as handle:
+        world = make_world(handle)
+        for name, policies in (("one", [short]), ("two", [short, long])):
+            world.api.repository(name)
+            url = f"/repositories/{name}/settings/branch_lifecycle/policies"
+            world.api.call("PUT", url, json={"policies": policies})
+        world.api.set_rules("one", 7)
+        folder = tmp_path / "retention"
+        server = f"prod={handle.endpoint_url}"
+        assert run(["audit", "--endpoint", server, "--write", str(folder), "-q"]) == 0
+        tree = load_tree(folder, {})
+        resolved = {one.name: one for one in tree.resolve("prod", ["one", "two"])}
+        wanted = {
+            name: [
+                (one.patterns, one.max_age_seconds, one.max_idle_seconds)
+                for one in desired.wanted_items(SettingKind.BRANCH_LIFECYCLE) or ()
+                if isinstance(one, Policy)
+            ]
+            for name, desired in resolved.items()
+        }
+        assert wanted == {
+            "one": [(("tmp-*", "ci-*"), 86_400, None)],
+            "two": [(("ci-*",), 86_400, None), (("tmp-*",), None, 864_000)],
+        }
+        assert [isinstance(one.gc, GcDesired) for one in resolved.values()] == [True, False]
 
 
 def it_goes_on_from_a_report_and_writes_a_page(audit: Audit, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import pytest
 import requests
 
 from lakeplan.errors import LakeplanError, StorageError
-from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules
+from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.simulation.runners import LOCAL, Runners
@@ -29,6 +30,7 @@ from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import Policy, Stored
 from lakeplan.values.sweep import Versions
 from tests.commits_csv import read_commits_csv
 from tests.sweeping.lake import Lake, LakeRepository
@@ -71,6 +73,7 @@ def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
         "store": store,
         "surveyor": StepSurveyor(Runners(LOCAL).open),
         "progress": Silent(),
+        "grace_seconds": lambda server: connect_preparer(config, credentials).grace_period_seconds(),
     }
     return AuditPorts(**made | more)
 
@@ -120,6 +123,8 @@ def it_says_what_the_next_collection_would_delete(lake: Lake, repo: LakeReposito
         "expired": {"objects": 2, "size_bytes": 11},
         "at_risk": NOTHING,
         "tagged": NOTHING,
+        "min_age_seconds": 86_400,
+        "too_young": NOTHING if listed else None,
     }
     assert row["freeable"] == {"objects": 2, "size_bytes": 11}
     assert row["objects"] == {"objects": 4, "size_bytes": 22}
@@ -158,6 +163,63 @@ def it_finds_what_is_gone_by_a_sample(lake: Lake, repo: LakeRepository) -> None:
     assert (found["how"], found["asked"], found["gone"], found["examples"]) == ("sample", 2, 1, ["a.bin"])
     assert found["low_percent"] < 50 < found["high_percent"]
     assert row["advice"][0]["severity"] == "data-loss"
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def it_says_that_data_of_tags_is_gone(lake: Lake, repo: LakeRepository, listed: bool) -> None:
+    """``main~3`` expired and its object is gone: without the tag nobody misses it."""
+    address_of(repo, "main~3").unlink()
+    assert audited(lake, listed=listed)["destroyed_tagged"] is None
+    repo.tag("v1", "main~3")
+    repo.tag("latest", "main")
+    row = audited(lake, listed=listed, settings={"sample": 50})
+    found = row["destroyed_tagged"]
+    kept = row["destroyed"]
+    if listed:
+        assert (found["how"], found["amount"]) == ("listing", {"objects": 1, "size_bytes": 5})
+        assert (found["low_percent"], kept["amount"]) == (100.0, NOTHING)
+    else:
+        assert (found["how"], found["asked"], found["gone"]) == ("sample", 1, 1)
+        assert (kept["asked"], kept["gone"]) == (2, 0)
+    problems = [one["problem"] for one in row["advice"] if one["severity"] == "data-loss"]
+    assert problems[0] == "objects that tags name are gone: tags protect nothing on a server"
+
+
+def it_misses_no_data_of_a_tag_that_is_there(lake: Lake, repo: LakeRepository) -> None:
+    repo.tag("v1", "main~3")
+    row = audited(lake)
+    assert row["destroyed_tagged"]["amount"] == NOTHING
+    assert not any("are gone" in one["problem"] for one in row["advice"])
+
+
+@pytest.mark.parametrize(("grace", "later"), [(None, 0), (3_600, 0), (86_400 * 50, 2)])
+def it_leaves_young_objects_for_a_later_collection(
+    lake: Lake, repo: LakeRepository, grace: int | None, later: int
+) -> None:
+    """Two objects expired; they are as old as their commits, 42 and 32 days."""
+    row = audited(lake, grace_seconds=lambda server: grace)
+    assert row["next_run"]["min_age_seconds"] == max(86_400, grace or 0)
+    assert row["next_run"]["too_young"]["objects"] == later
+    assert row["next_run"]["expired"]["objects"] == 2 - later
+
+
+def it_waits_a_day_where_a_server_does_not_say_how_long(lake: Lake, repo: LakeRepository) -> None:
+    def refused(server: str) -> int | None:
+        raise LakeplanError("denied")
+
+    assert audited(lake, grace_seconds=refused)["next_run"]["min_age_seconds"] == 86_400
+
+
+def it_keeps_policies_for_a_tree_and_ends_their_clashes(lake: Lake, repo: LakeRepository) -> None:
+    """Of two policies with one pattern the longer keeps it: fewer branches are deleted, never more."""
+    made = ports(lake)
+    reader: Any = made.reader("prod")
+    short, long = Policy("a", ("tmp-*", "ci-*"), 3_600), Policy("b", ("tmp-*",), None, 7_200)
+    reader.get_policies = lambda name: Stored((short, long))
+    row = audited(lake, reader=lambda server: reader)
+    assert [one["name_patterns"] for one in row["policies"]] == [["tmp-*", "ci-*"], ["tmp-*"]]
+    assert "2 branch policies for the pattern 'tmp-*' with different ages" in row["nonsense"]
+    assert stored_policies(row) == (Policy("a", ("ci-*",), 3_600), long)  # type: ignore[arg-type]
 
 
 def it_says_why_it_has_no_sample(lake: Lake, repo: LakeRepository) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from lakeplan.output.audit import audit_markdown, render_audit
@@ -12,6 +13,13 @@ from lakeplan.output.redact import redacted
 
 NOTHING = {"objects": 0, "size_bytes": 0}
 SOME = {"objects": 3, "size_bytes": 3_000_000_000}
+UNKNOWN = {
+    "noncurrent": None,
+    "delete_markers": None,
+    "unfinished_uploads": None,
+    "oldest_upload": "",
+    "complete": True,
+}
 
 
 def document(**more: Any) -> Any:
@@ -33,8 +41,16 @@ def document(**more: Any) -> Any:
         "estimated": False,
         "not_listed": "",
         "destroyed": None,
+        "destroyed_tagged": None,
+        "policies": None,
         "not_sampled": "",
-        "next_run": {"expired": SOME, "at_risk": SOME, "tagged": NOTHING},
+        "next_run": {
+            "expired": SOME,
+            "at_risk": SOME,
+            "tagged": NOTHING,
+            "min_age_seconds": 86_400,
+            "too_young": None,
+        },
         "freeable": NOTHING,
         "periods": [{"days": 1, "expired": SOME}, {"days": 7, "expired": NOTHING}],
         "leftovers": None,
@@ -83,6 +99,60 @@ def it_shows_figures_money_and_what_to_do() -> None:
     made = audit_markdown(document())
     for part in ("3.0 GB", "DATA LOSS", "lakeplan check", "-3 retention days", "denied"):
         assert part in made, part
+
+
+def it_says_what_of_tags_is_gone() -> None:
+    gone = {
+        "how": "listing",
+        "amount": SOME,
+        "asked": None,
+        "gone": None,
+        "low_percent": 60.0,
+        "high_percent": 60.0,
+        "examples": [],
+    }
+    sample = {**gone, "how": "sample", "amount": None, "asked": 9, "gone": 3}
+    words = "3 of 9 sampled objects of tags: 60 to 60 % of all, with a confidence of 95 %"
+    for found, expected in ((gone, "3 objects, 3.0 GB (60 %) of tags"), (sample, words)):
+        made = document(destroyed_tagged=found)
+        for text in (shown(made), audit_markdown(made)):
+            assert expected in text
+    assert "of tags" not in shown(document(destroyed_tagged={**gone, "amount": NOTHING}))
+
+
+def it_says_what_the_next_collection_leaves_out() -> None:
+    run = document()["repositories"][0]["next_run"]
+    assert "younger than 24 hours now" not in shown(document(next_run={**run, "too_young": NOTHING}))
+    text = shown(document(next_run={**run, "too_young": SOME, "min_age_seconds": 3 * 86_400}))
+    assert "later: younger than 72 hours now" in text
+    text = shown(document(estimated=True, not_listed="no credentials"))
+    assert "collectors leave out objects younger than 24 hours: these figures count them" in text
+
+
+@pytest.mark.parametrize(
+    ("namespace", "remnants", "words"),
+    [
+        (
+            "https://lake.blob.core.windows.net/data/x",
+            None,
+            "older versions and unfinished uploads are not counted: lakeplan",
+        ),
+        ("gs://bucket/x", {**UNKNOWN, "noncurrent": NOTHING}, "unfinished uploads are not counted: lakeplan"),
+        ("s3://bucket/x", None, "older versions and unfinished uploads are not counted: the store"),
+        ("s3://bucket/x", UNKNOWN, "older versions and unfinished uploads are not counted: the store"),
+        (
+            "s3://bucket/x",
+            {**UNKNOWN, "noncurrent": NOTHING},
+            "unfinished uploads are not counted: the store",
+        ),
+        ("s3://bucket/x", {**UNKNOWN, "noncurrent": NOTHING, "unfinished_uploads": 0}, ""),
+        ("local://x", None, ""),
+    ],
+)
+def it_says_what_of_a_store_was_not_counted(namespace: str, remnants: Any, words: str) -> None:
+    text = " ".join(shown(document(storage_namespace=namespace, remnants=remnants)).split())
+    assert words in text
+    assert words or "not counted" not in text
 
 
 def it_shows_a_sample_with_its_interval() -> None:

@@ -15,6 +15,14 @@ from tests.output.chromium import Page, chromium, find_chromium
 from tests.output.test_audit import SOME, document
 
 LARGE = {"objects": 9, "size_bytes": 9_000_000_000}
+LISTED = {
+    "how": "listing",
+    "asked": None,
+    "gone": None,
+    "low_percent": 9.0,
+    "high_percent": 9.0,
+    "examples": [],
+}
 
 
 def several() -> Any:
@@ -22,6 +30,8 @@ def several() -> Any:
     made = document()
     (row,) = made["repositories"]
     large, sampled = copy.deepcopy(row), copy.deepcopy(row)
+    gone = {**LISTED, "amount": LARGE}
+    large |= {"destroyed": gone, "destroyed_tagged": {**gone, "amount": SOME}}
     large |= {"repository": "prod/a-larger-one", "freeable": LARGE, "objects": LARGE}
     sampled |= {
         "repository": "prod/sampled",
@@ -46,7 +56,15 @@ def several() -> Any:
 
 def it_has_totals_findings_and_details_of_each_repository() -> None:
     page = render_audit_page(several())
-    for part in ("9.0 GB", "1.85 to 21.32 %", "lakeplan check", "-3 retention days by default", "prod/third"):
+    for part in (
+        "Gone of tags",
+        "3.0 GB (9 %) of tags",
+        "9.0 GB",
+        "1.85 to 21.32 %",
+        "lakeplan check",
+        "-3 retention days by default",
+        "prod/third",
+    ):
         assert part in page, part
     targets = set(re.findall(r'href="#(repository-[^"]+)"', page))
     assert targets == set(re.findall(r'id="(repository-[^"]+)"', page))

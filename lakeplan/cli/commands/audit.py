@@ -28,8 +28,9 @@ from lakeplan.cli.stopping import stopping
 from lakeplan.cli.who import new_mark_id, now_utc
 from lakeplan.cli.wiring import Connecting, Session, Waiting
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules
+from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.fleet.documents import AuditDocument, AuditedRow
+from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Pace
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.audit import render_audit
@@ -44,6 +45,7 @@ from lakeplan.tree.schemas import load_schema
 from lakeplan.values.desired import Price
 from lakeplan.values.local import write_file
 from lakeplan.values.repository import Repository
+from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
 
@@ -137,7 +139,11 @@ def audit(
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="Write a tree with the stored rules, without nonsense.", metavar="DIR"),
+        typer.Option(
+            "--write",
+            help="Write a tree with the stored rules and branch policies, without nonsense.",
+            metavar="DIR",
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page.", metavar="FILE")] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
@@ -201,11 +207,16 @@ def _ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> Audi
     # Arrow and numpy take long to import: help needs neither.
     from lakeplan.simulation.surveying import StepSurveyor
 
+    def grace_seconds(server: str) -> int | None:
+        preparer = connect_preparer(session.tree.servers[server], session.credentials(server))
+        return preparer.paced(session.pace).grace_period_seconds()
+
     return AuditPorts(
         reader=session.reader,
         branches=lambda server: session.branch_readers(server).branches,
         store=lambda repository: open_store(repository, storage),
         surveyor=StepSurveyor(Runners(LOCAL).open),
+        grace_seconds=grace_seconds,
         progress=session.progress,
         stop=stop,
     )
@@ -261,15 +272,18 @@ def read_rows(path: Path) -> dict[str, AuditedRow]:
 
 
 def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:
-    """A tree of the stored rules, without nonsense. Raises LakeplanError when no repository has rules."""
+    """A tree of the stored rules and branch policies, without nonsense. Raises LakeplanError when no
+    repository has any."""
     imported = []
     for row in document["repositories"]:
         server, _, name = row["repository"].partition("/")
-        if (rules := sound_rules(row)) is not None:
-            imported.append(Imported(server, name, rules))
+        rules, policies = sound_rules(row), stored_policies(row)
+        if rules is not None or policies:
+            settings = {SettingKind.BRANCH_LIFECYCLE: policies} if policies else {}
+            imported.append(Imported(server, name, rules, settings=settings))
     if not imported:
         raise LakeplanError(
-            "no repository has GC rules, so there is no tree to write",
+            "no repository has GC rules or branch policies, so there is no tree to write",
             hint="Write rules for a repository in a tree of `lakeplan init`.",
         )
     made = make_checked(endpoints, imported, (), "repository", scratch)
