@@ -65,7 +65,11 @@ def _repository(page: Page, row: CheckedRow) -> None:
     page.facts(dict(_facts(row)), lead_width=10)
     if row["findings"]:
         rows = [_cells(one) for one in row["findings"][:SHOWN]]
-        page.table(_HEADERS, rows, solid=(1, 3))
+        if page.has_room(_HEADERS, rows):
+            page.table(_HEADERS, rows)
+        else:
+            for cells in rows:
+                _block(page, cells)
         page.rest(len(row["findings"]), SHOWN, "in the JSON document")
     for damaged in row["damaged"]:
         page.hanging(Cell("x", "bold red"), *_damaged(damaged), indent=2)
@@ -113,6 +117,19 @@ def _cells(one: FindingRow) -> Sequence[str | Cell]:
         _run(one["collector_run"]),
         one["quarantine"] and f"quarantine of {one['quarantine']}",
     )
+
+
+def _block(page: Page, cells: Sequence[str | Cell]) -> None:
+    """A finding where no table fits: the path on lines of its own, then what names it."""
+    branches, commit, path, problem, named_by, run, copy = cells
+    lines = [
+        page.join(path),
+        page.join(problem),
+        page.join("named by ", named_by, ": ", branches, ", commit ", commit),
+    ]
+    lines += [page.join("last collected by ", run)] if run else []
+    lines += [page.join("copy in ", copy)] if copy else []
+    page.hanging(Cell("x", "bold red"), *lines, indent=2)
 
 
 def _problem(one: FindingRow) -> str:

@@ -147,6 +147,17 @@ class Page:
             table.add_row(*(self.text(row[i].text, row[i].style) for i in used))
         self.show(table, indent=indent)
 
+    def has_room(
+        self, headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, indent: int = 2
+    ) -> bool:
+        """Whether ``table`` would fold none of these rows."""
+        columns = [
+            (header, [cell.text if isinstance(cell, Cell) else cell for cell in cells])
+            for header, cells in zip(headers, zip(*rows, strict=True), strict=True)
+        ]
+        widths = [self._width(header, texts) for header, texts in columns if header or any(texts)]
+        return indent + sum(widths) + 2 * (len(widths) - 1) <= self.width
+
     def _width(self, header: str, texts: Iterable[str]) -> int:
         return max([*map(len, header.split("\n")), *(self.text(text).cell_len for text in texts)])
 

@@ -288,9 +288,27 @@ def render_pins(page: Page, document: Json) -> None:
         for pin in pins[:_SHOWN]:
             name, state, rule, reasons, objects, amount = _row(pin)
             rows.append([ITEM_MARKS[_MARKS[state]], name, state, rule, reasons, objects, amount])
-        page.table(("", "", *_HEADERS), rows, solid=(0, 1), figures=(5, 6), indent=3)
+        headers = ("", "", *_HEADERS)
+        if page.has_room(headers, rows, indent=3):
+            page.table(headers, rows, figures=(5, 6), indent=3)
+        else:
+            for pin in pins[:_SHOWN]:
+                _pin_block(page, pin)
         if len(pins) > _SHOWN:
             page.dim(f"and {count(len(pins) - _SHOWN)} more, in the plan file", indent=3)
+
+
+def _pin_block(page: Page, pin: Json) -> None:
+    """A pin where no table fits: its whole name, then why, then what it protects."""
+    name, state, rule, reasons, objects, amount = _row(pin)
+    whose = "" if state == "retired" else "for "
+    page.hanging(
+        ITEM_MARKS[_MARKS[state]],
+        f"{name}: {state}, rule {rule}",
+        f"{whose}{reasons}",
+        f"protects alone: {objects} objects, {amount}",
+        indent=3,
+    )
 
 
 def _counts(repository: Json) -> str:

@@ -156,3 +156,32 @@ def it_says_what_was_read() -> None:
         assert "4 objects, 40 B: 2 as their checksums say, 1 differ" in text
         assert "checksum differs" in text
     assert rows(made)[0]["problem"] == "checksum"
+
+
+def narrow(made: Any) -> list[str]:
+    console = Console(file=io.StringIO(), width=80, no_color=True)
+    render_check(made, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def it_keeps_paths_and_names_whole_where_no_table_fits() -> None:
+    path = "warehouse/orders/date=2026-03-31/part-00000-of-00128.parquet"
+    lines = narrow(document(finding(paths=[path], named_by=["head", "rules"])))
+    assert max(map(len, lines)) <= 80
+    shown = [line.strip() for line in lines]
+    for line in (
+        f"x  {path}",
+        "missing, 6 B",
+        "named by HEAD, rules: main, commit cccccccccccc",
+        "last collected by lakeplan r1, 2026-03-31T12:00Z",
+        "copy in quarantine of m1",
+    ):
+        assert line in shown, line
+
+
+def it_has_a_line_for_nothing_that_is_not_known() -> None:
+    path = "warehouse/orders/date=2026-03-31/part-00000-of-00128.parquet"
+    text = "\n".join(narrow(document(finding(paths=[path], collector_run=None, quarantine=""))))
+    assert "collected by" not in text
+    assert "copy in" not in text

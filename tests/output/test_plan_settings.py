@@ -7,11 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lakeplan.branches.fates import EVEREST
 from lakeplan.output.comments import render_markdown
-from lakeplan.output.page import code
+from lakeplan.output.page import Page, code
 from lakeplan.output.plan import render_plan
+from lakeplan.output.plan_settings import render_pins
 from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of_setting, diff_setting, is_reordering
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, RepositoryPlan
@@ -152,3 +154,38 @@ def it_shows_every_setting_in_a_comment_too(full: Any) -> None:
     assert "feature-2" in text
     for change in (c for r in full.repositories if r.branch_lifecycle for c in r.branch_lifecycle.changes):
         assert code(change.item) in text
+
+
+def pinned(**more: Any) -> Any:
+    pin = {
+        "branch_id": "lakeplan-pin-0123456789ab",
+        "state": "missing",
+        "retention_days": 3_650,
+        "reasons": ["tag v2026.03", "the last 5 commits of main"],
+        "objects": 41_200,
+        "size_bytes": 106_048_800_000,
+        **more,
+    }
+    pins = {"blocked": [], "pins": [pin]}
+    return {"repositories": [{"server": "prod", "name": "lake", "failure": None, "pins": pins}]}
+
+
+def pins_of(document: Any, console: Console) -> None:
+    render_pins(Page(console), document)
+
+
+def it_shows_a_pin_whole_where_no_table_fits(show: Any) -> None:
+    lines = show(pins_of, pinned(), 80).splitlines()
+    assert [line.rstrip() for line in lines[-3:]] == [
+        "   +  lakeplan-pin-0123456789ab: missing, rule 3,650 days",
+        "      for tag v2026.03, the last 5 commits of main",
+        "      protects alone: 41,200 objects, 106.0 GB",
+    ]
+    (row,) = [line for line in show(pins_of, pinned(), 160).splitlines() if "lakeplan-pin" in line]
+    assert "106.0 GB" in row
+
+
+def it_says_of_a_retired_pin_that_nobody_asks_for_it(show: Any) -> None:
+    text = show(pins_of, pinned(state="retired", retention_days=None, objects=None, size_bytes=None), 60)
+    assert "      no longer asked for\n" in text
+    assert "rule default" in text
