@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -305,4 +304,6 @@ class Check:
     time_limit_seconds: int = DEFAULT_SECONDS
 
     def __str__(self) -> str:
-        return f"{self.name}: {shlex.join(self.run)}"
+        from shlex import join
+
+        return f"{self.name}: {join(self.run)}"
