@@ -89,7 +89,11 @@ FORMATS = (
     ),
     Format(
         "csv",
-        {"check": Renderer("check:check_csv"), "mark-objects": Renderer("sweep:objects_csv")},
+        {
+            "check": Renderer("check:check_csv"),
+            "mark-objects": Renderer("sweep:objects_csv"),
+            "storage": Renderer("storage:storage_csv"),
+        },
     ),
     Format("parquet", {"mark-objects": Renderer("sweep:objects_parquet")}),
     Format(
@@ -119,6 +123,7 @@ FORMATS = (
             "marks": _metrics("mark_metrics", "owner_of", "tree_name"),
             "mark-list": _metrics("mark_list_metrics", "owner_of", "tree_name"),
             "sweep": _metrics("sweep_metrics", "owner_of", "tree_name"),
+            "storage": _metrics("storage_metrics"),
         },
         mode=SHARED,  # a collector of metrics runs as another user
     ),

@@ -1,6 +1,7 @@
-"""All repositories of a server at once: audit."""
+"""All repositories of a server at once: audit and storage."""
 
 __all__ = [
     "audit",
     "documents",
+    "storage",
 ]

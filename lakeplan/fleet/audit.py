@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
@@ -59,6 +59,8 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, items_from_body
 
 AUDIT_FORMAT: Final = "lakeplan.audit/v1"
+R = TypeVar("R")
+"""The row of a repository."""
 WORKERS = 8
 MIN_AGE = timedelta(hours=24)
 """Collectors leave younger objects alone, and those below the server's grace period where that is longer."""
@@ -129,27 +131,56 @@ def audit_servers(
     takes: Callable[[str, str], bool],
     known: Mapping[str, AuditedRow],
 ) -> Audit:
-    """Audits every repository that ``takes(server, name)``, several at a time; each fails on its own. Rows of
-    ``known`` are taken as they are. Once ``ports.stop`` says so no other repository is begun. Raises
+    """Audits every repository that ``takes(server, name)``. Rows of ``known`` are taken as they are. Raises
     ServerError for a server that does not list its repositories."""
-    found = Audit()
+    return Audit(
+        *each_repository(
+            servers,
+            ports,
+            lambda server, repository, min_age: Inspection(
+                server, repository, ports, settings, min_age
+            ).audit(),
+            what="auditing",
+            takes=takes,
+            known=known,
+        )
+    )
+
+
+def each_repository(
+    servers: Sequence[str],
+    ports: AuditPorts,
+    read: Callable[[str, Repository, timedelta], R],
+    *,
+    what: str,
+    takes: Callable[[str, str], bool],
+    known: Mapping[str, R],
+) -> tuple[list[R], dict[str, LakeplanError], list[str]]:
+    """Reads every repository that ``takes(server, name)``, several at a time; each fails on its own. Rows of
+    ``known`` are taken as they are. Once ``ports.stop`` says so no other repository is begun. Returns rows,
+    errors by ``server/name``, and the repositories that were not tried. ``read`` gets the server, the
+    repository and the age below which the server's collector keeps objects. Raises ServerError for a server
+    that does not list its repositories."""
+    rows: list[R] = []
+    failed: dict[str, LakeplanError] = {}
+    unfinished: list[str] = []
     for server in servers:
         reader = ports.reader(server)
         min_age = _min_age(ports, server)
         live = [one for one in reader.list_repositories() if takes(server, one.id)]
         with (
-            ports.progress.task(f"auditing {server}", len(live)) as step,
+            ports.progress.task(f"{what} {server}", len(live)) as step,
             ThreadPoolExecutor(WORKERS) as pool,
         ):
 
             def one(
                 repository: Repository, server: str = server, min_age: timedelta = min_age
-            ) -> AuditedRow | LakeplanError | None:
+            ) -> R | LakeplanError | None:
                 key = f"{server}/{repository.id}"
                 try:
                     if ports.stop() or key in known:
                         return known.get(key)
-                    return _Repository(server, repository, ports, settings, min_age).audit()
+                    return read(server, repository, min_age)
                 except LakeplanError as error:
                     return error
                 finally:
@@ -158,12 +189,12 @@ def audit_servers(
             for repository, row in zip(live, pool.map(one, live), strict=True):
                 key = f"{server}/{repository.id}"
                 if row is None:
-                    found.unfinished.append(key)
+                    unfinished.append(key)
                 elif isinstance(row, LakeplanError):
-                    found.failed[key] = row
+                    failed[key] = row
                 else:
-                    found.rows.append(row)
-    return found
+                    rows.append(row)
+    return rows, failed, unfinished
 
 
 def _min_age(ports: AuditPorts, server: str) -> timedelta:
@@ -174,8 +205,8 @@ def _min_age(ports: AuditPorts, server: str) -> timedelta:
     return max(MIN_AGE, timedelta(seconds=min(grace or 0, MAX_GRACE_SECONDS)))
 
 
-class _Repository:
-    """One repository on its way through an audit."""
+class Inspection:
+    """What is read of one repository."""
 
     def __init__(
         self,
@@ -311,13 +342,19 @@ class _Repository:
 
     # ---- objects
     def _survey(
-        self, graph: CommitGraph, masks: list[int], store: NamespaceReader | str
+        self,
+        graph: CommitGraph,
+        masks: Sequence[int],
+        store: NamespaceReader | str,
+        holders: Sequence[int] = (),
     ) -> tuple[Surveyed, str]:
-        """By listing where that works; else by metadata and a sample, and why."""
+        """By listing where that works; else by metadata and a sample, and why. ``holders``: per commit, who
+        holds it, as bits; empty when that is not asked."""
         facts: dict[str, Facts] = {}
         for commit, position in enumerate(by_date(graph)):
             if id := graph.meta_range_ids[commit]:
-                facts[id] = facts.get(id, Facts()) | Facts(masks[commit], position)
+                of = (holders[commit],) if holders else ()
+                facts[id] = facts.get(id, Facts()) | Facts(masks[commit], position, of)
         why = store if isinstance(store, str) else "the credentials may not list it"
         if not isinstance(store, str):
             try:

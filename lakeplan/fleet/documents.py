@@ -156,3 +156,82 @@ class AuditDocument(TypedDict):
     repositories: list[AuditedRow]
     failed: Mapping[str, ErrorRow]
     unfinished: list[str]
+
+
+# ---- storage
+class HolderRow(TypedDict):
+    """A branch or tag: what it holds, and what nothing else holds."""
+
+    name: str
+    held: AmountRow
+    exclusive: AmountRow
+
+
+class ReclaimableRow(TypedDict):
+    """What will be reclaimable in so many days if nobody writes; what is reclaimable now is among it."""
+
+    days: int
+    reclaimable: AmountRow
+
+
+class ComparedRow(TypedDict):
+    """What two branches hold: both of them, and only one of the two."""
+
+    branches: list[str]
+    both: AmountRow
+    only_first: AmountRow
+    only_second: AmountRow
+
+
+class ChangeRow(TypedDict):
+    """A difference; below 0 where there is less now."""
+
+    objects: int
+    size_bytes: int
+
+
+class GrowthRow(TypedDict):
+    """Since an earlier report; null where the two cannot be compared."""
+
+    since: str
+    stored: ChangeRow | None
+    held: ChangeRow | None
+
+
+class StoredRow(TypedDict):
+    """One repository. With a listing ``held`` + ``uncommitted`` + ``young`` + ``reclaimable`` +
+    ``unreferenced`` = ``stored``. Null is not known."""
+
+    repository: str
+    storage_namespace: str
+    as_of: str
+    listed: bool
+    not_listed: str
+    dangling_seen: bool
+    stored: AmountRow | None
+    held: AmountRow
+    shared: AmountRow
+    exclusive: AmountRow
+    tags_only: AmountRow
+    reclaimable: AmountRow
+    periods: list[ReclaimableRow]
+    uncommitted: AmountRow | None
+    young: AmountRow | None
+    unreferenced: AmountRow | None
+    noncurrent: AmountRow | None
+    branches: list[HolderRow]
+    tags: list[HolderRow]
+    compared: ComparedRow | None
+    growth: NotRequired[GrowthRow]
+    cost_per_gb_month: NotRequired[PriceRow]
+
+
+class StorageDocument(TypedDict):
+    """``failed`` and ``unfinished`` as in an audit."""
+
+    format: Literal["lakeplan.storage/v1"]
+    at: str
+    servers: Mapping[str, str]
+    repositories: list[StoredRow]
+    failed: Mapping[str, ErrorRow]
+    unfinished: list[str]

@@ -15,6 +15,7 @@ __all__ = [
     "report",
     "show",
     "simulate",
+    "storage",
     "sweep",
     "text",
 ]

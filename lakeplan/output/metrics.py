@@ -13,6 +13,7 @@ from lakeplan.output.text import KEY, safe
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
+    from lakeplan.fleet.documents import StorageDocument
     from lakeplan.plan.documents import ApplyDocument, DriftDocument, RecordedRow
     from lakeplan.review.history import HistoryDocument
     from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument
@@ -108,6 +109,7 @@ def _family(command: str, name: str, text: str, *labels: str, repository: bool =
 
 
 _drift = partial(_family, "drift")
+_storage = partial(_family, "storage")
 _plan = partial(_family, "plan")
 _apply = partial(_family, "apply")
 _history = partial(_family, "history")
@@ -246,6 +248,14 @@ SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object ha
 SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Marked objects, by status.", "status")
 SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Marked bytes, by status.", "status")
 SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that are needed again.")
+
+# ---- storage
+STORAGE_AT = _storage("storage_timestamp_seconds", "When the repository was measured.")
+STORAGE_OBJECTS = _storage(
+    "storage_objects", "Objects, by part; a part that is not known is missing.", "part"
+)
+STORAGE_BYTES = _storage("storage_bytes", "Bytes, by part; a part that is not known is missing.", "part")
+STORAGE_FAILURE = _storage("storage_failure", "1 when the repository could not be measured.")
 
 
 def table() -> str:
@@ -457,4 +467,21 @@ def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = ""
         made.add(SWEEP_OBJECTS, document[status]["objects"], *labels, status)
         made.add(SWEEP_BYTES, document[status]["size_bytes"], *labels, status)
     made.add(SWEEP_BACK, document["came_back"], *labels)
+    return made.text()
+
+
+def storage_metrics(document: StorageDocument) -> str:
+    """What every repository stores, by the parts of ``output.storage``."""
+    from lakeplan.output.storage import parts_of
+
+    made = Exposition()
+    for row in document["repositories"]:
+        labels = of_repository(row["repository"], "")
+        made.at(STORAGE_AT, row["as_of"], *labels)
+        for part, amount in parts_of(row):
+            if amount is not None:
+                made.add(STORAGE_OBJECTS, amount["objects"], *labels, part)
+                made.add(STORAGE_BYTES, amount["size_bytes"], *labels, part)
+    for key in document["failed"]:
+        made.add(STORAGE_FAILURE, 1, *of_repository(key, ""))
     return made.text()

@@ -232,11 +232,13 @@ class SurveyRequest:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """``classes`` of all objects; of the ``listed`` ones also those that no commit names."""
+    """``classes`` of all objects; of the ``listed`` ones also those that no commit names. ``holder_sets``:
+    what the numbers of ``ObjectClass.holders`` mean."""
 
     classes: Sequence[ObjectClass]
     listed: bool
     sample: Sequence[SampledEntry] = ()
+    holder_sets: Sequence[Holders] = ()
 
 
 class Surveyor(Protocol):

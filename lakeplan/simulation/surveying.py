@@ -41,7 +41,7 @@ class StepSurveyor:
         if found.error is not None:
             raise found.error
         sample = tuple(_samples(request, collected, source)) if request.sample else ()
-        return Surveyed(found.classes, listing is not None, sample)
+        return Surveyed(found.classes, listing is not None, sample, collected.holder_sets)
 
 
 def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "apply": SERVER | {"pyarrow"},
     "audit": SERVER | {"pyarrow"},
     "check": SERVER | {"pyarrow"},
+    "storage": SERVER | {"pyarrow"},
     "explain": SERVER | {"pyarrow"},
     "sweep": SERVER | {"pyarrow"},
     "sandbox": SERVER | {"pyarrow"},

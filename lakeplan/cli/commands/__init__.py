@@ -29,6 +29,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Understand": {
         "audit": "Show what retention does on a server, and what it costs.",
+        "storage": "Show what is stored, who holds it, and what could be deleted.",
         "explain": "Explain why data is kept or deleted.",
         "simulate": "Show what rules would delete, without a server.",
         "curve": "Show how many objects expire at each retention period.",

@@ -29,7 +29,7 @@ from lakeplan.cli.who import new_mark_id, now_utc
 from lakeplan.cli.wiring import Connecting, Session, Waiting
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
-from lakeplan.fleet.documents import AuditDocument, AuditedRow
+from lakeplan.fleet.documents import AuditDocument, AuditedRow, StorageDocument
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Pace
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
@@ -79,6 +79,19 @@ StoragePath = Annotated[
     Path | None,
     typer.Option("--storage-path", help="Folder of local:// namespaces on this machine.", metavar="DIR"),
 ]
+Rate = Annotated[
+    float, typer.Option("--rate", help="Requests to a server in a second, at most.", min=0.1, metavar="N")
+]
+MaxRequests = Annotated[
+    int,
+    typer.Option(
+        "--max-requests", help="Leave out repositories that need more than this.", min=1, metavar="N"
+    ),
+]
+PriceText = Annotated[
+    str | None,
+    typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.", metavar="PRICE"),
+]
 
 
 @dataclass(frozen=True)
@@ -111,25 +124,15 @@ def audit(
             metavar="N",
         ),
     ] = 30,
-    rate: Annotated[
-        float, typer.Option("--rate", help="Requests to a server in a second, at most.", min=0.1, metavar="N")
-    ] = 100.0,
-    max_requests: Annotated[
-        int,
-        typer.Option(
-            "--max-requests", help="Leave out repositories that need more than this.", min=1, metavar="N"
-        ),
-    ] = 20_000,
+    rate: Rate = 100.0,
+    max_requests: MaxRequests = 20_000,
     stale_days: Annotated[
         int,
         typer.Option(
             "--stale-days", help="Age of a branch's last commit to call it stale.", min=1, metavar="DAYS"
         ),
     ] = 90,
-    price: Annotated[
-        str | None,
-        typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.", metavar="PRICE"),
-    ] = None,
+    price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
     resume: Annotated[
         Path | None,
@@ -150,7 +153,7 @@ def audit(
     opening: Connecting,
     timeouts: Waiting,
 ) -> int:
-    paid, zone = None if price is None else _price(price), parse_zone(time_zone)
+    paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     known = {} if resume is None else read_rows(resume)
     if write is not None:
@@ -159,12 +162,10 @@ def audit(
         TemporaryDirectory(prefix="lakeplan-audit-") as folder,
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
-        write_files(Path(folder), {ROOT_FILE: servers_only(endpoints, None)})
-        session = opening.session(Path(folder), timeouts=timeouts)
-        session = replace(session, pace=Pace(rate), approve=session.approve and _typed)
+        session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
         found = audit_servers(
             [*endpoints],
-            _ports(session, storage, stop.is_set),
+            audit_ports(session, storage, stop.is_set),
             AuditSettings(
                 session.as_of,
                 zone,
@@ -174,7 +175,7 @@ def audit(
                 stale_days=stale_days,
                 seed=new_mark_id(now_utc()),
             ),
-            takes=lambda server, name: _takes(repositories, server, name),
+            takes=lambda server, name: takes_repository(repositories, server, name),
             known=known,
         )
         document = found.document(now_utc(), endpoints)
@@ -190,20 +191,29 @@ def audit(
     return outputs.emit(document, render_audit, code=exit_code_of(document))
 
 
-def exit_code_of(document: AuditDocument) -> ExitCode:
-    """3 when a repository could not be read, or the audit was stopped. What it found is no error."""
+def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
+    """3 when a repository could not be read, or the command was stopped. What it found is no error."""
     return ExitCode.PARTLY_DONE if document["failed"] or document["unfinished"] else ExitCode.OK
+
+
+def session_without_tree(
+    folder: Path, endpoints: Mapping[str, str], opening: Connecting, timeouts: Waiting, rate: float
+) -> Session:
+    """A session of these servers alone; ``folder`` is empty, and gets their tree."""
+    write_files(folder, {ROOT_FILE: servers_only(endpoints, None)})
+    session = opening.session(folder, timeouts=timeouts)
+    return replace(session, pace=Pace(rate), approve=session.approve and _typed)
 
 
 def _typed(what: str, url: str) -> bool:
     return True  # the person typed the address
 
 
-def _takes(patterns: list[str] | None, server: str, name: str) -> bool:
+def takes_repository(patterns: list[str] | None, server: str, name: str) -> bool:
     return not patterns or any(names_repository(pattern, server, name) for pattern in patterns)
 
 
-def _ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> AuditPorts:
+def audit_ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> AuditPorts:
     # Arrow and numpy take long to import: help needs neither.
     from lakeplan.simulation.surveying import StepSurveyor
 
@@ -241,7 +251,7 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
         return error.message
 
 
-def _price(text: str) -> Price:
+def price_of(text: str) -> Price:
     try:
         return Price(*parse_price(text))
     except ValueError as error:
@@ -258,17 +268,27 @@ def _with_price(document: AuditDocument, price: Price | None) -> AuditDocument:
 
 def read_rows(path: Path) -> dict[str, AuditedRow]:
     """Rows of an earlier report, by ``server/name``. Raises UsageError for a file that is none."""
-    try:
-        document = parse_json(read_file(path))
-        jsonschema.validate(document, load_schema("audit"))
-    except (OSError, TooLarge) as error:
-        raise UsageError(f"cannot read the report: {why_unreadable(error)}", where=str(path)) from None
-    except (ValueError, jsonschema.ValidationError):
-        raise UsageError(
-            "this is not the JSON report of an audit", where=str(path), hint="Leave --resume out."
-        ) from None
-    rows = cast("AuditDocument", document)["repositories"]
+    rows = cast("AuditDocument", read_report(path, "audit", "--resume"))["repositories"]
     return {row["repository"]: row for row in rows}
+
+
+def read_report(path: Path, kind: str, option: str) -> object:
+    """An earlier JSON report of this kind. Raises UsageError for a file that is none."""
+    try:
+        document: object = parse_json(read_file(path))
+        jsonschema.validate(document, load_schema(kind))
+    except (OSError, TooLarge) as error:
+        raise UsageError(
+            f"cannot read the report: {why_unreadable(error)}",
+            where=str(path),
+            hint=f"Check the file's name, or leave {option} out.",
+        ) from None
+    except (ValueError, jsonschema.ValidationError):
+        what = "an audit" if kind == "audit" else f"`lakeplan {kind}`"
+        raise UsageError(
+            f"this is not the JSON report of {what}", where=str(path), hint=f"Leave {option} out."
+        ) from None
+    return document
 
 
 def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:

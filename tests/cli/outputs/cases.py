@@ -125,6 +125,16 @@ CASES = {
             "audit --endpoint prod={url} --sample 0 --write ../written lake-*",
         ),
     ),
+    "storage": Case(
+        "applied",
+        (
+            "storage --endpoint prod={url} --storage-path {lake} --price '20 EUR' analytics click*",
+            "storage --endpoint prod={url} --storage-path {lake} --format csv analytics",
+            "storage --endpoint prod={url} --no-listing analytics --format json --out ../storage.json",
+            "storage --endpoint prod={url} --no-listing analytics --since ../storage.json"
+            " --compare main release-3",
+        ),
+    ),
     "pins sync": Case("applied", ("pins sync", "pins sync", "plan"), prepare=pinned_tags),
     "check": Case("swept", ("check",), prepare=loss, code=3),
     "doctor": Case("seeded", ("doctor --no-spark --for apply",)),

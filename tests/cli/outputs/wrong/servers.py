@@ -142,6 +142,15 @@ WRONG: dict[str, Uses] = {
         "credentials of another server": Wrong("audit --endpoint prod=https://l.example.com", 1),
         "a time zone that does not exist": Wrong("audit --endpoint prod={url} --time-zone Mars"),
     },
+    "storage": {
+        **typing("storage"),
+        "no server": Wrong("storage"),
+        "no such repository": Wrong("storage --endpoint prod={url} none-*"),
+        "one branch twice": Wrong("storage --endpoint prod={url} --compare main main"),
+        "no such branches": Wrong("storage --endpoint prod={url} --no-listing --compare none nowhere"),
+        "a report that is none": Wrong("storage --endpoint prod={url} --since lakeplan.yaml"),
+        "a report that does not exist": Wrong("storage --endpoint prod={url} --since none.json"),
+    },
     "pins sync": {
         **typing("pins sync"),
         **no_tree("pins sync"),

@@ -1,0 +1,118 @@
+"""``lakeplan storage``."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, cast
+
+import typer
+
+from lakeplan.cli import namespaces, options
+from lakeplan.cli.command import command
+from lakeplan.cli.commands.audit import (
+    DumpRefs,
+    MaxRequests,
+    Names,
+    PriceText,
+    Rate,
+    StorageOptions,
+    audit_ports,
+    exit_code_of,
+    price_of,
+    read_report,
+    session_without_tree,
+    takes_repository,
+)
+from lakeplan.cli.commands.import_ import Endpoints, endpoints_of
+from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.stopping import stopping
+from lakeplan.cli.wiring import Connecting, Waiting
+from lakeplan.errors import UsageError
+from lakeplan.fleet.audit import AuditSettings
+from lakeplan.fleet.documents import StorageDocument, StoredRow
+from lakeplan.fleet.storage import storage_of_servers, with_growth
+from lakeplan.output.storage import render_storage
+from lakeplan.values.desired import Price
+
+HELP = """Show what repositories store, which branches and tags hold it, and what could be deleted.
+
+Needs no tree: it uses lakectl's server and credentials. Changes nothing. Where storage cannot be listed,
+figures come from metadata, and what only a listing shows is unknown.
+
+\b
+Examples:
+  lakeplan storage
+  lakeplan storage 'analytics*' --price '0.023 USD'
+  lakeplan storage analytics --compare main experiment
+  lakeplan storage --format json --out storage.json
+  lakeplan storage --since storage.json
+"""
+
+
+@command(HELP)
+def storage(
+    *,
+    repositories: Names = None,
+    endpoint: Endpoints = None,
+    storage: StorageOptions,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--compare", help="Also show what two branches share.", metavar="BRANCH BRANCH"),
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option("--since", help="Also show the growth since this JSON report.", metavar="FILE"),
+    ] = None,
+    dump_refs: DumpRefs = False,
+    rate: Rate = 100.0,
+    max_requests: MaxRequests = 20_000,
+    price: PriceText = None,
+    time_zone: namespaces.TimeZone = "UTC",
+    outputs: Annotated[Outputs, options.documents("storage")],
+    opening: Connecting,
+    timeouts: Waiting,
+) -> int:
+    paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
+    if compare is not None and compare[0] == compare[1]:
+        raise UsageError("--compare names one branch twice", hint="Name two branches.")
+    endpoints = endpoints_of(endpoint, opening.lakectl_config)
+    earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
+    with (
+        TemporaryDirectory(prefix="lakeplan-storage-") as folder,
+        stopping(signal.SIGTERM, signal.SIGINT) as stop,
+    ):
+        session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
+        settings = AuditSettings(
+            session.as_of, zone, dump_refs=dump_refs, sample=0, max_requests=max_requests
+        )
+        document = storage_of_servers(
+            endpoints,
+            audit_ports(session, storage, stop.is_set),
+            settings,
+            takes=lambda server, name: takes_repository(repositories, server, name),
+            compare=compare,
+        )
+    rows = document["repositories"]
+    if not (rows or document["failed"] or document["unfinished"]):
+        raise UsageError("no repository is selected", hint="Check the names, and what the user may list.")
+    if compare is not None and rows and all(row["compared"] is None for row in rows):
+        raise UsageError(
+            "no repository has both branches of --compare", hint="Check their names and the repositories."
+        )
+    if earlier is not None:
+        document = with_growth(document, earlier)
+    document = _with_price(document, paid)
+    return outputs.emit(document, render_storage, code=exit_code_of(document))
+
+
+def _with_price(document: StorageDocument, price: Price | None) -> StorageDocument:
+    if price is None:
+        return document
+    rows: list[StoredRow] = [
+        {**row, "cost_per_gb_month": {"amount": price.amount, "currency": price.currency}}
+        for row in document["repositories"]
+    ]
+    return {**document, "repositories": rows}

@@ -1,0 +1,313 @@
+"""How many bytes a repository stores, who holds them, and what could be deleted when. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntFlag
+from functools import reduce
+from operator import or_
+from typing import Final, Literal
+
+from lakeplan.branches.pin_records import read_stored
+from lakeplan.branches.pins import without_pin_branches
+from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository
+from lakeplan.fleet.documents import (
+    ChangeRow,
+    ComparedRow,
+    GrowthRow,
+    HolderRow,
+    StorageDocument,
+    StoredRow,
+)
+from lakeplan.fleet.judging import masks_of
+from lakeplan.retention.curve import MAX_DAYS
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.simulation.requests import Surveyed
+from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Seen, judge
+from lakeplan.values.documents import error_rows
+from lakeplan.values.records import utc_text
+from lakeplan.values.repository import Refs
+from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount, AmountRow
+
+STORAGE_FORMAT: Final = "lakeplan.storage/v1"
+HORIZONS = (7, 30, 90)
+"""Days from now, for which reclaimable bytes are forecast."""
+
+
+class Keeps(IntFlag):
+    """Verdict bits of a commit. ``ALL`` marks every commit."""
+
+    ALL = 1
+    RULES = 2
+    """The server's walk or the documented rule keeps it, or no rules are stored."""
+    TAG = 4
+
+
+NOW = Keeps.RULES | Keeps.TAG
+
+
+def horizon_bit(number: int) -> int:
+    """The bit of what the rules keep at a horizon, by its place in ``HORIZONS``."""
+    return 8 << number
+
+
+Part = Literal["held", "uncommitted", "young", "reclaimable", "unreferenced"]
+
+
+def part_of(each: ObjectClass) -> Part:
+    """The one part of a namespace in which a stored object counts. When in doubt it is kept."""
+    if each.any_mask & NOW:
+        return "held"
+    if each.seen & Seen.UNCOMMITTED:
+        return "uncommitted"
+    if not each.seen & Seen.OLD:
+        return "young"
+    return "reclaimable" if each.is_committed else "unreferenced"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names of branches and tags, each with a bit: those of branches first. ``other``: the bit of all else
+    that keeps a commit."""
+
+    branches: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    @property
+    def other(self) -> int:
+        return 1 << (len(self.branches) + len(self.tags))
+
+
+@dataclass(frozen=True)
+class Held:
+    """Objects that the same refs hold."""
+
+    holders: int
+    amount: Amount
+
+
+def storage_of_servers(
+    servers: Mapping[str, str],
+    ports: AuditPorts,
+    settings: AuditSettings,
+    *,
+    takes: Callable[[str, str], bool],
+    compare: tuple[str, str] | None = None,
+) -> StorageDocument:
+    """Every repository that ``takes(server, name)``; each fails on its own. Raises ServerError for a server
+    that does not list its repositories."""
+    rows, failed, unfinished = each_repository(
+        [*servers],
+        ports,
+        lambda server, repository, min_age: _Stored(server, repository, ports, settings, min_age).storage(
+            compare
+        ),
+        what="measuring",
+        takes=takes,
+        known={},
+    )
+    return {
+        "format": STORAGE_FORMAT,
+        "at": utc_text(settings.as_of),
+        "servers": dict(servers),
+        "repositories": sorted(rows, key=lambda row: row["repository"]),
+        "failed": error_rows(dict(sorted(failed.items()))),
+        "unfinished": sorted(unfinished),
+    }
+
+
+def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageDocument:
+    """The same with the difference to an earlier report, for repositories that are in both."""
+    known = {row["repository"]: row for row in earlier["repositories"]}
+    rows: list[StoredRow] = []
+    for row in document["repositories"]:
+        before = known.get(row["repository"])
+        rows.append(row if before is None else {**row, "growth": growth_of(row, before)})
+    return {**document, "repositories": rows}
+
+
+def growth_of(row: StoredRow, before: StoredRow) -> GrowthRow:
+    """Held objects are compared only where both reports have them from the same source."""
+    alike = row["listed"] == before["listed"]
+    return {
+        "since": before["as_of"],
+        "stored": _change(row["stored"], before["stored"]),
+        "held": _change(row["held"], before["held"]) if alike else None,
+    }
+
+
+def _change(now: AmountRow | None, before: AmountRow | None) -> ChangeRow | None:
+    if now is None or before is None:
+        return None
+    return {
+        "objects": now["objects"] - before["objects"],
+        "size_bytes": now["size_bytes"] - before["size_bytes"],
+    }
+
+
+class _Stored(Inspection):
+    """One repository whose storage is measured."""
+
+    def storage(self, compare: tuple[str, str] | None) -> StoredRow:
+        rules = read_stored(self._reader, self._name).raw
+        refs = self._refs()
+        graph = CommitGraph.from_refs(refs)
+        names, holders = holders_of(graph, refs, rules, self._settings)
+        store = self._ports.store(self._repository)
+        found, why = self._survey(graph, keeping(graph, refs, rules, self._settings), store, holders)
+        listed = found.listed
+        parts = _parts(found) if listed else {}
+        held = held_of(found)
+        has_run = listed and not isinstance(store, str) and bool(self._staged(store))
+        remnants = self._remnants(store) if listed else None
+        shown = {branch.id for branch in without_pin_branches(refs).branches}
+        return {
+            "repository": f"{self._server}/{self._name}",
+            "storage_namespace": self._repository.storage_namespace,
+            "as_of": utc_text(self._settings.as_of),
+            "listed": listed,
+            "not_listed": "" if listed else why,
+            "dangling_seen": self._settings.dump_refs,
+            "stored": _sum(parts.values()).to_row() if listed else None,
+            "held": _sum(one.amount for one in held).to_row(),
+            "shared": _sum(one.amount for one in held if one.holders.bit_count() > 1).to_row(),
+            "exclusive": _sum(one.amount for one in held if one.holders.bit_count() == 1).to_row(),
+            "tags_only": _sum(
+                each.amount
+                for each in found.classes
+                if each.counts(listed) and each.any_mask & NOW == Keeps.TAG
+            ).to_row(),
+            "reclaimable": reclaimable(found, NOW).to_row(),
+            "periods": [
+                {"days": days, "reclaimable": reclaimable(found, horizon_bit(number) | Keeps.TAG).to_row()}
+                for number, days in enumerate(HORIZONS)
+            ],
+            "uncommitted": parts["uncommitted"].to_row() if has_run else None,
+            "young": parts["young"].to_row() if listed else None,
+            "unreferenced": parts["unreferenced"].to_row() if listed else None,
+            "noncurrent": None if remnants is None else remnants["noncurrent"],
+            "branches": _rows(names.branches, held, first=0, shown=shown),
+            "tags": _rows(names.tags, held, first=len(names.branches), shown=set(names.tags)),
+            "compared": None if compare is None else compared(names, held, compare),
+        }
+
+
+def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:
+    """Per commit, the bits of ``Keeps``, and of horizons at which the rules still keep it."""
+    tagged = {tag.commit_id for tag in refs.tags}
+    flags: dict[int, Sequence[int]] = {
+        Keeps.RULES: _kept(graph, rules, settings, settings.as_of),
+        Keeps.TAG: [id in tagged for id in graph.ids],
+    }
+    for number, days in enumerate(HORIZONS):
+        at = settings.as_of + timedelta(days=days)
+        flags[horizon_bit(number)] = _kept(graph, rules, settings, at)
+    return masks_of(flags, len(graph))
+
+
+def _kept(graph: CommitGraph, rules: GcRules | None, settings: AuditSettings, at: datetime) -> Sequence[int]:
+    if rules is None:
+        return [1] * len(graph)
+    server = ServerWalk(graph, rules).active(at, settings.zone)
+    documented = DocumentedRule(graph, rules).active(at, settings.zone)
+    return [one or other for one, other in zip(server, documented, strict=True)]
+
+
+def holders_of(
+    graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings
+) -> tuple[Named, list[int]]:
+    """Names of refs, and per commit the bits of those that keep it: a branch by the documented rule, a tag
+    its own commit. A kept commit that no ref keeps is held by ``other``."""
+    judged = judge(graph, RuleSet("rules", rules or GcRules(MAX_DAYS)), settings.as_of, settings.zone)
+    tags = sorted(refs.tags, key=lambda tag: tag.id)
+    names = Named(judged.branches.names, tuple(tag.id for tag in tags))
+    found = [judged.branches.masks[judged.branches.of_commit[commit]] for commit in range(len(graph))]
+    for number, tag in enumerate(tags, len(names.branches)):
+        if tag.commit_id in graph.index:
+            found[graph.index[tag.commit_id]] |= 1 << number
+    kept = _kept(graph, rules, settings, settings.as_of)
+    for commit, own in enumerate(found):
+        if kept[commit] and (not own or judged.dangling[commit]):
+            found[commit] |= names.other
+    return names, found
+
+
+def held_of(found: Surveyed) -> list[Held]:
+    """Held objects by the refs that hold them."""
+    sets = found.holder_sets
+    return [
+        Held(reduce(or_, (bits for number in each.holders for bits in sets[number]), 0), each.amount)
+        for each in found.classes
+        if each.counts(found.listed) and each.any_mask & NOW
+    ]
+
+
+def reclaimable(found: Surveyed, keeps: int) -> Amount:
+    """Committed objects that nothing of ``keeps`` holds. What is staged is left out; so is, of what expired
+    already, what is too young to be deleted."""
+    return _sum(
+        each.amount
+        for each in found.classes
+        if (each.is_candidate(found.listed) or (found.listed and keeps != NOW and each.counts(True)))
+        and each.is_committed
+        and not each.any_mask & keeps
+        and not each.seen & Seen.UNCOMMITTED
+    )
+
+
+def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
+    """What two branches share; None where one of them does not exist."""
+    if not set(branches) <= set(names.branches):
+        return None
+    first, second = (1 << names.branches.index(name) for name in branches)
+
+    def amount(bits: int) -> AmountRow:
+        return _sum(one.amount for one in held if one.holders & (first | second) == bits).to_row()
+
+    return {
+        "branches": list(branches),
+        "both": amount(first | second),
+        "only_first": amount(first),
+        "only_second": amount(second),
+    }
+
+
+def _parts(found: Surveyed) -> dict[Part, Amount]:
+    parts: dict[Part, Amount] = {
+        name: Amount() for name in ("held", "uncommitted", "young", "reclaimable", "unreferenced")
+    }
+    for each in found.classes:
+        if each.counts(found.listed):
+            parts[part_of(each)] += each.amount
+    return parts
+
+
+def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]) -> list[HolderRow]:
+    """Of ``shown`` refs: what only one holds first, then by bytes."""
+    totals, alone = [Amount()] * len(names), [Amount()] * len(names)
+    for one in held:
+        bits = one.holders >> first & (1 << len(names)) - 1
+        single = one.holders.bit_count() == 1
+        while bits:
+            lowest = bits & -bits
+            number = lowest.bit_length() - 1
+            totals[number] += one.amount
+            if single:
+                alone[number] += one.amount
+            bits ^= lowest
+    rows: list[HolderRow] = [
+        {"name": name, "held": totals[number].to_row(), "exclusive": alone[number].to_row()}
+        for number, name in enumerate(names)
+        if name in shown
+    ]
+    return sorted(
+        rows, key=lambda row: (-row["exclusive"]["size_bytes"], -row["held"]["size_bytes"], row["name"])
+    )
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, Amount())

@@ -1,0 +1,174 @@
+"""What repositories store, from the document of ``lakeplan storage``: for people and for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from lakeplan.output.page import Cell, Page
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, csv_cell, days, moment, size, volume
+
+if TYPE_CHECKING:
+    from lakeplan.fleet.documents import ChangeRow, HolderRow, StorageDocument, StoredRow
+    from lakeplan.values.simulation import AmountRow
+
+SHOWN = 10
+"""Branches, and tags, of a repository; JSON and CSV have all."""
+_WORDS = {
+    "stored": "stored",
+    "held": "held",
+    "exclusive": "  exclusive: by one branch or tag",
+    "shared": "  shared",
+    "tags_only": "  by tags only",
+    "uncommitted": "uncommitted",
+    "young": "too young to be deleted",
+    "reclaimable": "reclaimable now",
+    "unreferenced": "unreferenced",
+    "noncurrent": "older versions",
+}
+
+
+def parts_of(row: StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
+    """Every figure by its name, in the order of the table; None for what is not known."""
+    yield "stored", row["stored"]
+    yield "held", row["held"]
+    yield "exclusive", row["exclusive"]
+    yield "shared", row["shared"]
+    yield "tags_only", row["tags_only"]
+    yield "uncommitted", row["uncommitted"]
+    yield "young", row["young"]
+    yield "reclaimable", row["reclaimable"]
+    for one in row["periods"]:
+        yield f"reclaimable_{one['days']}_days", one["reclaimable"]
+    yield "unreferenced", row["unreferenced"]
+    yield "noncurrent", row["noncurrent"]
+
+
+def render_storage(document: StorageDocument, console: Console) -> None:
+    """Every repository with its figures, its branches and its tags."""
+    page = Page(console)
+    for row in document["repositories"]:
+        _repository(page, row)
+    for key, failure in document["failed"].items():
+        page.heading(key, "not read")
+        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
+    page.blank()
+    page.labelled("Storage:", "bold", _total(document), indent=0)
+
+
+def _total(document: StorageDocument) -> str:
+    rows = document["repositories"]
+    failed = len(document["failed"]) + len(document["unfinished"])
+    stored = [row["stored"]["size_bytes"] for row in rows if row["stored"] is not None]
+    listed = f", {size(sum(stored))} stored" if stored else ""
+    unlisted = f" in {count(len(stored))} of them" if stored and len(stored) < len(rows) else ""
+    more = f", {count(failed)} not read" if failed else ""
+    return f"{counted(len(rows), 'repository')}{listed}{unlisted}{more}."
+
+
+def _repository(page: Page, row: StoredRow) -> None:
+    page.heading(row["repository"])
+    cost = Money.of(row)
+    rows: list[list[str | Cell]] = []
+    for name, amount in parts_of(row):
+        if name == "tags_only" and amount is not None and not amount["objects"]:
+            continue
+        period = name.removeprefix("reclaimable_").partition("_")[0]
+        label = _WORDS.get(name) or f"  in {days(int(period))}"
+        unknown = [UNKNOWN] * (3 if cost.shown else 2)
+        rows.append([label, *(unknown if amount is None else amounts(amount, cost))])
+    page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
+    for what, holders in (("branch", row["branches"]), ("tag", row["tags"])):
+        _holders(page, what, holders)
+    page.facts(dict(_facts(row)), lead_width=12)
+    page.warnings(notes_of(row), indent=2)
+
+
+def _holders(page: Page, what: str, holders: list[HolderRow]) -> None:
+    if not holders:
+        return
+    headers = (what, "objects", "size", "exclusive\nobjects", "exclusive\nsize")
+    rows = [[one["name"], *amounts(one["held"]), *amounts(one["exclusive"])] for one in holders[:SHOWN]]
+    page.table(headers, rows, figures=(1, 2, 3, 4))
+    page.rest(len(holders), SHOWN, "in the JSON document")
+
+
+def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
+    found = row["compared"]
+    if found is not None:
+        first, second = found["branches"]
+        yield "both", f"{volume(found['both'])} in {first} and {second}"
+        yield "only first", f"{volume(found['only_first'])} in {first} and not in {second}"
+        yield "only second", f"{volume(found['only_second'])} in {second} and not in {first}"
+    growth = row.get("growth")
+    if growth is not None:
+        yield "since", moment(growth["since"])
+        yield "stored", _change(growth["stored"])
+        yield "held", _change(growth["held"])
+
+
+def _change(change: ChangeRow | None) -> str:
+    if change is None:
+        return "unknown: one of the two reports has no such figure"
+    sign = "+" if change["size_bytes"] > 0 else ""
+    return f"{change['objects']:+,} objects, {sign}{size(change['size_bytes'])}"
+
+
+def notes_of(row: StoredRow) -> Iterator[str]:
+    """What the figures leave out."""
+    if not row["listed"]:
+        yield (
+            f"storage was not listed ({row['not_listed']}): figures come from metadata, count what is gone"
+            " already, and are upper bounds"
+        )
+    elif row["uncommitted"] is None:
+        yield (
+            "no list of uncommitted objects of the last day: they are counted as unreferenced or"
+            " reclaimable, so both are upper bounds"
+        )
+    if not row["dangling_seen"]:
+        yield (
+            "commits of deleted branches were not read: what only they name is counted as unreferenced,"
+            " although rules may keep it; --dump-refs reads them"
+            if row["listed"]
+            else "commits of deleted branches were not read; --dump-refs reads them"
+        )
+    if row["tags_only"]["objects"]:
+        yield "tags protect nothing on a server: its collector may delete what only a tag holds"
+
+
+CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")
+
+
+def storage_csv(document: StorageDocument) -> str:
+    """A line for each figure; empty cells for what is not known."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in document["repositories"]:
+        for kind, name, figure, amount in _lines(row):
+            cells = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
+            names = map(csv_cell, (row["repository"], kind, name, figure))
+            writer.writerow([*names, *cells])
+    for key in (*document["failed"], *document["unfinished"]):
+        writer.writerow([csv_cell(key), "not read", "", "", "", ""])
+    return out.getvalue()
+
+
+def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
+    for name, amount in parts_of(row):
+        yield "repository", "", name, amount
+    for kind, holders in (("branch", row["branches"]), ("tag", row["tags"])):
+        for one in holders:
+            yield kind, one["name"], "held", one["held"]
+            yield kind, one["name"], "exclusive", one["exclusive"]
+    found = row["compared"]
+    if found is not None:
+        first, second = found["branches"]
+        yield "compared", first, "only", found["only_first"]
+        yield "compared", second, "only", found["only_second"]
+        yield "compared", f"{first} {second}", "both", found["both"]
