@@ -30,6 +30,8 @@ FOOT = (
     "Made by lakeplan from an audit; this page is one file, asks no network and remembers nothing. Times are"
     " UTC, sizes decimal. Tags and rules are as they were read; nothing was changed."
 )
+_FREE = ("Already gone", "Gone of tags")
+"""Nobody pays for these any more."""
 NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 
 
@@ -76,7 +78,7 @@ def _summary(document: AuditDocument) -> Section:
             _sum(map(_gone, rows)),
             "that the documented rule keeps, as far as storage was listed",
         ),
-        ("Gone of tags", _sum(map(_gone_of_tags, rows)), "that tags name and it does not keep"),
+        ("Gone of tags", _sum(map(_gone_of_tags, rows)), "that tags name and the rule does not keep"),
         ("The next collection", _sum(row["next_run"]["expired"] for row in rows), "would be deleted"),
         (
             "At risk",
@@ -96,7 +98,8 @@ def _summary(document: AuditDocument) -> Section:
                 el("strong", size(amount["size_bytes"])),
                 el(
                     "span",
-                    f"{counted(amount['objects'], 'object')} {words}{cost.words(amount['size_bytes'])}",
+                    f"{counted(amount['objects'], 'object')} {words}"
+                    + ("" if name in _FREE else cost.words(amount["size_bytes"])),
                 ),
             ),
             cls="card",
@@ -113,7 +116,12 @@ def _summary(document: AuditDocument) -> Section:
         el("p", total_words(document), cls="lead"),
         el("dl", cards, cls="cards"),
         table(
-            "Repositories", headers, lines, figures=range(1, len(headers)), sortable=True, hidden_caption=True
+            "All repositories",
+            headers,
+            lines,
+            figures=range(1, len(headers)),
+            sortable=True,
+            hidden_caption=True,
         ),
     ]
     return Section("summary", "Summary", join(body))
@@ -171,7 +179,7 @@ def _advice(document: AuditDocument) -> Section | None:
         for rank, repository, one in found
     ]
     headers = ("repository", "kind", "finding", "command")
-    body = table("What to do", headers, lines, sortable=True, hidden_caption=True)
+    body = table("Findings", headers, lines, sortable=True, hidden_caption=True)
     return Section("advice", "What to do", body)
 
 
@@ -213,5 +221,7 @@ def _failed(document: AuditDocument) -> Section | None:
     return Section(
         "failed",
         "Not read",
-        table("Not read", ("repository", "why", "what to do"), lines, hidden_caption=True),
+        table(
+            "Repositories that were not read", ("repository", "why", "what to do"), lines, hidden_caption=True
+        ),
     )

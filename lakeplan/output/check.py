@@ -68,8 +68,8 @@ def _repository(page: Page, row: CheckedRow) -> None:
         if page.has_room(_HEADERS, rows):
             page.table(_HEADERS, rows)
         else:
-            for cells in rows:
-                _block(page, cells)
+            for found in row["findings"][:SHOWN]:
+                _block(page, found)
         page.rest(len(row["findings"]), SHOWN, "in the JSON document")
     for damaged in row["damaged"]:
         page.hanging(Cell("x", "bold red"), *_damaged(damaged), indent=2)
@@ -119,14 +119,13 @@ def _cells(one: FindingRow) -> Sequence[str | Cell]:
     )
 
 
-def _block(page: Page, cells: Sequence[str | Cell]) -> None:
+def _block(page: Page, one: FindingRow) -> None:
     """A finding where no table fits: the path on lines of its own, then what names it."""
-    branches, commit, path, problem, named_by, run, copy = cells
-    lines = [
-        page.join(path),
-        page.join(problem),
-        page.join("named by ", named_by, ": ", branches, ", commit ", commit),
-    ]
+    _, commit, path, problem, named_by, run, copy = _cells(one)
+    places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
+    places += [f"branches {names(one['branches'], 3)}"] if one["branches"] else []
+    where = page.join("in commit ", commit, "".join(f", {place}" for place in places))
+    lines = [page.join(path), page.join(problem), page.join("named by ", named_by), where]
     lines += [page.join("last collected by ", run)] if run else []
     lines += [page.join("copy in ", copy)] if copy else []
     page.hanging(Cell("x", "bold red"), *lines, indent=2)

@@ -134,3 +134,23 @@ def it_is_used_by_keyboard(opened: Page) -> None:
         opened.press("Tab")
         reached.append(opened.evaluate("document.activeElement.tagName"))
     assert {"SELECT", "BUTTON", "A", "SUMMARY"} <= set(reached)
+
+
+def it_names_every_landmark_apart(opened: Page) -> None:
+    """Where the window is narrow, tables that scroll are landmarks beside the sections."""
+    opened.size(400, 900)
+    opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; }); 1")
+    names = opened.evaluate(
+        "[...document.querySelectorAll('[role=region], section, nav')].map((one) => one.ariaLabel"
+        " || document.getElementById(one.getAttribute('aria-labelledby'))?.textContent)"
+    )
+    opened.size(1280, 900)
+    assert len(names) > 8
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
+def it_asks_no_price_for_what_is_gone() -> None:
+    card = render_audit_page(several()).partition("Already gone")[2].partition("</dd>")[0]
+    assert "9.0 GB" in card
+    assert "a month" not in card

@@ -167,13 +167,14 @@ def narrow(made: Any) -> list[str]:
 
 def it_keeps_paths_and_names_whole_where_no_table_fits() -> None:
     path = "warehouse/orders/date=2026-03-31/part-00000-of-00128.parquet"
-    lines = narrow(document(finding(paths=[path], named_by=["head", "rules"])))
+    lines = narrow(document(finding(paths=[path], tags=["v1"], named_by=["head", "rules"])))
     assert max(map(len, lines)) <= 80
     shown = [line.strip() for line in lines]
     for line in (
         f"x  {path}",
         "missing, 6 B",
-        "named by HEAD, rules: main, commit cccccccccccc",
+        "named by HEAD, rules",
+        "in commit cccccccccccc, tags v1, branches main",
         "last collected by lakeplan r1, 2026-03-31T12:00Z",
         "copy in quarantine of m1",
     ):
