@@ -217,7 +217,9 @@ class DescribeGitHub:
             github.own_comment(7, "x")
         assert not [path for _, path, _, _ in host.calls if path == "/elsewhere"]
 
-    @pytest.mark.parametrize("data", [b"", b"no archive", zipped(plan_json=b"x")[:40]])
+    @pytest.mark.parametrize(
+        "data", [b"", b"no archive", zipped(plan_json=b"x")[:40]], ids=["empty", "no archive", "cut"]
+    )
     def it_refuses_a_damaged_artifact(self, host, find, artifacts, data):
         artifacts({})
         host.answers["GET", "/store/1"] = data
