@@ -21,6 +21,7 @@ _PLACES: Mapping[Ci, Mapping[str, str]] = {
     "github": {
         ".github/workflows/lakeplan.yml": "github/lakeplan.yml",
         ".github/workflows/lakeplan-nightly.yml": "github/nightly.yml",
+        ".github/workflows/lakeplan-between.yml": "github/between.yml",
         ".github/workflows/lakeplan-comments.yml": "github/comments.yml",
     },
     "gitlab": {INCLUDED: "gitlab/lakeplan.gitlab-ci.yml"},

@@ -60,6 +60,7 @@ def it_writes_the_default_limits_it_says_are_default(empty):
             {
                 ".github/workflows/lakeplan.yml",
                 ".github/workflows/lakeplan-nightly.yml",
+                ".github/workflows/lakeplan-between.yml",
                 ".github/workflows/lakeplan-comments.yml",
                 ".github/actions/lakeplan/action.yml",
             },
@@ -183,7 +184,7 @@ def it_signs_in_to_the_cloud_of_the_state_and_asks_for_a_token_only_then(empty, 
     for step in uses(empty.tree):
         if step["with"]["command"] != "validate":
             assert set(step["with"]) - {"command", "tree", "version"} == inputs
-    for name in ("lakeplan", "lakeplan-nightly"):
+    for name in ("lakeplan", "lakeplan-nightly", "lakeplan-between"):
         for job in workflow(empty.tree, name)["jobs"].values():
             assert ("id-token" in job["permissions"]) == bool(inputs)
     assert empty.lakeplan("init", "--ci", "gitlab", *(("--cloud", cloud) if cloud else ())).code == 0

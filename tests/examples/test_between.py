@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from lakeplan import __version__
 from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import Api
-from tests.examples.hosted import PINNED, JobEnd, load_pipeline
+from tests.examples.fake_github import FakeGitHub, serving
+from tests.examples.hosted import GitHub, JobEnd, load_pipeline
 from tests.examples.hosted import GitLab as Pipeline
 from tests.examples.test_nightly import GH
 
 FILE = Path(__file__).parents[2] / "examples/ci/github/between.yml"
-WORKFLOW = yaml.safe_load(FILE.read_text())
-JOBS = WORKFLOW["jobs"]
+JOBS = yaml.safe_load(FILE.read_text())["jobs"]
+KEYS = ("LAKEPLAN_PROD_ACCESS_KEY_ID", "LAKEPLAN_PROD_SECRET_ACCESS_KEY")
 HEAD = "apiVersion: lakeplan/v1\n"
 TREE = "repositories:\n  team-1: {}\n  team-*: {gc: {default_retention_days: 9, branches: [RULE]}}\n"
 RULE = "{pattern: 'release-*', retention_days: 90}"
@@ -58,11 +57,6 @@ class Site:
         assert done.returncode == 0, done.stdout + done.stderr
         return str(done.stdout)
 
-    def run(self, job: str, *names: str) -> str:
-        """The named steps of a job."""
-        steps = {step.get("name"): step for step in JOBS[job]["steps"]}
-        return "".join(self.sh(steps[name]["run"]) for name in names)
-
     @property
     def asked(self) -> list[str]:
         log = self.folder / "gh.log"
@@ -75,46 +69,61 @@ def site(tmp_path: Path, runner: Any) -> Any:
         yield Site(tmp_path, runner, handle)
 
 
-def it_gives_new_branches_the_days_of_their_pattern(site: Site) -> None:
-    site.api.branch("team-1", "release-1")
-    site.run("refresh", "Refresh patterns")
-    assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
-    assert "Every branch has the days" in site.run("refresh", "Refresh patterns")
+class DescribeGitHub:
+    """The workflow that ``init --ci github`` writes, with the action."""
 
+    @pytest.fixture
+    def site(self, site: Site) -> Any:
+        site.sh("lakeplan init --ci github -q && git add -A && git commit -qm workflows")
+        with serving(FakeGitHub()) as fake:
+            given = {key: value for key, value in site.environment.items() if key.startswith("GH_")}
+            site.host = GitHub(site.top, site.runner, fake, given)
+            endpoint = site.environment["LAKEPLAN_PROD_ENDPOINT_URL"]
+            site.host.vars = {"LAKEPLAN_PROD_ENDPOINT_URL": endpoint}
+            site.host.secrets = {key: site.environment[key] for key in KEYS}
+            site.host.environments = {"production": {"secrets": site.host.secrets}}
+            yield site
 
-def it_opens_one_pull_request_for_new_repositories(site: Site) -> None:
-    steps = ("Find new repositories", "Open a pull request")
-    site.run("adopt", *steps)
-    assert site.asked == []
-    site.api.repository("team-2")
-    site.run("adopt", *steps)
-    proposed = site.sh(f"git --git-dir {site.remote} show --format= lakeplan/adopt")
-    assert '+  "team-2": {}' in proposed.splitlines()
-    assert any(line.startswith("gh pr create --base main --head lakeplan/adopt") for line in site.asked)
-    (site.folder / "gh.log").unlink()
-    (site.folder / "open").write_text("12\n")
-    site.sh("git switch -q main")
-    site.api.repository("team-3")
-    site.run("adopt", *steps)
-    assert not any("pr create" in line for line in site.asked)
-    assert site.api.rules("team-2") is None
-    # The pull request's plan passes, and its apply sets the rules.
-    assert "2 to add" in site.sh("lakeplan plan --no-progress")
+    def run(self, site: Site, job: str) -> JobEnd:
+        file = ".github/workflows/lakeplan-between.yml"
+        done = site.host.run(file, job, "schedule", {}, sha="", ref_name="main")
+        assert done.code == 0, done.output
+        return done
 
+    def it_gives_new_branches_the_days_of_their_pattern(self, site: Site) -> None:
+        site.api.branch("team-1", "release-1")
+        self.run(site, "refresh")
+        assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
+        assert "Every branch has the days" in self.run(site, "refresh").output
 
-def it_is_as_careful_as_the_other_workflows() -> None:
-    steps = [step for job in JOBS.values() for step in job["steps"]]
-    assert all(PINNED.fullmatch(step["uses"]) for step in steps if "uses" in step)
-    assert not any("${{" in step["run"] for step in steps if "run" in step)
-    assert WORKFLOW["env"]["PACKAGE"] == f"lakeplan=={__version__}"
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert JOBS["refresh"]["environment"] == "production"
-    merge = yaml.safe_load((FILE.parent / "lakeplan.yml").read_text())["jobs"]["apply"]
-    assert JOBS["refresh"]["concurrency"] == merge["concurrency"]
-    for step in JOBS["adopt"]["steps"]:
-        given = str(step.get("env", ""))
-        assert not ("ACCESS_KEY" in given and "TOKEN" in given)
-    assert shutil.which("git")
+    def it_opens_one_pull_request_for_new_repositories(self, site: Site) -> None:
+        self.run(site, "adopt")
+        assert site.asked == []
+        site.api.repository("team-2")
+        self.run(site, "adopt")
+        proposed = site.sh(f"git --git-dir {site.remote} show --format= lakeplan/adopt")
+        assert '+  "team-2": {}' in proposed.splitlines()
+        assert proposed.count("+++ ") == 1
+        assert any(line.startswith("gh pr create --base main --head lakeplan/adopt") for line in site.asked)
+        (site.folder / "gh.log").unlink()
+        (site.folder / "open").write_text("12\n")
+        site.sh("git switch -q main")
+        site.api.repository("team-3")
+        self.run(site, "adopt")
+        assert not any("pr create" in line for line in site.asked)
+        assert site.api.rules("team-2") is None
+        # The pull request's plan passes, and its apply sets the rules.
+        assert "2 to add" in site.sh("lakeplan plan --no-progress")
+
+    def it_is_as_careful_as_the_merge(self) -> None:
+        merge = yaml.safe_load((FILE.parent / "lakeplan.yml").read_text())["jobs"]["apply"]
+        for key in ("environment", "concurrency"):
+            assert JOBS["refresh"][key] == merge[key]
+        assert "environment" not in JOBS["adopt"]
+        for job in JOBS.values():
+            *_, reads = (step for step in job["steps"] if "lakeplan" in step.get("uses", ""))
+            assert reads["with"]["token"] == "none"
+        assert "ACCESS_KEY" not in str(JOBS["adopt"]["steps"][-1])
 
 
 class DescribeGitLab:
