@@ -154,7 +154,9 @@ def _comments(host: Host, marker: str) -> dict[int, Comment]:
 
 
 PLAN, APPROVE = "plan", "approve"
-_LINE = re.compile(r"/lakeplan +(plan|approve)(?: +([0-9A-Za-z-]{1,64}))?[ \t]*(?:\r?\n.*)?", re.DOTALL)
+_LINE = re.compile(
+    r"/lakeplan +(plan|approve)(?: +([0-9A-Za-z][0-9A-Za-z-]{0,63}))?[ \t]*(?:\r?\n.*)?", re.DOTALL
+)
 _TEAM = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9_.-]{1,100}")
 
 
@@ -251,12 +253,13 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
     """The pull request whose merge a mark was made of; ``commit`` is the tree's when it was made. Raises
     NotAllowed unless the comment is on that pull request, later than its merge, and by another person than
     its author."""
-    request = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else None
-    if request is None:
+    found = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
+    if not found:
         raise NotAllowed(
             "the mark was made of a commit that is the merge of no pull request",
             hint="Approve it with `lakeplan sweep approve`, or mark again after a merge.",
         )
+    request = next((one for one in found if one.number == asked.number), found[0])
     if request.number != asked.number:
         raise NotAllowed(
             f"the mark was made of the merge of #{request.number}, and this is #{asked.number}",
@@ -264,7 +267,7 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
         )
     if moment(host.pull(asked.number)["merged_at"]) > asked.at:
         raise NotAllowed("the comment is older than the merge", hint="Comment again.")
-    if request.author.lower() == asked.login.lower():
+    if asked.login.lower() in {one.author.lower() for one in found}:
         raise NotAllowed(
             "the author of the pull request that the mark was made of cannot approve it",
             hint="Ask another member of the team.",

@@ -174,13 +174,21 @@ class GitHub:
     def _pulls_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
 
+    def _pulls_from(self, request: Request) -> Iterator[Mapping[str, Any]]:
+        """All that its branch ever had. By commit, GitHub lists none that was closed without a merge, and for
+        a merged commit only what merged it."""
+        branch = quote(f"{self.job.repository.partition('/')[0]}:{request.branch}", safe="")
+        return self.client.pages(f"{self._root}/pulls?state=all&head={branch}")
+
     @reads_answers
-    def merged_as(self, commit: str) -> Request | None:
-        """The pull request whose merge made a commit, or None."""
-        for pull in self._pulls_of(commit):
-            if pull["merged_at"] and pull["merge_commit_sha"] == commit:
-                return request_of(pull, self.job.repository)
-        return None
+    def merged_as(self, commit: str) -> list[Request]:
+        """The pull requests whose merge made a commit. Several may be: who pushes it to another branch merges
+        what is open there."""
+        return [
+            request_of(pull, self.job.repository)
+            for pull in self._pulls_of(commit)
+            if pull["merged_at"] and pull["merge_commit_sha"] == commit
+        ]
 
     # ---- plans
     @reads_answers
@@ -195,13 +203,8 @@ class GitHub:
 
     def _find_plan(self, request: Request) -> int:
         head, number = request.head, request.number
-        others = sorted(
-            {
-                str(p["base"]["ref"])
-                for p in self._pulls_of(head)
-                if p["head"]["sha"] == head and p["base"]["ref"] != request.base
-            }
-        )
+        same = [p for p in self._pulls_from(request) if p["head"]["sha"] == head]
+        others = sorted({str(p["base"]["ref"]) for p in same} - {request.base})
         if others:
             # The run of that pull request has the same head and path, and another branch's workflow file.
             raise NoPlan(
@@ -210,7 +213,8 @@ class GitHub:
             )
         moved = [
             str(event["created_at"])
-            for event in self.client.pages(f"{self._root}/issues/{number}/timeline")
+            for pull in sorted({number, *(int(p["number"]) for p in same)})
+            for event in self.client.pages(f"{self._root}/issues/{pull}/timeline")
             if event.get("event") == "base_ref_changed"
         ]
         name = f"lakeplan-{number}-{head}"
@@ -227,7 +231,8 @@ class GitHub:
         return max(found)
 
     def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
-        """Whether a run is this workflow's, for this pull request. ``moved``: when that got another base."""
+        """Whether a run is this workflow's, for this pull request. ``moved``: when one of its commit got
+        another base."""
         run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
         return self.is_planning(run, request, self.job.workflow) and not any(
             at >= run["created_at"] for at in moved

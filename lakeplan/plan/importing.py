@@ -259,7 +259,7 @@ def _root(
             lines += [f"  {quoted(name)}:", *(f"    {line}" for line in gc_lines(rules))]
     lines.append("unmanaged: warn  # repositories that no entry names")
     lines.append('include: ["repositories/**/*.yaml"]')
-    notes = [f"#   {item.repository}: {_comment(item.reason)}" for item in left_out]
+    notes = [f"#   {_comment(f'{item.repository}: {item.reason}')}" for item in left_out]
     if notes:
         lines += ["", "# Not imported, and so not touched:", *notes]
     return "\n".join(lines) + "\n"

@@ -41,6 +41,10 @@ ROUTES = (
 )
 
 
+def _label(head: Any) -> str:
+    return f"{head['repo']['full_name'].partition('/')[0]}:{head['ref']}"
+
+
 class FakeGitHub:
     """``tokens`` maps a token to its permissions; ``calls`` has what was asked, with its token."""
 
@@ -161,15 +165,24 @@ class FakeGitHub:
         return answer
 
     def _list_pulls(self, query: Any, body: Any) -> Answer:
-        wanted = query.get("state", "open"), query.get("base", "main")
-        return 200, [p for p in self.pulls.values() if (p["state"], p["base"]["ref"]) == wanted]
+        found = list(self.pulls.values())
+        if query.get("state", "open") != "all":
+            found = [p for p in found if p["state"] == query.get("state", "open")]
+        if "base" in query:
+            found = [p for p in found if p["base"]["ref"] == query["base"]]
+        if "head" in query:
+            found = [p for p in found if _label(p["head"]) == query["head"]]
+        return 200, found
 
     def _pull(self, number: str, query: Any, body: Any) -> Answer:
         found = self.pulls.get(int(number))
         return (200, found) if found else (404, {"message": "Not Found"})
 
     def _pulls_of(self, commit: str, query: Any, body: Any) -> Answer:
-        return 200, [p for p in self.pulls.values() if commit in (p["merge_commit_sha"], p["head"]["sha"])]
+        """As documented: what merged it; of a commit that is not merged yet, what is open."""
+        own = [p for p in self.pulls.values() if commit in (p["merge_commit_sha"], p["head"]["sha"])]
+        merged = [p for p in own if p["merged_at"]]
+        return 200, merged or [p for p in own if p["state"] == "open"]
 
     def _list_comments(self, number: str, query: Any, body: Any) -> Answer:
         return 200, self.comments[int(number)]

@@ -66,6 +66,7 @@ class DescribeReading:
             "/lakeplan approve",
             "/lakeplan approve $(curl evil)",
             "/lakeplan approve --allow=x",
+            "/lakeplan approve --help",
             "/lakeplan approve ../../state",
             f"/lakeplan approve {MARK} && rm -rf /",
             f"/lakeplan approve {'9' * 65}",
@@ -228,3 +229,11 @@ class DescribeTheMerge:
     def it_is_not_approved_by_its_author(self, github, login):
         with pytest.raises(NotAllowed, match="author"):
             self.request(github, login=login)
+
+    def it_is_not_approved_by_its_author_on_another_pull_request_of_the_same_commit(self, fake, github):
+        """Whose author is a bot, and which was merged by pushing the commit to its base."""
+        fake.open_pull(8, MERGE, "copy", author="github-actions[bot]")
+        fake.merge(8, MERGE)
+        with pytest.raises(NotAllowed, match="author"):
+            self.request(github, login="ann", number=8)
+        assert self.request(github, number=8).number == 8

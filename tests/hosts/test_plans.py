@@ -55,7 +55,7 @@ def github(host: Host, tmp_path: Path) -> GitHub:
     event.write_text(json.dumps({"commits": [{"id": MERGE}]}))
     open_one = {**PULL, "number": 8, "merged_at": None, "head": {**PULL["head"], "sha": "c3" * 20}}
     host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = [PULL, open_one]
-    host.answers["GET", f"/repos/org/trees/commits/{HEAD}/pulls"] = [PULL]
+    host.answers["GET", "/repos/org/trees/pulls"] = [PULL]
     host.answers["GET", "/repos/org/trees/issues/7/timeline"] = [{"event": "committed"}]
     environ = {
         "GITHUB_API_URL": host.url,
@@ -162,11 +162,24 @@ class DescribeGitHub:
         assert github.merged() == []
 
     def it_refuses_a_head_that_was_proposed_for_another_branch_too(self, host, find, artifacts):
-        """Its run has our head and path, and the workflow file of the other branch."""
+        """Its run has our head and path, and the workflow file of the other branch. Once ours is merged, only
+        the list of the branch has the other one."""
         artifacts({})
-        other = {**PULL, "number": 9, "base": {"ref": "evil"}}
-        host.answers["GET", f"/repos/org/trees/commits/{HEAD}/pulls"] = [PULL, other]
+        other = {**PULL, "number": 9, "base": {"ref": "evil"}, "merged_at": None, "state": "closed"}
+        host.answers["GET", f"/repos/org/trees/commits/{HEAD}/pulls"] = [PULL]
+        host.answers["GET", "/repos/org/trees/pulls"] = [PULL, other]
         with pytest.raises(NoPlan, match="evil"):
+            find()
+        (asked,) = [path for _, path, *_ in host.calls if path.startswith("/repos/org/trees/pulls")]
+        assert "state=all" in asked
+        assert "head=org%3Achange" in asked
+
+    def it_takes_no_run_of_an_earlier_pull_request_whose_base_was_changed(self, host, find, artifacts):
+        artifacts({})
+        host.answers["GET", "/repos/org/trees/pulls"] = [PULL, {**PULL, "number": 6, "merged_at": None}]
+        event = {"event": "base_ref_changed", "created_at": "2026-03-31T12:30:00Z"}
+        host.answers["GET", "/repos/org/trees/issues/6/timeline"] = [event]
+        with pytest.raises(NoPlan):
             find()
 
     @pytest.mark.parametrize(

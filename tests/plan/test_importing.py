@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,3 +94,14 @@ def it_asks_for_exactly_what_was_stored(stored, split, owner):
         found = {(s, d.name): d for s in TWO for d in tree.resolve(s, ())}
     assert {k: expand(d.gc, ()).rules for k, d in found.items()} == stored
     assert all(d.owner == owner for d in found.values())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\u2028", "\x85"], ids=ascii)
+def it_keeps_a_name_of_a_server_in_its_comment(end):
+    """A tree may name commands to run (``checks``): no server may write into it."""
+    evil = f"prod/b{end}checks: [{{name: evil, run: [sh, evil.sh]}}]{end}#"
+    made = make_tree(
+        ONE, [Imported("prod", "a", GcRules(9))], [LeftOut(evil, "it has no GC rules")], "server"
+    )
+    document = yaml.safe_load(made.files["lakeplan.yaml"])
+    assert set(document) == {"apiVersion", "servers", "unmanaged", "include"}
