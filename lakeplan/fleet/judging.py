@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -194,7 +195,7 @@ def is_lost(gone: DestroyedRow | None) -> bool:
 
 def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
     """What to do about a repository, the worst first."""
-    next_run, target = row["next_run"], f"--target {row['repository']}"
+    next_run, target = row["next_run"], f"--target {shlex.quote(row['repository'])}"
     write, remnants = "lakeplan audit --write DIR", row["remnants"]
     every: list[tuple[object, Severity, str, str]] = [
         (

@@ -25,6 +25,8 @@ from lakeplan.values.local import write_file
 
 API = "https://api.github.com"
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_MOVED = ("base_ref_changed", "automatic_base_change_succeeded")
+"""Somebody gave a pull request another base, or GitHub did when its base was merged and deleted."""
 STATUS_CHARACTERS = 140
 """GitHub takes no longer description of a status."""
 
@@ -215,7 +217,7 @@ class GitHub:
             str(event["created_at"])
             for pull in sorted({number, *(int(p["number"]) for p in same)})
             for event in self.client.pages(f"{self._root}/issues/{pull}/timeline")
-            if event.get("event") == "base_ref_changed"
+            if event.get("event") in _MOVED
         ]
         name = f"lakeplan-{number}-{head}"
         listed = self.client.pages(f"{self._root}/actions/artifacts?name={quote(name)}", "artifacts")

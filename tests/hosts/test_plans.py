@@ -185,9 +185,10 @@ class DescribeGitHub:
     @pytest.mark.parametrize(
         ("moment", "refused"), [("2026-03-31T11:59:59Z", False), ("2026-03-31T12:30:00Z", True)]
     )
-    def it_takes_no_run_from_before_the_base_was_changed(self, host, find, artifacts, moment, refused):
+    @pytest.mark.parametrize("name", ["base_ref_changed", "automatic_base_change_succeeded"])
+    def it_takes_no_run_from_before_the_base_was_changed(self, host, find, artifacts, name, moment, refused):
         artifacts({})
-        event = {"event": "base_ref_changed", "created_at": moment}
+        event = {"event": name, "created_at": moment}
         host.answers["GET", "/repos/org/trees/issues/7/timeline"] = [event]
         if refused:
             with pytest.raises(NoPlan):
