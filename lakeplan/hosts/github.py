@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,12 +303,14 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             found = {}
             for member in members:
                 if member.filename in PLAN_FILES:
+                    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                        raise zipfile.BadZipFile("not as GitHub packs it")
                     with archive.open(member) as file:
                         content = file.read(limits.OBJECT_BYTES + 1)
                     check_size(len(content), limits.OBJECT_BYTES)
                     found[member.filename] = content
             return found
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
         raise HostError(f"the plan's artifact was refused: {reason}", hint="Plan again.") from None
 

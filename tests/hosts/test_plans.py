@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.hosts.github import GitHub
+from lakeplan.hosts.github import GitHub, unpacked
 from lakeplan.hosts.gitlab import GitLab
 from lakeplan.hosts.protocols import HostError, NoPlan, put_comment
 from lakeplan.lakefs.transport import RetryPolicy
@@ -239,6 +239,20 @@ class DescribeGitHub:
         host.answers["GET", "/store/1"] = data
         with pytest.raises(LakeplanError):
             find()
+
+    @pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def it_refuses_an_artifact_whose_content_is_damaged(self, packed):
+        """Whichever byte it is: an apply goes on with the next pull request."""
+        with zipfile.ZipFile(made := io.BytesIO(), "w", packed) as archive:
+            archive.writestr("plan.json", b'{"a": 1}' * 50)
+        whole = made.getvalue()
+        damaged = 0
+        for at in range(len(whole)):
+            try:
+                unpacked(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+            except HostError:
+                damaged += 1
+        assert damaged > 30
 
     def it_takes_a_plan_out_of_an_artifact_and_nothing_else(self, host, find, artifacts, tmp_path):
         artifacts({})
