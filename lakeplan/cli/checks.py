@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from lakeplan.cli.base import Base
 from lakeplan.cli.git import find_work_folder, write_folder
-from lakeplan.review.checks import Place, judge
+from lakeplan.review.checks import Place, judge, own_folder
 from lakeplan.review.gates import Openers
 from lakeplan.tree.tree import Tree
 from lakeplan.values.desired import Check
@@ -72,7 +71,7 @@ class PlanChecks:
             yield Place(root)
             return
         work = find_work_folder(root)
-        with TemporaryDirectory(prefix="lakeplan-checks-", ignore_cleanup_errors=True) as name:
+        with own_folder("lakeplan-checks-") as name:
             folder = Path(name)
             write_folder(work, self.base.commit, folder)
             _drop_links_out(folder)

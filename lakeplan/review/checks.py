@@ -13,7 +13,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -109,7 +110,7 @@ def _of(finding: Finding) -> str:
 def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
     """What a check finds. Raises ``_Failed``."""
     command = _command(check, place, path)
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryDirectory(prefix="lakeplan-check-") as home:
+    with tempfile.TemporaryFile() as stdin, own_folder("lakeplan-check-") as home:
         stdin.write(given)
         stdin.seek(0)
         try:
@@ -136,6 +137,17 @@ def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
         how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit {process.returncode}"
         findings.append(Finding(_REFUSE, f"failed with {how}{': ' if why else ''}{why}"))
     return findings
+
+
+@contextmanager
+def own_folder(prefix: str) -> Iterator[str]:
+    """A new folder that a check may write to, and make impossible to remove: then it stays."""
+    name = tempfile.mkdtemp(prefix=prefix)
+    try:
+        yield name
+    finally:
+        with suppress(RecursionError):
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _command(check: Check, place: Place, path: str) -> list[str]:
