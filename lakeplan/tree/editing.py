@@ -22,6 +22,11 @@ def quoted(text: str) -> str:
     """A YAML scalar that is read back as this text: plain where that is safe, in double quotes elsewhere."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
+    return double_quoted(text)
+
+
+def double_quoted(text: str) -> str:
+    """The same in double quotes, whatever it is."""
     return "".join(c if c.isprintable() else _escape(c) for c in json.dumps(text, ensure_ascii=False))
 
 

@@ -18,6 +18,7 @@ from lakeplan.limits import read_file
 from lakeplan.output.text import counted
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review.selection import Selection
+from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, LeadsOut, inside, refuse_links, write_file
 
@@ -115,4 +116,4 @@ def _key(tree: Tree, key: str) -> str:
     server, _, name = key.partition("/")
     shown = name if server == tree.default_server else key
     # A name of digits alone would be read as a number.
-    return f'"{shown}"'
+    return double_quoted(shown)
