@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,5 +37,9 @@ def it_judges_although_a_folder_cannot_be_removed(
     program = Path(sys.executable)
     check = Check("homes", (program.name, "check.py"))
     path = f"{program.parent}{os.pathsep}{os.defpath}"
-    assert checks.run(check, b"{}", checks.Place(tree), path) == []
+    try:
+        assert checks.run(check, b"{}", checks.Place(tree), path) == []
+    finally:
+        # Python's own removal, which pytest uses later, cannot take it away either.
+        subprocess.run(["rm", "-rf", str(temporary)], check=True)
     assert (tree / "check.py").exists()
