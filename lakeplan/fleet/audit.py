@@ -88,6 +88,8 @@ class AuditSettings:
     max_requests: int = 20_000
     stale_days: int = 90
     seed: str = ""
+    places: bool = False
+    """Of storage: count by prefix and age, too, for which every path is kept in memory."""
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,26 @@ class ComparedRow(TypedDict):
     only_second: AmountRow
 
 
+class PlaceRow(TypedDict):
+    """What is below a prefix of paths (``""``: everything). An object counts once for each prefix that one of
+    its paths has; what no commit names has none. Null is not known without a listing."""
+
+    prefix: str
+    depth: int
+    held: AmountRow
+    reclaimable: AmountRow
+    young: AmountRow | None
+    uncommitted: AmountRow | None
+    unreferenced: AmountRow | None
+
+
+class StoredAgeRow(AmountRow):
+    """Objects written so many days ago. ``to_days`` None: or more."""
+
+    from_days: int
+    to_days: int | None
+
+
 class ChangeRow(TypedDict):
     """A difference; below 0 where there is less now."""
 
@@ -222,6 +242,9 @@ class StoredRow(TypedDict):
     branches: list[HolderRow]
     tags: list[HolderRow]
     compared: ComparedRow | None
+    prefixes: NotRequired[list[PlaceRow]]
+    prefixes_left_out: NotRequired[int]
+    ages: NotRequired[list[StoredAgeRow]]
     growth: NotRequired[GrowthRow]
     cost_per_gb_month: NotRequired[PriceRow]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntFlag
 from functools import reduce
@@ -18,15 +18,18 @@ from lakeplan.fleet.documents import (
     ComparedRow,
     GrowthRow,
     HolderRow,
+    PlaceRow,
     StorageDocument,
+    StoredAgeRow,
     StoredRow,
 )
 from lakeplan.fleet.judging import masks_of
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import DocumentedRule, ServerWalk
-from lakeplan.simulation.requests import Surveyed
+from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
+from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Seen, judge
+from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
@@ -67,6 +70,11 @@ def part_of(each: ObjectClass) -> Part:
     if not each.seen & Seen.OLD:
         return "young"
     return "reclaimable" if each.is_committed else "unreferenced"
+
+
+def part_by_metadata(each: ObjectClass) -> Part:
+    """The same where storage was not listed."""
+    return "held" if each.any_mask & NOW else "reclaimable"
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,13 @@ def _change(now: AmountRow | None, before: AmountRow | None) -> ChangeRow | None
 class _Stored(Inspection):
     """One repository whose storage is measured."""
 
+    def _request(self, facts: Mapping[str, Facts], store: NamespaceReader | None) -> SurveyRequest:
+        request = super()._request(facts, store)
+        if not self._settings.places:
+            return request
+        part = part_by_metadata if store is None else part_of
+        return replace(request, part_of=part, as_of_us=to_us(self._settings.as_of))
+
     def storage(self, compare: tuple[str, str] | None) -> StoredRow:
         rules = read_stored(self._reader, self._name).raw
         refs = self._refs()
@@ -165,7 +180,7 @@ class _Stored(Inspection):
         has_run = listed and not isinstance(store, str) and bool(self._staged(store))
         remnants = self._remnants(store) if listed else None
         shown = {branch.id for branch in without_pin_branches(refs).branches}
-        return {
+        row: StoredRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
             "as_of": utc_text(self._settings.as_of),
@@ -194,6 +209,49 @@ class _Stored(Inspection):
             "tags": _rows(names.tags, held, first=len(names.branches), shown=set(names.tags)),
             "compared": None if compare is None else compared(names, held, compare),
         }
+        if self._settings.places:
+            every = places_of(found)
+            row["prefixes"] = sorted(every[:MAX_PLACES], key=lambda place: place["prefix"])
+            row["prefixes_left_out"] = len(every[MAX_PLACES:])
+            row["ages"] = ages_of(found)
+        return row
+
+
+MAX_PLACES = 2_000
+"""Prefixes of one repository in a report: those with most bytes."""
+
+
+def places_of(found: Surveyed) -> list[PlaceRow]:
+    """By prefix, those with most bytes first."""
+    sizes: dict[str, int] = {}
+    for of_prefix in found.by_part.values():
+        for prefix, found_there in of_prefix.items():
+            sizes[prefix] = sizes.get(prefix, 0) + found_there.size_bytes
+
+    def amount(part: Part, prefix: str) -> AmountRow:
+        return found.by_part.get(part, {}).get(prefix, Amount()).to_row()
+
+    return [
+        {
+            "prefix": prefix,
+            "depth": prefix.count("/"),
+            "held": amount("held", prefix),
+            "reclaimable": amount("reclaimable", prefix),
+            "young": amount("young", prefix) if found.listed else None,
+            "uncommitted": amount("uncommitted", prefix) if found.listed else None,
+            "unreferenced": amount("unreferenced", prefix) if found.listed else None,
+        }
+        for prefix in sorted(sizes, key=lambda prefix: (-sizes[prefix], prefix))
+    ]
+
+
+def ages_of(found: Surveyed) -> list[StoredAgeRow]:
+    """By the days since objects were written; empty without a listing."""
+    ends = dict(zip(AGES, [*AGES[1:], None], strict=True))
+    return [
+        {**amount.to_row(), "from_days": days, "to_days": ends[days]}
+        for days, amount in sorted(found.by_age.items())
+    ]
 
 
 def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:

@@ -16,6 +16,7 @@ __all__ = [
     "show",
     "simulate",
     "storage",
+    "storage_page",
     "sweep",
     "text",
 ]

@@ -13,12 +13,19 @@ from lakeplan.output.page import Cell, Page
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, csv_cell, days, moment, size, volume
 
 if TYPE_CHECKING:
-    from lakeplan.fleet.documents import ChangeRow, HolderRow, StorageDocument, StoredRow
+    from lakeplan.fleet.documents import (
+        ChangeRow,
+        HolderRow,
+        PlaceRow,
+        StorageDocument,
+        StoredAgeRow,
+        StoredRow,
+    )
     from lakeplan.values.simulation import AmountRow
 
 SHOWN = 10
 """Branches, and tags, of a repository; JSON and CSV have all."""
-_WORDS = {
+WORDS = {
     "stored": "stored",
     "held": "held",
     "exclusive": "  exclusive: by one branch or tag",
@@ -77,15 +84,62 @@ def _repository(page: Page, row: StoredRow) -> None:
     for name, amount in parts_of(row):
         if name == "tags_only" and amount is not None and not amount["objects"]:
             continue
-        period = name.removeprefix("reclaimable_").partition("_")[0]
-        label = _WORDS.get(name) or f"  in {days(int(period))}"
+        label = part_label(name)
         unknown = [UNKNOWN] * (3 if cost.shown else 2)
         rows.append([label, *(unknown if amount is None else amounts(amount, cost))])
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for what, holders in (("branch", row["branches"]), ("tag", row["tags"])):
         _holders(page, what, holders)
+    _places(page, row)
+    ages: list[list[str | Cell]] = [[age_words(one), *amounts(one)] for one in row.get("ages", ())]
+    if ages:
+        page.table(("written", "objects", "size"), ages, figures=(1, 2))
     page.facts(dict(_facts(row)), lead_width=12)
     page.warnings(notes_of(row), indent=2)
+
+
+def part_label(name: str) -> str:
+    """What a figure of ``parts_of`` is called; those that are part of another are indented."""
+    return WORDS.get(name) or f"  in {days(int(name.removeprefix('reclaimable_').partition('_')[0]))}"
+
+
+def age_words(row: StoredAgeRow) -> str:
+    """``7 to 30 days ago``."""
+    if row["to_days"] is None:
+        return f"{row['from_days']} days ago or more"
+    return f"{row['from_days']} to {row['to_days']} days ago"
+
+
+def place_sum(place: PlaceRow) -> AmountRow:
+    """All objects below a prefix, as far as they are known."""
+    parts = (place["held"], place["reclaimable"], place["young"], place["uncommitted"], place["unreferenced"])
+    known = [part for part in parts if part is not None]
+    return {
+        "objects": sum(part["objects"] for part in known),
+        "size_bytes": sum(part["size_bytes"] for part in known),
+    }
+
+
+def _places(page: Page, row: StoredRow) -> None:
+    places = [place for place in row.get("prefixes", ()) if place["prefix"]]
+    if not places:
+        return
+    headers = (
+        "prefix",
+        "objects",
+        "size",
+        "held\nobjects",
+        "held\nsize",
+        "reclaimable\nobjects",
+        "reclaimable\nsize",
+    )
+    largest = sorted(places, key=lambda place: (-place_sum(place)["size_bytes"], place["prefix"]))[:SHOWN]
+    rows = [
+        [place["prefix"], *amounts(place_sum(place)), *amounts(place["held"]), *amounts(place["reclaimable"])]
+        for place in largest
+    ]
+    page.table(headers, rows, figures=tuple(range(1, 7)))
+    page.rest(len(places) + row.get("prefixes_left_out", 0), SHOWN, "in the JSON document")
 
 
 def _holders(page: Page, what: str, holders: list[HolderRow]) -> None:
@@ -166,6 +220,11 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
         for one in holders:
             yield kind, one["name"], "held", one["held"]
             yield kind, one["name"], "exclusive", one["exclusive"]
+    for place in row.get("prefixes", ()):
+        for figure in ("held", "reclaimable", "young", "uncommitted", "unreferenced"):
+            yield "prefix", place["prefix"], figure, place[figure]
+    for age in row.get("ages", ()):
+        yield "age", age_words(age), "stored", {"objects": age["objects"], "size_bytes": age["size_bytes"]}
     found = row["compared"]
     if found is not None:
         first, second = found["branches"]

@@ -123,8 +123,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` and ``modified_us`` are of
-    what a mark listed."""
+    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` are of
+    what a mark listed, ``modified_us`` of every listing."""
 
     hashes: Hashes
     pairs: Hashes
@@ -288,7 +288,7 @@ def _listed(
         rows = chosen(columns, candidates(columns.keys))
         if len(rows):
             old = (rows.modified_us < young_from_us).astype(np.uint8)
-            seen = _stored(strings_of(rows.keys), rows.sizes, old)
+            seen = replace(_stored(strings_of(rows.keys), rows.sizes, old), modified_us=rows.modified_us)
             yield seen if sizes else replace(seen, sizes=np.zeros_like(seen.sizes))
 
 

@@ -209,6 +209,10 @@ class SampledEntry:
     last: int
 
 
+AGES = (0, 7, 30, 90, 365)
+"""The least age of each group of stored objects, in days since they were written."""
+
+
 @dataclass(frozen=True)
 class SurveyRequest:
     """Where objects of a repository are seen. ``metaranges``: of all commits, with any mask. ``namespace`` is
@@ -228,6 +232,9 @@ class SurveyRequest:
     sampled_mask: int = 0
     also_sampled: int = 0
     seed: str = ""
+    part_of: Callable[[ObjectClass], str] | None = None
+    """Where objects are to be counted by prefix and age, too: the part that each is in. Picklable."""
+    as_of_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -239,6 +246,9 @@ class Surveyed:
     listed: bool
     sample: Sequence[SampledEntry] = ()
     holder_sets: Sequence[Holders] = ()
+    by_part: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    """Where ``part_of`` was given: by part, then by prefix; and ``by_age``, by the least age in days."""
+    by_age: Mapping[int, Amount] = field(default_factory=dict)
 
 
 class Surveyor(Protocol):

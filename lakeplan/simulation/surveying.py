@@ -4,15 +4,78 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeplan.formats.ranges import read_range
-from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
+from lakeplan.simulation.engine import (
+    PREFIXES,
+    Answer,
+    Asking,
+    ByPrefix,
+    Nothing,
+    add_prefixes,
+    ask,
+    prefix_rows,
+)
+from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import Collected, collect_ranges, listing_items
 from lakeplan.simulation.observing import Source, known_as
-from lakeplan.simulation.requests import SampledEntry, Surveyed, SurveyRequest
+from lakeplan.simulation.requests import AGES, SampledEntry, Surveyed, SurveyRequest
+from lakeplan.simulation.sets import Class
+from lakeplan.simulation.steps import Question
+from lakeplan.simulation.verdicts import ObjectClass, Seen
 from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.values.simulation import Amount
+
+_AGE = "age"
+DAY_US = 86_400 * 10**6
+
+
+@dataclass(frozen=True)
+class Places:
+    """Every object by part and prefix; what was listed also by age."""
+
+    part_of: Callable[[ObjectClass], str]
+    listing: bool
+    as_of_us: int
+
+    def wants(self, each: Class) -> bool:
+        return True
+
+    def takes(self, each: Class) -> bool:
+        return bool(each.seen & (Seen.LISTED if self.listing else Seen.ENTRY))
+
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+        masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
+        pairs = list(zip(objects["seen"].to_pylist(), masks.tolist(), strict=True))
+        of_pair = {
+            (seen, mask): self.part_of(ObjectClass(Seen(seen), mask, 0, (), Amount()))
+            for seen, mask in set(pairs)
+        }
+        parts = pa.array([of_pair[pair] for pair in pairs])
+        for part in sorted(set(of_pair.values())):
+            yield 0, Of.PREFIXES, to_bytes(prefix_rows(part, objects.filter(pc.equal(parts, part))))
+        if self.listing:
+            days = (self.as_of_us - objects["modified_us"].to_numpy()) // DAY_US
+            # the store's clock may be ahead
+            groups = np.maximum(np.searchsorted(AGES, days, side="right") - 1, 0)
+            sizes = objects["size"].to_numpy()
+            rows = [
+                {
+                    "name": _AGE,
+                    "prefix": str(AGES[at]),
+                    "objects": int((groups == at).sum()),
+                    "size_bytes": int(sizes[groups == at].sum()),
+                }
+                for at in np.unique(groups).tolist()
+            ]
+            yield 0, Of.PREFIXES, to_bytes(pa.Table.from_pylist(rows, schema=PREFIXES))
 
 
 class StepSurveyor:
@@ -35,13 +98,21 @@ class StepSurveyor:
         listing = None if request.namespace is None else listing_items(request.namespace)
         staged = [WorkItem(Kind.UNCOMMITTED, 0, key) for key in request.staged]
         items = [*(listing or ()), *staged, *collected.items]
+        question: Question = Nothing()
+        if request.part_of is not None:
+            question = Places(request.part_of, listing is not None, request.as_of_us)
+        found, amounts = Answer(), ByPrefix()
         with self._open(collected.entries) as (runner, _):
-            asking = Asking(source, Nothing(), items, collected.entries)
-            found = next(answer for _, answer in ask(runner, [asking]) if isinstance(answer, Answer))
+            for _, answer in ask(runner, [Asking(source, question, items, collected.entries)]):
+                if isinstance(answer, Answer):
+                    found = answer
+                elif answer[0] is Of.PREFIXES:
+                    add_prefixes(amounts, [from_bytes(answer[1])])
         if found.error is not None:
             raise found.error
         sample = tuple(_samples(request, collected, source)) if request.sample else ()
-        return Surveyed(found.classes, listing is not None, sample, collected.holder_sets)
+        ages = {int(days): amount for days, amount in amounts.pop(_AGE, {}).items()}
+        return Surveyed(found.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
 
 
 def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:

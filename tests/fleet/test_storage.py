@@ -44,9 +44,14 @@ def repo(lake: Lake) -> LakeRepository:
 
 
 def measure(
-    lake: Lake, *, listed: bool = True, compare: tuple[str, str] | None = None, dump_refs: bool = False
+    lake: Lake,
+    *,
+    listed: bool = True,
+    compare: tuple[str, str] | None = None,
+    dump_refs: bool = False,
+    places: bool = False,
 ) -> Any:
-    settings = AuditSettings(lake.clock(), timezone.utc, sample=0, dump_refs=dump_refs)
+    settings = AuditSettings(lake.clock(), timezone.utc, sample=0, dump_refs=dump_refs, places=places)
     document = storage_of_servers(
         {"prod": "x"},
         ports(lake, listed=listed),
@@ -73,7 +78,8 @@ def history(lake: Lake, repo: LakeRepository, draw: random.Random) -> None:
     for age in sorted((draw.randint(1, 60) for _ in range(14)), reverse=True):
         branch = draw.choice(names)
         files = {
-            draw.choice("abcdef"): bytes(draw.randint(1, 90)) + bytes([draw.randint(0, 255)])
+            draw.choice(["a", "b", "raw/a", "raw/b", "raw/2026/a", "daily/x/a"]): bytes(draw.randint(1, 90))
+            + bytes([draw.randint(0, 255)])
             for _ in range(draw.randint(1, 3))
         }
         repo.commit(age, branch, **files)
@@ -106,8 +112,8 @@ def refs_of(repo: LakeRepository, kind: str) -> dict[str, str]:
     return {one["id"]: one["commit_id"] for one in answer["results"]}
 
 
-def count_by_hand(lake: Lake, repo: LakeRepository) -> dict[str, Counter[str]]:
-    """Bytes and objects by part, from the files, the listings of commits and the server's own answers."""
+def commits_by_hand(lake: Lake, repo: LakeRepository) -> tuple[set[str], set[str]]:
+    """Commits that rules or tags keep, and all, from the server's own answers."""
     now = lake.clock().timestamp()
     rules = repo.call("GET", "/settings/gc_rules").json()
     days = {one["branch_id"]: one["retention_days"] for one in rules["branches"]}
@@ -122,7 +128,23 @@ def count_by_hand(lake: Lake, repo: LakeRepository) -> dict[str, Counter[str]]:
         while commits[at]["parents"] and commits[at]["creation_date"] > limit:
             at = commits[at]["parents"][0]
             keep.add(at)
-    held = set[str]().union(*(objects_of(repo, id) for id in (keep & every) | set(tags.values())))
+    return (keep & every) | set(tags.values()), every
+
+
+def held_below(lake: Lake, repo: LakeRepository, prefix: str) -> dict[str, int]:
+    found = set[str]()
+    for commit in commits_by_hand(lake, repo)[0]:
+        answer = repo.call("GET", f"/refs/{commit}/objects/ls", params={"amount": 1000, "prefix": prefix})
+        found |= {repo.relative(one["physical_address"]) for one in answer.json()["results"]}
+    sizes = [(repo.folder / key).stat().st_size for key in found & set(repo.stored())]
+    return {"objects": len(sizes), "size_bytes": sum(sizes)}
+
+
+def count_by_hand(lake: Lake, repo: LakeRepository) -> dict[str, Counter[str]]:
+    """Bytes and objects by part, from the files, the listings of commits and the server's own answers."""
+    now, branches = lake.clock().timestamp(), refs_of(repo, "branches")
+    kept, every = commits_by_hand(lake, repo)
+    held = set[str]().union(*(objects_of(repo, id) for id in kept))
     committed = set[str]().union(*(objects_of(repo, id) for id in every))
     staged = {address for name in branches for address in objects_of(repo, name)} - committed
     has_run = (repo.folder / "_lakefs/retention/gc/uncommitted").exists()
@@ -164,6 +186,24 @@ def it_equals_a_count_by_hand_and_adds_up(lake: Lake, seed: int) -> None:
             assert one["exclusive"][figure] <= one["held"][figure] <= row["held"][figure]
     assert {one["name"] for one in row["branches"]} == refs_of(repo, "branches").keys()
     assert {one["name"] for one in row["tags"]} == refs_of(repo, "tags").keys()
+    # by prefix and age it is the same, and asking for them changes nothing else
+    more = measured(lake, places=True)
+    places = {one["prefix"]: one for one in more.pop("prefixes")}
+    ages = more.pop("ages")
+    assert more.pop("prefixes_left_out") == 0
+    assert more == row
+    for part in PARTS:
+        assert places[""][part] == (row[part] or NOTHING)
+    for prefix in ("raw/", "raw/2026/", "daily/", "daily/x/"):
+        held = places[prefix]["held"] if prefix in places else NOTHING
+        assert (prefix, held_below(lake, repo, prefix)) == (prefix, held)
+    for figure in ("objects", "size_bytes"):
+        assert sum(age[figure] for age in ages) == row["stored"][figure]
+    now = lake.clock().timestamp()
+    for age in ages:
+        files = [(repo.folder / key).stat() for key in repo.stored()]
+        of_age = [f for f in files if age["from_days"] <= (now - f.st_mtime) / DAY < (age["to_days"] or 1e9)]
+        assert age["objects"] == len(of_age)
 
 
 # ---- examples

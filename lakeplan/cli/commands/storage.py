@@ -36,6 +36,7 @@ from lakeplan.fleet.documents import StorageDocument, StoredRow
 from lakeplan.fleet.storage import storage_of_servers, with_growth
 from lakeplan.output.storage import render_storage
 from lakeplan.values.desired import Price
+from lakeplan.values.local import write_file
 
 HELP = """Show what repositories store, which branches and tags hold it, and what could be deleted.
 
@@ -47,6 +48,7 @@ Examples:
   lakeplan storage
   lakeplan storage 'analytics*' --price '0.023 USD'
   lakeplan storage analytics --compare main experiment
+  lakeplan storage analytics --by-prefix --html storage.html
   lakeplan storage --format json --out storage.json
   lakeplan storage --since storage.json
 """
@@ -65,6 +67,16 @@ def storage(
     since: Annotated[
         Path | None,
         typer.Option("--since", help="Also show the growth since this JSON report.", metavar="FILE"),
+    ] = None,
+    by_prefix: Annotated[
+        bool,
+        typer.Option(
+            "--by-prefix", help="Also show prefixes and ages. Keeps every path in memory while it counts."
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Also write a page with a treemap of prefixes.", metavar="FILE"),
     ] = None,
     dump_refs: DumpRefs = False,
     rate: Rate = 100.0,
@@ -86,7 +98,12 @@ def storage(
     ):
         session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
         settings = AuditSettings(
-            session.as_of, zone, dump_refs=dump_refs, sample=0, max_requests=max_requests
+            session.as_of,
+            zone,
+            dump_refs=dump_refs,
+            sample=0,
+            max_requests=max_requests,
+            places=by_prefix or html is not None,
         )
         document = storage_of_servers(
             endpoints,
@@ -105,6 +122,10 @@ def storage(
     if earlier is not None:
         document = with_growth(document, earlier)
     document = _with_price(document, paid)
+    if html is not None:
+        from lakeplan.output.storage_page import render_storage_page
+
+        write_file(html, render_storage_page(outputs.shown(document)))
     return outputs.emit(document, render_storage, code=exit_code_of(document))
 
 
