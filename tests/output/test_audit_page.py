@@ -140,6 +140,7 @@ def it_names_every_landmark_apart(opened: Page) -> None:
     """Where the window is narrow, tables that scroll are landmarks beside the sections."""
     opened.size(400, 900)
     opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; }); 1")
+    opened.evaluate("new Promise((done) => setTimeout(done, 300))")  # observers of sizes come later
     names = opened.evaluate(
         "[...document.querySelectorAll('[role=region], section, nav')].map((one) => one.ariaLabel"
         " || document.getElementById(one.getAttribute('aria-labelledby'))?.textContent)"

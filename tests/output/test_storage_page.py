@@ -163,6 +163,7 @@ def it_is_used_by_keyboard_and_names_every_landmark_apart(opened: Page) -> None:
     assert {"SELECT", "BUTTON", "A"} <= set(reached)
     opened.size(400, 900)
     opened.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; }); 1")
+    opened.evaluate("new Promise((done) => setTimeout(done, 300))")  # observers of sizes come later
     names = opened.evaluate(
         "[...document.querySelectorAll('[role=region], section, nav')].map((one) => one.ariaLabel"
         " || document.getElementById(one.getAttribute('aria-labelledby'))?.textContent)"
