@@ -58,6 +58,10 @@ def host_of(environ: Mapping[str, str]) -> GitHub | GitLab:
     )
 
 
+MOST_APPROVERS = 10
+"""Names of approvers that a run records."""
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """``into`` is the folder of the files of this job, ``more`` further arguments of the command, and
@@ -150,8 +154,9 @@ class Pipeline:
             )
         else:
             outs = {"json": REPORT, "markdown": RESULT}
-            # The history names the pull request.
-            merged = replace(self, environ={**self.environ, PULL_REQUEST: str(request.number)})
+            # The history names the pull request and who approved it.
+            known = {PULL_REQUEST: str(request.number), APPROVED_BY: self._approvers(host, request)}
+            merged = replace(self, environ={**self.environ, **known})
             options = ("--replan", "--no-progress", *_files(folder, outs), *self.more)
             done = merged._run("apply", str(file), *options)
             written = (folder / RESULT).is_file()
@@ -170,6 +175,16 @@ class Pipeline:
             _say(f"The result was not posted: {error}\n{error.hint}")
             done = done or int(ExitCode.ERROR)
         return done, end
+
+    def _approvers(self, host: GitHub | GitLab, request: Request) -> str:
+        """Names for the history: what the workflow says, else the host; "" where neither does."""
+        if said := self.environ.get(APPROVED_BY, ""):
+            return said
+        try:
+            return ", ".join(host.approvers(request)[:MOST_APPROVERS])
+        except HostError as error:
+            _say(f"Who approved {host.sign}{request.number} is not known: {error}")
+            return ""
 
     # ---- comments
     def answer(self, workflow: str) -> int:

@@ -193,6 +193,16 @@ class GitHub:
             if pull["merged_at"] and pull["merge_commit_sha"] == commit
         ]
 
+    @reads_answers
+    def approvers(self, request: Request) -> list[str]:
+        """The last word of each person counts, where it is about the commit that was merged."""
+        said: dict[str, bool] = {}
+        for review in self.client.pages(f"{self._root}/pulls/{request.number}/reviews"):
+            login, state = str((review.get("user") or {}).get("login") or ""), review["state"]
+            if login and state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
+                said[login] = state == "APPROVED" and review["commit_id"] == request.head
+        return [login for login, approves in said.items() if approves]
+
     # ---- plans
     @reads_answers
     def fetch_plan(self, request: Request, folder: Path) -> Path:

@@ -112,6 +112,11 @@ class GitLab:
             if m["state"] == "merged" and commit in [m[name] for name in names] and self._is_own(m, branch)
         ]
 
+    @reads_answers
+    def approvers(self, request: Request) -> list[str]:
+        found = self.client.get(f"{self._project}/merge_requests/{request.number}/approvals")
+        return [str(one["user"]["username"]) for one in found.get("approved_by") or ()]
+
     def _is_own(self, request: Mapping[str, Any], branch: str) -> bool:
         """Of this project's own branch, into the branch that was pushed to."""
         projects = (request["source_project_id"], request["target_project_id"])

@@ -58,6 +58,9 @@ class Host(Protocol):
     def fetch_plan(self, request: Request, folder: Path) -> Path:
         """Writes the plan that was reviewed, and what is beside it. Raises NoPlan."""
 
+    def approvers(self, request: Request) -> list[str]:
+        """Who approves of a pull request as it was merged, by login."""
+
     def open_requests(self) -> list[int]:
         """Open pull requests into the branch that this pipeline is about."""
 

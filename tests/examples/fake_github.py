@@ -25,6 +25,7 @@ LEVELS = {"none": 0, "read": 1, "write": 2}
 ROUTES = (
     ("GET", r"/pulls", "pull-requests:read", "list_pulls"),
     ("GET", r"/pulls/(\d+)", "pull-requests:read", "pull"),
+    ("GET", r"/pulls/(\d+)/reviews", "pull-requests:read", "reviews"),
     ("GET", r"/commits/(\w+)/pulls", "pull-requests:read", "pulls_of"),
     ("GET", r"/issues/(\d+)/comments", "pull-requests:read", "list_comments"),
     ("POST", r"/issues/(\d+)/comments", "pull-requests:write", "make_comment"),
@@ -58,6 +59,7 @@ class FakeGitHub:
         self.runs: dict[int, dict[str, Any]] = {}
         self.statuses: list[dict[str, Any]] = []
         self.events: dict[int, list[dict[str, Any]]] = {}
+        self.reviews: dict[int, list[dict[str, Any]]] = {}
         self.people: dict[str, str] = {}
         self.teams: dict[str, set[str]] = {}
         self.team_token = "team-token"
@@ -177,6 +179,9 @@ class FakeGitHub:
     def _pull(self, number: str, query: Any, body: Any) -> Answer:
         found = self.pulls.get(int(number))
         return (200, found) if found else (404, {"message": "Not Found"})
+
+    def _reviews(self, number: str, query: Any, body: Any) -> Answer:
+        return 200, self.reviews.get(int(number), [])
 
     def _pulls_of(self, commit: str, query: Any, body: Any) -> Answer:
         """As documented: what merged it; of a commit that is not merged yet, what is open."""

@@ -216,11 +216,23 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     assert lake.rules == {"*": 365, "main": 365}
 
     # On merge that file is found by pull request and head commit, and applied; the result comes back.
+    fake.reviews[7] = [
+        {"user": {"login": login}, "state": state, "commit_id": commit}
+        for login, state, commit in (
+            ("ada", "APPROVED", head),
+            ("grace", "APPROVED", head),
+            ("grace", "COMMENTED", head),
+            ("joan", "APPROVED", head),
+            ("joan", "CHANGES_REQUESTED", head),
+            ("early", "APPROVED", "0" * 40),
+        )
+    ]
     applied = org.merge(7)
     assert applied.code == 0, applied.output
     assert lake.rules == {"*": 21, "main": 30}
     record = json.loads(max((work.top / folder / ".lakeplan/history").iterdir()).read_text())
     assert record["ci"]["pull_request"].endswith("org/trees/pull/7")
+    assert record["approver"] == {"by": "ada, grace"}
     assert record["tree_commit"] == merge
     result = fake.bodies(7)[1]
     assert result.startswith(f"<!-- lakeplan:apply:{folder} -->")
@@ -468,6 +480,7 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, fold
                 "target_project_id": 3,
             }
         ],
+        ("GET", "/projects/3/merge_requests/7/approvals"): {"approved_by": [{"user": {"username": "ada"}}]},
         ("GET", "/projects/3/merge_requests/7/pipelines"): [{"id": 50}],
         ("GET", "/projects/3/pipelines/50"): {
             "source": "merge_request_event",

@@ -327,6 +327,16 @@ class DescribeGitLab:
         put_comment(gitlab, 7, BODY)
         assert host.asked("PUT") == [("/projects/3/merge_requests/7/notes/2", {"body": BODY})]
 
+    def it_knows_who_approved(self, host, gitlab):
+        (request,) = gitlab.merged()
+        path = "/projects/3/merge_requests/7/approvals"
+        host.answers["GET", path] = {"approved_by": [{"user": {"username": "ada"}}]}
+        assert gitlab.approvers(request) == ["ada"]
+        for wrong in ({"approved_by": [{}]}, {"approved_by": [3]}, ["x"]):
+            host.answers["GET", path] = wrong
+            with pytest.raises(HostError):
+                gitlab.approvers(request)
+
     def it_makes_a_note_when_it_has_none(self, host, gitlab):
         host.answers["GET", "/projects/3/merge_requests/7/notes"] = []
         host.answers["POST", "/projects/3/merge_requests/7/notes"] = {}
