@@ -32,6 +32,7 @@ _STYLES = {
 _DONE = {"apply": "last applied", "import": "imported"}
 _VALUES_SHOWN = 20
 _SETTINGS = {"branch_lifecycle": "policy", "object_lifecycle": "object rule"}
+_KINDS = {"branches": "branch", **_SETTINGS}
 
 
 def render_drift(document: DriftDocument, console: Console) -> None:
@@ -58,7 +59,14 @@ def _render_written(page: Page, document: DriftDocument) -> None:
         return
     arrow = Cell(page.arrow, "dim")
     rows: list[list[str | Cell]] = [
-        [r["repository"], _name(r["path"]), _days(r["before"]), arrow, _days(r["after"]), r["file"]]
+        [
+            r["repository"],
+            _name(r["path"]),
+            _written_side(r["before"]),
+            arrow,
+            _written_side(r["after"]),
+            r["file"],
+        ]
         for r in document["written"]
     ]
     if rows:
@@ -127,7 +135,12 @@ def _values_text(side: Mapping[str, str], keys: list[str]) -> Cell:
 
 
 def _name(path: str) -> str:
-    return f"branch {path.removeprefix('branches/')}" if path.startswith("branches/") else "default"
+    kind, _, name = path.partition("/")
+    return f"{_KINDS.get(kind, kind)} {name}" if name else "default"
+
+
+def _written_side(value: int | str | None) -> Cell:
+    return Cell(value) if isinstance(value, str) else _days(value)
 
 
 def _days(value: int | None) -> Cell:

@@ -137,17 +137,18 @@ class DriftSummary(TypedDict):
 
 
 class WrittenRow(TypedDict):
-    """A value of the tree that is the server's now; None: not set."""
+    """A value of the tree that is the server's now: days, or of a policy or an object rule the values that
+    differ, as text. None: not set. ``path``: of the value, or the item's kind and id."""
 
     repository: str
     path: str
-    before: int | None
-    after: int | None
+    before: int | str | None
+    after: int | str | None
     file: str
 
 
 class NotWrittenRow(TypedDict):
-    """``path``: of the value, or the id of a policy or an object rule."""
+    """``path``: of the value, or the kind and id of a policy or an object rule."""
 
     repository: str
     path: str

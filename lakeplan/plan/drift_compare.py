@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lakeplan.branches.fates import takes
 from lakeplan.branches.memory import forget_seen, record_heads, seen_last
@@ -78,8 +78,8 @@ Items = Sequence[SettingItem] | None
 @dataclass(frozen=True)
 class RepositoryDrift:
     """One repository: how it drifted (nothing: it did not), or why that could not be told. ``values`` are of
-    its GC rules, ``items`` of its policies and object rules. ``state_note``: what of the state could not be
-    read, beside what was applied last."""
+    its GC rules, ``items`` of its policies and object rules, ``stored`` the whole lists of those on the
+    server. ``state_note``: what of the state could not be read, beside what was applied last."""
 
     repository: str
     owner: str | None = None
@@ -87,6 +87,7 @@ class RepositoryDrift:
     classes: tuple[DriftClass, ...] = ()
     values: tuple[DriftedValue, ...] = ()
     items: tuple[DriftedItem, ...] = ()
+    stored: Mapping[SettingKind, Items] = field(default_factory=dict)
     last: LastApplied | None = None
     note: str = ""
     failure: Failure | None = None
@@ -131,6 +132,7 @@ def compare(
         classes=tuple(c for c in DriftClass if c in found),
         values=values,
         items=tuple(items),
+        stored=looker.stored,
         last=last,
         note="; ".join(notes),
     )
@@ -152,6 +154,7 @@ class _Looker:
         self._name, self._desired, self._server = name, desired, server
         self._reader, self._last, self._pins = reader, last, pins
         self._rules: StoredRules | None = None
+        self.stored: dict[SettingKind, Items] = {}
         self.left: list[str] = []
         self.notes: list[str] = []
 
@@ -186,6 +189,7 @@ class _Looker:
         attempts = self._last.attempts.get(kind, ()) if self._last is not None else ()
         if self._desired is not None and self._manages(kind):
             wanted, stored = self._desired.wanted_items(kind), self._stored(kind)
+            self.stored[kind] = stored
             applied = next((items for items in attempts if same_setting(items, stored)), applied)
             return setting_drift(kind, wanted, stored, applied, recorded=applied is not None)
         if applied is None and not attempts:

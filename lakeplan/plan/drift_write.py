@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from lakeplan.errors import ConfigError
 from lakeplan.limits import DRIFT_VALUES
 from lakeplan.plan.documents import NotWrittenRow, WrittenRow
-from lakeplan.plan.drift_compare import RepositoryDrift
-from lakeplan.plan.drift_rules import DriftClass, DriftedValue
+from lakeplan.plan.drift_compare import Items, RepositoryDrift
+from lakeplan.plan.drift_rules import DriftClass, DriftedItem, DriftedValue
 from lakeplan.retention.patterns import matches
-from lakeplan.review.differences import DEFAULT_PATH, branch_path
-from lakeplan.tree.editing import drop_branch, put_branch, put_default, replace_number
+from lakeplan.review.differences import (
+    DEFAULT_PATH,
+    branch_path,
+    is_reordering,
+    item_name,
+    pair_items,
+    same_setting,
+)
+from lakeplan.tree.editing import drop_branch, put_branch, put_default, put_setting, replace_number
 from lakeplan.tree.tree import Tree
 from lakeplan.values.desired import DesiredRepository, GcDesired, Source
+from lakeplan.values.settings import Policy, SettingKind
 
 Change = Callable[[str], str | None]
 """The text of a file after one edit; None where the edit cannot be made."""
@@ -48,9 +56,9 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Edit:
-    """One edit of one value. ``users`` are all repositories that it changes, as ``server/name``."""
+    """One edit of one value or item. ``users`` are all repositories that it changes, as ``server/name``."""
 
-    value: DriftedValue
+    value: DriftedValue | DriftedItem
     file: str
     change: Change
     users: frozenset[str]
@@ -68,17 +76,14 @@ def write_drift(
     written: list[WrittenRow] = []
     refused: list[NotWrittenRow] = []
     for drift in drifted:
-        for item in drift.items:
-            if item.drift is DriftClass.SERVER_EDITED and item.stored != item.wanted:
-                why = "lakeplan does not edit branch policies and object rules: edit the tree by hand"
-                refused.append({"repository": drift.repository, "path": item.item, "reason": why})
-        writer = _Writer(tree, live, stored, files)
-        edits = writer.edits(drift, refused)
-        if edits and (why := writer.write(drift.repository, edits)):
-            refused += [_refused(drift, edit.value, why) for edit in edits]
-        else:
-            tree = writer.tree
-            written += [_written(drift, edit) for edit in edits]
+        for kind in (None, *SettingKind):
+            writer = _Writer(tree, live, stored, files)
+            edits = writer.edits(drift, refused) if kind is None else writer.item_edits(drift, refused, kind)
+            if edits and (why := writer.write(drift, edits)):
+                refused += [_refused(drift, edit.value, why) for edit in edits]
+            else:
+                tree = writer.tree
+                written += [_written(drift, edit) for edit in edits]
     return DriftWritten(tuple(written), tuple(refused))
 
 
@@ -87,18 +92,39 @@ def _edited(drift: RepositoryDrift) -> list[DriftedValue]:
     return [v for v in drift.values if v.drift is DriftClass.SERVER_EDITED and v.stored != v.wanted]
 
 
-def _refused(drift: RepositoryDrift, value: DriftedValue, reason: str) -> NotWrittenRow:
-    return {"repository": drift.repository, "path": value.path, "reason": reason}
+def _edited_items(drift: RepositoryDrift, kind: SettingKind) -> list[DriftedItem]:
+    items = (item for item in drift.items if item.setting is kind)
+    return [i for i in items if i.drift is DriftClass.SERVER_EDITED and i.stored != i.wanted]
+
+
+def _path(value: DriftedValue | DriftedItem) -> str:
+    return value.path if isinstance(value, DriftedValue) else f"{value.setting.value}/{value.item}"
+
+
+def _refused(drift: RepositoryDrift, value: DriftedValue | DriftedItem, reason: str) -> NotWrittenRow:
+    return {"repository": drift.repository, "path": _path(value), "reason": reason}
 
 
 def _written(drift: RepositoryDrift, edit: _Edit) -> WrittenRow:
-    return {
+    value = edit.value
+    before, after = value.wanted, value.stored
+    row: WrittenRow = {
         "repository": drift.repository,
-        "path": edit.value.path,
-        "before": edit.value.wanted,
-        "after": edit.value.stored,
+        "path": _path(value),
+        "before": before if isinstance(before, int) else _text(before, after),
+        "after": after if isinstance(after, int) else _text(after, before),
         "file": edit.file,
     }
+    return row
+
+
+def _text(values: Mapping[str, str] | None, other: Mapping[str, str] | int | None) -> str | None:
+    """The values of an item that the other side does not have, as text. None without an item."""
+    if not values:
+        return None
+    compared = other if isinstance(other, Mapping) else {}
+    differ = [key for key in values if values[key] != compared.get(key) and key != "id"]
+    return ", ".join(f"{key} {values[key]}" for key in differ)
 
 
 Rules = Mapping[tuple[bool, str], int]
@@ -147,6 +173,40 @@ class _Writer:
             except _Refused as why:
                 refused.append(_refused(drift, value, str(why)))
         return sorted(found, key=lambda edit: (edit.file, edit.place), reverse=True)
+
+    def item_edits(
+        self, drift: RepositoryDrift, refused: list[NotWrittenRow], kind: SettingKind
+    ) -> list[_Edit]:
+        """The same of its policies or object rules, in the repository's own entry."""
+        values = _edited_items(drift, kind)
+        desired = self._desired.get(drift.repository)
+        stored, wanted = drift.stored.get(kind) or (), desired.wanted_items(kind) if desired else None
+        try:
+            if not values:
+                return []
+            if desired is None or not wanted:
+                raise _Refused(f"the tree clears the {kind.label}, and the server has some")
+            if not stored:
+                clear = f"write `{kind.value}: clear`, or apply to set them again"
+                raise _Refused(f"the server has no {kind.label} any more: {clear}")
+            changed = drift.last is not None and drift.last.config_hash != desired.config_hash
+            if changed and any(value.applied != value.wanted for value in values):
+                raise _Refused(f"the tree's {kind.label} were changed too, and not applied")
+            file, entry = self._own_entry(desired, f"{kind.label} are edited in an entry of its own only")
+        except _Refused as why:
+            refused += [_refused(drift, value, str(why)) for value in values]
+            return []
+        named = {value.item: value for value in values}
+        found = []
+        for have, want in pair_items(stored, wanted):
+            value = named.get(item_name(want if want is not None else have))
+            if value is None:
+                continue
+            if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
+                have = replace(have, id=None)
+            put = partial(put_setting, entry=entry, kind=kind, old=want, new=have)
+            found.append(_Edit(value, file, put, frozenset({drift.repository})))
+        return found
 
     def _edit(self, drift: RepositoryDrift, value: DriftedValue) -> _Edit:
         desired = self._desired.get(drift.repository)
@@ -217,20 +277,20 @@ class _Writer:
             raise _Refused(f"{why}, and the repository has no entry of its own: add one")
         return naming.exact.source.file, naming.exact.key
 
-    def write(self, key: str, edits: Iterable[_Edit]) -> str:
+    def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:
         """Why the edits cannot be, or "": then ``tree`` is the new one. Nothing is left of what cannot be."""
         self._files.keep()
-        expected = {user: dict(_rules(self._desired[user])) for edit in edits for user in edit.users}
+        expected = {user: _Settings.of(self._desired[user]) for edit in edits for user in edit.users}
         for edit in edits:
             for user in edit.users:
-                _apply(expected[user], edit.value)
+                expected[user].take(edit.value, drift)
         try:
             for edit in edits:
                 if not self._files.edit(edit.file, edit.change):
                     raise ConfigError(f"{edit.file}: the entry is written in a way that lakeplan cannot edit")
             tree = self._files.load()
             after = self._resolved(tree)
-            self._check(key, expected, after)
+            self._check(drift.repository, expected, after)
         except ConfigError as error:
             self._files.undo()
             return "; ".join(error.problems) or error.message
@@ -241,10 +301,12 @@ class _Writer:
         self._files.keep()
         return ""
 
-    def _check(self, key: str, expected: Mapping[str, Rules], after: Mapping[str, DesiredRepository]) -> None:
+    def _check(
+        self, key: str, expected: Mapping[str, _Settings], after: Mapping[str, DesiredRepository]
+    ) -> None:
         """Raises ConfigError unless the tree now gives exactly these rules, and the rest as before."""
-        for user, rules in expected.items():
-            if user not in after or _rules(after[user]) != rules:
+        for user, settings in expected.items():
+            if user not in after or not settings.fit(after[user]):
                 raise ConfigError(f"the edited tree would not contain the server's rules of {user}")
         others = self._desired.keys() - expected.keys()
         if after.keys() != self._desired.keys() or any(
@@ -253,19 +315,42 @@ class _Writer:
             raise ConfigError(f"the edit for {key} would change other repositories")
 
 
+@dataclass
+class _Settings:
+    """What the edited tree must give a repository."""
+
+    rules: dict[tuple[bool, str], int]
+    items: dict[SettingKind, Items]
+
+    @classmethod
+    def of(cls, desired: DesiredRepository) -> _Settings:
+        return cls(_rules(desired), {kind: desired.wanted_items(kind) for kind in SettingKind})
+
+    def take(self, value: DriftedValue | DriftedItem, drift: RepositoryDrift) -> None:
+        """The server's value of it; of policies or object rules the whole list."""
+        if isinstance(value, DriftedItem):
+            self.items[value.setting] = drift.stored[value.setting]
+            return
+        name = "" if value.path == DEFAULT_PATH else value.path.removeprefix(branch_path(""))
+        if value.stored is None:
+            self.rules.pop((False, name), None)
+        else:
+            self.rules[False, name] = value.stored
+
+    def fit(self, desired: DesiredRepository) -> bool:
+        """The order of policies has no effect on which branches are deleted (lakefs/branch-lifecycle.md)."""
+        found = {kind: desired.wanted_items(kind) for kind in SettingKind}
+        return _rules(desired) == self.rules and all(
+            same_setting(items, found[kind]) or is_reordering(items, found[kind])
+            for kind, items in self.items.items()
+        )
+
+
 def _rules(desired: DesiredRepository) -> dict[tuple[bool, str], int]:
     gc = desired.gc
     if not isinstance(gc, GcDesired):
         return {}
     return {(False, ""): gc.default_retention_days, **{r.key: r.retention_days for r in gc.branches}}
-
-
-def _apply(rules: dict[tuple[bool, str], int], value: DriftedValue) -> None:
-    name = "" if value.path == DEFAULT_PATH else value.path.removeprefix(branch_path(""))
-    if value.stored is None:
-        rules.pop((False, name), None)
-    else:
-        rules[False, name] = value.stored
 
 
 def _days(value: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
@@ -53,11 +53,19 @@ def setting_lines(kind: SettingKind, items: Sequence[SettingItem]) -> list[str]:
     """The block that gives these policies or object rules: ``clear`` for none."""
     if not items:
         return [f"{kind.value}: clear"]
-    key = "policies" if kind is SettingKind.BRANCH_LIFECYCLE else "rules"
-    return [f"{kind.value}:", f"  {key}:", *(f"    - {_item(item)}" for item in items)]
+    return [f"{kind.value}:", f"  {_LISTS[kind]}:", *(f"    - {_item(item)}" for item in items)]
+
+
+_LISTS = {SettingKind.BRANCH_LIFECYCLE: "policies", SettingKind.OBJECT_LIFECYCLE: "rules"}
 
 
 def _item(item: SettingItem) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in _fields(item).items()) + "}"
+
+
+def _fields(item: SettingItem | None) -> dict[str, str]:
+    """Each value of an item under its key, as YAML."""
+    values: dict[str, str] = {}
     if isinstance(item, Policy):
         values = {
             "id": quoted(item.id) if item.id is not None else "",
@@ -65,15 +73,15 @@ def _item(item: SettingItem) -> str:
             "max_age": duration_text(item.max_age_seconds),
             "max_idle_age": duration_text(item.max_idle_seconds),
         }
-    else:
+    elif item is not None:
         values = {
             "id": quoted(item.id),
             "branches": _list(item.branches),
             "prefix": quoted(item.prefix),
             "expire_after_days": str(item.expire_after_days),
         }
-    values["description"] = quoted(item.description) if item.description else ""
-    return "{" + ", ".join(f"{key}: {value}" for key, value in values.items() if value) + "}"
+    values["description"] = quoted(item.description) if item is not None and item.description else ""
+    return {key: value for key, value in values.items() if value}
 
 
 def _list(names: Sequence[str]) -> str:
@@ -164,7 +172,7 @@ def _offset(text: str, line: int, column: int) -> int | None:
 
 def put_default(text: str, entry: str, days: int) -> str | None:
     """The text with a default of its own in an entry that inherits one. None where that cannot be edited."""
-    return _put(text, entry, "default_retention_days", str(days), [f"default_retention_days: {days}"])
+    return _put(text, entry, "gc", "default_retention_days", str(days), [f"default_retention_days: {days}"])
 
 
 def put_branch(text: str, entry: str, branch: str, days: int | None) -> str | None:
@@ -172,56 +180,144 @@ def put_branch(text: str, entry: str, branch: str, days: int | None) -> str | No
     where that cannot be edited."""
     last = "remove: true" if days is None else f"retention_days: {days}"
     item = f"{{branch_id: {quoted(branch)}, {last}}}"
-    gc = _block(text, entry, "gc")
-    branches = _child(gc, "branches")
-    if branches is None:
-        return _put(text, entry, "branches", f"[{item}]", ["branches:", f"  - {item}"])
-    if not isinstance(branches, yaml.SequenceNode) or _is_elsewhere(gc, branches):
-        return None
-    if branches.flow_style:
-        return _before_end(text, branches, item)
-    return _after(text, branches, [f"- {item}"], branches.start_mark.column)
+    return _put_item(text, entry, "gc", "branches", item)
 
 
 def drop_branch(text: str, entry: str, branch: str) -> str | None:
     """The text without the entry's own rule of a branch, and without its line. None where it has none, or one
     that cannot be edited."""
     gc = _block(text, entry, "gc")
-    branches = _child(gc, "branches")
-    if gc is None or not isinstance(branches, yaml.SequenceNode) or _is_elsewhere(gc, branches):
-        return None
-    names = [_child(item, "branch_id") for item in branches.value]
+    branches = _list_of(gc, "branches")
+    names = [_child(item, "branch_id") for item in branches.value] if branches is not None else []
     found = [n for n, name in enumerate(names) if name is not None and name.value == branch]
-    if len(found) != 1:
+    return _drop(text, gc, branches, found[0]) if len(found) == 1 else None
+
+
+def put_setting(
+    text: str, entry: str, kind: SettingKind, old: SettingItem | None, new: SettingItem | None
+) -> str | None:
+    """The text with a policy or an object rule of the entry as ``new`` has it: value by value where the entry
+    has ``old`` itself, as one more item where it inherits it or has none. None for ``new`` drops it. None
+    where that cannot be edited."""
+    block = _block(text, entry, kind.value)
+    items = _list_of(block, _LISTS[kind])
+    found = [n for n, item in enumerate(items.value if items is not None else ()) if _is_item(item, old)]
+    if len(found) > 1:
         return None
-    (index,) = found
-    if len(branches.value) == 1:
-        key = next(key for key, value in gc.value if value is branches)
-        return _cut(text, gc, key.start_mark.index, _end(branches), first=gc.value[0][0] is key)
-    item = branches.value[index]
-    if not branches.flow_style:
+    if found and new is None:
+        return _drop(text, block, items, found[0])
+    if found:
+        return _put_values(text, (entry, kind, found[0]), _fields(old), _fields(new))
+    if old is not None and old.id is None:
+        return None  # only an id overrides what is inherited
+    item = _item(new) if new is not None else f"{{id: {quoted(str(old.id if old else ''))}, remove: true}}"
+    return _put_item(text, entry, kind.value, _LISTS[kind], item)
+
+
+def _is_item(node: yaml.Node, item: SettingItem | None) -> bool:
+    """Whether an entry's own item is this one: by its id, without one by its patterns."""
+    if item is None:
+        return False
+    own = _child(node, "id")
+    if item.id is not None or own is not None:
+        return own is not None and own.value == item.id
+    patterns = _child(node, "patterns")
+    names = {n.value for n in patterns.value} if isinstance(patterns, yaml.SequenceNode) else set()
+    return names == set(getattr(item, "patterns", ()))
+
+
+def _put_values(
+    text: str, place: tuple[str, SettingKind, int], old: Mapping[str, str], new: Mapping[str, str]
+) -> str | None:
+    """The text with the values of one item that differ."""
+    entry, kind, index = place
+    changed: str | None = text
+    for key in sorted(old.keys() | new.keys(), key=lambda key: (key not in new, key)):
+        if old.get(key) != new.get(key) and changed is not None:
+            items = _list_of(_block(changed, entry, kind.value), _LISTS[kind])
+            changed = _put_value(changed, items.value[index] if items else None, key, new.get(key))
+    return changed
+
+
+_OTHER_NAMES = {"max_idle_age": "max_inactivity_time"}
+
+
+def _put_value(text: str, item: yaml.Node | None, key: str, new: str | None) -> str | None:
+    if not isinstance(item, yaml.MappingNode) or not item.value:
+        return None
+    name = next((k for k, _ in item.value if k.value in (key, _OTHER_NAMES.get(key))), None)
+    if name is None:
+        if new is None:
+            return None
+        if item.flow_style:
+            return _before_end(text, item, f"{key}: {new}")
+        return _after(text, item, [f"{key}: {new}"], item.value[0][0].start_mark.column)
+    value = next(v for k, v in item.value if k is name)
+    if _is_elsewhere(item, value) or text[value.start_mark.index] in "&!":
+        return None  # written elsewhere, or used elsewhere
+    if new is None:
+        return _cut(text, item, name, value)
+    start = value.start_mark.index
+    if text[name.end_mark.index : start].strip() == ":":
+        start = text.index(":", name.end_mark.index) + 1
+        new = f" {new}"
+    return text[:start] + new + text[_end(value) :]
+
+
+def _put_item(text: str, entry: str, block: str, key: str, item: str) -> str | None:
+    """One more item at the end of a list of a block, which are made where there are none."""
+    node = _block(text, entry, block)
+    items = _child(node, key)
+    if items is None:
+        return _put(text, entry, block, key, f"[{item}]", [f"{key}:", f"  - {item}"])
+    if not isinstance(items, yaml.SequenceNode) or _is_elsewhere(node, items):
+        return None
+    if items.flow_style:
+        return _before_end(text, items, item)
+    return _after(text, items, [f"- {item}"], items.start_mark.column)
+
+
+def _list_of(node: yaml.MappingNode | None, key: str) -> yaml.SequenceNode | None:
+    """A list that is written in the node itself."""
+    items = _child(node, key)
+    if not isinstance(items, yaml.SequenceNode) or _is_elsewhere(node, items):
+        return None
+    return items
+
+
+def _drop(
+    text: str, block: yaml.MappingNode | None, items: yaml.SequenceNode | None, index: int
+) -> str | None:
+    """Without one item of a list; with the last one the list's key goes."""
+    if block is None or items is None:
+        return None
+    if len(items.value) == 1:
+        key = next(key for key, value in block.value if value is items)
+        return _cut(text, block, key, items)
+    item = items.value[index]
+    if not items.flow_style:
         dash = text.rindex("-", 0, item.start_mark.index + 1)
         return _cut_lines(text, dash, _end(item))
-    if index + 1 < len(branches.value):
-        return text[: item.start_mark.index] + text[branches.value[index + 1].start_mark.index :]
-    return text[: branches.value[index - 1].end_mark.index] + text[item.end_mark.index :]
+    if index + 1 < len(items.value):
+        return text[: item.start_mark.index] + text[items.value[index + 1].start_mark.index :]
+    return text[: items.value[index - 1].end_mark.index] + text[item.end_mark.index :]
 
 
-def _put(text: str, entry: str, key: str, value: str, lines: list[str]) -> str | None:
-    """A key of the entry's ``gc`` block, which is made where there is none."""
-    node, gc = _entry(text, entry), _block(text, entry, "gc")
-    if node is None or (gc is None and _child(node, "gc") is not None):
+def _put(text: str, entry: str, block: str, key: str, value: str, lines: list[str]) -> str | None:
+    """A key of a block of the entry, such as ``gc``, which is made where there is none."""
+    node, found = _entry(text, entry), _block(text, entry, block)
+    if node is None or (found is None and _child(node, block) is not None):
         return None
-    if gc is None:
+    if found is None:
         if node.flow_style or not node.value:
-            return _before_end(text, node, f"gc: {{{key}: {value}}}") if node.flow_style else None
+            return _before_end(text, node, f"{block}: {{{key}: {value}}}") if node.flow_style else None
         column = node.value[0][0].start_mark.column
-        return _after(text, node, ["gc:", *(f"  {line}" for line in lines)], column)
-    if _child(gc, "file") is not None or _child(gc, key) is not None:
+        return _after(text, node, [f"{block}:", *(f"  {line}" for line in lines)], column)
+    if _child(found, "file") is not None or _child(found, key) is not None:
         return None
-    if gc.flow_style:
-        return _before_end(text, gc, f"{key}: {value}")
-    return _after(text, gc, lines, gc.value[0][0].start_mark.column) if gc.value else None
+    if found.flow_style:
+        return _before_end(text, found, f"{key}: {value}")
+    return _after(text, found, lines, found.value[0][0].start_mark.column) if found.value else None
 
 
 def _block(text: str, entry: str, name: str) -> yaml.MappingNode | None:
@@ -261,15 +357,16 @@ def _after(text: str, node: yaml.Node, lines: list[str], column: int) -> str:
     return text[:at] + "".join(f"{break_}{' ' * column}{line}" for line in lines) + text[at:]
 
 
-def _cut(text: str, gc: yaml.MappingNode, start: int, end: int, *, first: bool) -> str | None:
-    """Without the last of the ``branches``, and so without the key."""
-    if not gc.flow_style:
-        return _cut_lines(text, start, end) if len(gc.value) > 1 else None
-    if len(gc.value) == 1:
+def _cut(text: str, node: yaml.MappingNode, key: yaml.Node, value: yaml.Node) -> str | None:
+    """Without a key and its value. None where it is the only one, or shares its line."""
+    if len(node.value) == 1:
         return None
-    if first:
-        return text[:start] + text[gc.value[1][0].start_mark.index :]
-    return text[:start].rstrip().removesuffix(",") + text[end:]
+    number = next(n for n, pair in enumerate(node.value) if pair[0] is key)
+    if not node.flow_style:
+        return _cut_lines(text, key.start_mark.index, _end(value))
+    if number + 1 < len(node.value):
+        return text[: key.start_mark.index] + text[node.value[number + 1][0].start_mark.index :]
+    return text[: key.start_mark.index].rstrip().removesuffix(",") + text[_end(value) :]
 
 
 def _cut_lines(text: str, start: int, end: int) -> str | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from lakeplan.sandbox.server import start_sandbox
+from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import load_schema
 
 COMMENTED = """\
@@ -277,3 +280,159 @@ class DescribeOtherFiles:
         world.api.set_rules("analytics", 21, main=9)
         assert [r["file"] for r in written(world)["written"]] == ["repositories/analytics.yaml"]
         has_settled(world)
+
+
+POLICIES = """\
+apiVersion: lakeplan/v1
+repositories:
+  analytics:
+    branch_lifecycle:
+      policies:
+        # scratch work
+        - id: short   # asked for by ada
+          patterns: ["tmp-*", "wip-*"]
+          max_age: 30d   # since the audit
+
+        - {id: old, patterns: ["release-*"], max_idle_age: 90d, description: quiet}   # last
+        - {patterns: ["exp-*"], max_age: 1w}
+    object_lifecycle:
+      rules:
+        - {id: raw, branches: [main], prefix: raw/, expire_after_days: 90}   # three months
+"""
+SHORT = '          patterns: ["tmp-*", "wip-*"]\n          max_age: 30d   # since the audit\n'
+URL = "/repositories/analytics/settings/branch_lifecycle/policies"
+OBJECTS = "/repositories/analytics/settings/object_lifecycle"
+
+
+@pytest.fixture
+def licensed(tmp_path: Path, make_world: Any) -> Any:
+    """An Enterprise server with policies and an object rule, as the tree has them."""
+    with start_sandbox(tmp_path / "sandbox", options=Options(flavor="enterprise")) as handle:
+        world = make_world(handle)
+        server = f"{{endpoint_url: {handle.endpoint_url}, branch_lifecycle: {{engine: server}}}}"
+        world.write("lakeplan.yaml", f"apiVersion: lakeplan/v1\nservers: {{prod: {server}}}\n")
+        world.api.repository("analytics")
+        settle_on(world, POLICIES)
+        yield world
+
+
+def settle_on(world: Any, tree: str) -> None:
+    world.write("repositories/all.yaml", tree)
+    world.override("unknown-impact", "adoption", "clear")
+    done = world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q")
+    assert done.code == 0, done.out
+
+
+def edit_policies(world: Any, edit: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Somebody changes the server's list by hand."""
+    policies = world.api.call("GET", URL)["policies"]
+    edit(policies)
+    world.api.call("PUT", URL, json={"policies": policies})
+
+
+Policies = list[dict[str, Any]]
+
+
+class DescribePolicies:
+    @pytest.mark.parametrize(
+        ("edit", "old", "new"),
+        [
+            (lambda p: p[0].update(max_age=86_400), "max_age: 30d   #", "max_age: 1d   #"),
+            (
+                lambda p: p[0].update(name_patterns=["tmp-*"], description="ada: as agreed"),
+                SHORT,
+                SHORT.replace('["tmp-*", "wip-*"]', '["tmp-*"]')
+                + '          description: "ada: as agreed"\n',
+            ),
+            (
+                lambda p: p[0].update(max_inactivity_time=3_600) or p[0].pop("max_age"),
+                SHORT,
+                '          patterns: ["tmp-*", "wip-*"]\n          max_idle_age: 1h\n',
+            ),
+            (
+                lambda p: p[1].update(max_age=172_800, description="") or p[1].pop("max_inactivity_time"),
+                'patterns: ["release-*"], max_idle_age: 90d, description: quiet}',
+                'patterns: ["release-*"], max_age: 2d}',
+            ),
+            (lambda p: p[2].update(max_age=172_800), "max_age: 1w}", "max_age: 2d}"),
+            (
+                lambda p: p.append({"id": "new", "name_patterns": ["x-?", "*-y"], "max_age": 3600}),
+                "max_age: 1w}\n",
+                'max_age: 1w}\n        - {id: new, patterns: ["x-?", "*-y"], max_age: 1h}\n',
+            ),
+            (lambda p: p.pop(1), POLICIES.splitlines(keepends=True)[10], ""),
+            (lambda p: p.pop(2), '        - {patterns: ["exp-*"], max_age: 1w}\n', ""),
+        ],
+    )
+    def it_changes_one_value_and_leaves_every_other_character(
+        self, licensed: Any, edit: Callable[[Policies], object], old: str, new: str
+    ) -> None:
+        edit_policies(licensed, edit)
+        (row,) = written(licensed)["written"]
+        assert row["path"].startswith("branch_lifecycle/")
+        assert POLICIES.count(old) == 1
+        assert text(licensed) == POLICIES.replace(old, new)
+        has_settled(licensed)
+
+    def it_says_what_it_wrote(self, licensed: Any) -> None:
+        edit_policies(licensed, lambda p: p[0].update(max_age=86_400, description="mine"))
+        licensed.api.call(
+            "PUT",
+            OBJECTS,
+            json={"rules": [{"id": "raw", "branches": ["main"], "prefix": "raw/", "expire_after_days": 3}]},
+        )
+        licensed.handle.faults.forget()
+        result = licensed.lakeplan("drift", "--write")
+        assert {r.method for r in licensed.handle.faults.requests} == {"GET"}
+        shown = " ".join(result.out.split())
+        assert "policy short" in shown
+        assert "max_age 1d, description mine" in shown
+        assert "object rule raw" in shown
+        assert "expire_after_days: 3}   # three months" in text(licensed)
+
+    def it_overrides_what_a_profile_gives(self, licensed: Any) -> None:
+        """An inherited item changes by its id in the repository's own entry, or is removed there."""
+        licensed.append(
+            "lakeplan.yaml",
+            "profiles:\n  tidy:\n    branch_lifecycle:\n      policies:\n"
+            "        - {id: short, patterns: ['tmp-*'], max_age: 30d}\n"
+            "        - {id: old, patterns: ['old-*'], max_age: 90d}\n",
+        )
+        before = text(licensed, "lakeplan.yaml")
+        tree = "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    use: [tidy]   # as all\n"
+        tree += "    object_lifecycle: clear\n"
+        settle_on(licensed, tree)
+        edit_policies(licensed, lambda p: p[0].update(max_age=86_400) or p.pop(1))
+        written(licensed)
+        assert text(licensed, "lakeplan.yaml") == before
+        assert text(licensed).startswith(tree)
+        assert "{id: short, patterns: [tmp-*], max_age: 1d}" in text(licensed).replace('"', "")
+        assert "{id: old, remove: true}" in text(licensed)
+        has_settled(licensed)
+
+    def it_refuses_with_the_reason_and_edits_nothing(self, licensed: Any) -> None:
+        def reasons() -> set[str]:
+            rows = written(licensed, code=3)["not_written"]
+            return {row["reason"] for row in rows}
+
+        settle_on(licensed, POLICIES.replace("max_age: 1w", "max_age: 2w"))
+        licensed.write("repositories/all.yaml", POLICIES)
+        edit_policies(licensed, lambda p: p[2].update(max_age=60))
+        assert reasons() == {"the tree's branch lifecycle policies were changed too, and not applied"}
+        edit_policies(licensed, lambda p: p.clear())
+        assert any("write `branch_lifecycle: clear`" in reason for reason in reasons())
+        assert text(licensed) == POLICIES
+
+    def it_restores_the_file_where_the_edit_does_not_give_the_servers_list(self, licensed: Any) -> None:
+        """Twice the same alias: only the place that it names could be edited."""
+        shared = POLICIES.replace("max_age: 30d   #", "max_age: &month 30d   #").replace(
+            "max_idle_age: 90d", "max_idle_age: *month"
+        )
+        settle_on(licensed, shared)
+        edit_policies(licensed, lambda p: p[1].update(max_inactivity_time=60))
+        (refused,) = written(licensed, code=3)["not_written"]
+        assert "cannot edit" in refused["reason"]
+        assert text(licensed) == shared
+        edit_policies(licensed, lambda p: p[0].update(max_age=60))
+        assert written(licensed, code=3)["written"] == []
+        assert text(licensed) == shared
