@@ -3,8 +3,8 @@
 1. PUT the old rules with the entries of new pins; 2. make the branches; 3. compare the server's own verdict;
 4. PUT the new rules; 5. delete retired pins; 6. PUT without their entries. A run may be killed after any of
 them. The server's walk and the documented rule are computed for the state after each, at each moment that is
-looked at, as the branches are and with each branch deleted that stands at a pinned commit; a state that keeps
-less than it must is refused.
+looked at, as the branches are and with the branches deleted that stand at a pinned commit: each alone, all of
+one commit, and all. A state that keeps less than it must is refused.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Loss:
-    """Commits that a state would let expire although they must be kept. ``removed``: the branch whose
-    deletion it would take; "" for none."""
+    """Commits that a state would let expire although they must be kept. ``removed``: the branches whose
+    deletion it would take, as text; "" for none."""
 
     write: Write
     verdict: str
@@ -148,8 +148,7 @@ def losses(history: History, change: Change) -> Iterator[Loss]:
     pins = {pin.name: pin for pin in (*change.have, *change.want)}
     everything = CommitGraph.from_refs(with_pins(history.refs, pins.values()))
     steps = change.steps()
-    shared = _shared(history, (*change.have, *change.want))
-    for removed in ("", *shared):
+    for removed in ((), *_shared(history, (*change.have, *change.want))):
         at_start = _at(everything, pins.values(), State(change.stored, change.have), removed)
         bare = _at(everything, pins.values(), State(change.desired, ()), removed)
         old = _at(everything, pins.values(), State(bare_rules(change), ()), removed)
@@ -166,15 +165,21 @@ def bare_rules(change: Change) -> GcRules | None:
     return None if change.stored is None else without_entries(change.stored, [p.name for p in change.have])
 
 
-def _shared(history: History, pins: Iterable[Pin]) -> list[str]:
-    """Branches that stand at a pinned commit."""
-    pinned = {pin.commit_id for pin in pins}
-    return [branch.id for branch in history.refs.branches if branch.commit_id in pinned]
+def _shared(history: History, pins: Iterable[Pin]) -> Iterable[tuple[str, ...]]:
+    """Branches that stand at a pinned commit: each alone, all of one commit, because only the last that is
+    deleted leaves the commit to its pin, and all."""
+    at: dict[str, tuple[str, ...]] = {pin.commit_id: () for pin in pins}
+    for branch in history.refs.branches:
+        if branch.commit_id in at:
+            at[branch.commit_id] += (branch.id,)
+    every = tuple(branch for branches in at.values() for branch in branches)
+    found = (*((branch,) for branch in every), *at.values(), every)
+    return dict.fromkeys(branches for branches in found if branches)
 
 
-def _at(everything: CommitGraph, pins: Iterable[Pin], state: State, removed: str) -> _Verdicts:
+def _at(everything: CommitGraph, pins: Iterable[Pin], state: State, removed: Iterable[str]) -> _Verdicts:
     there = {pin.name for pin in state.pins}
-    gone = {pin.name for pin in pins if pin.name not in there} | ({removed} if removed else set())
+    gone = {pin.name for pin in pins if pin.name not in there}.union(removed)
     return _Verdicts(everything.without_branches(gone), state.rules)
 
 
@@ -184,7 +189,7 @@ def _compared(
     state: _Verdicts,
     needed: Sequence[_Verdicts],
     pinned: Sequence[Pin],
-    removed: str,
+    removed: tuple[str, ...],
 ) -> Iterator[Loss]:
     graph = state.graph
     must = sum(1 << 8 * graph.index[pin.commit_id] for pin in pinned)
@@ -198,7 +203,7 @@ def _compared(
             if lost:
                 flags = lost.to_bytes(len(graph), "little")
                 ids = tuple(graph.ids[n] for n, flag in enumerate(flags) if flag)
-                yield Loss(step.write, verdict, moment, ids, removed)
+                yield Loss(step.write, verdict, moment, ids, " and ".join(removed))
 
 
 def safe_change(history: History, change: Change) -> tuple[Change, Loss | None]:

@@ -19,10 +19,11 @@ from lakeplan.branches.pins import (
     blocking_rules,
     wanted_pins,
     with_pins,
+    without_entries,
 )
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
-from lakeplan.values.pins import Kept, Pin
+from lakeplan.values.pins import Kept, Pin, is_pin_name
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
@@ -60,13 +61,15 @@ class Life:
             self._synchronise()
             for _ in range(self.random.randint(0, 4)):
                 self._happens()
+                self._judge_between()
         return self.outcomes
 
     # What others do
 
     def _happens(self) -> None:
         names = sorted(self.branches)
-        match self.random.randrange(7):
+        at_pins = [name for name in names if self.branches[name] in {pin.commit_id for pin in self.pins}]
+        match self.random.randrange(9):
             case 0 | 1:
                 self._commit(self.random.choice(names))
             case 2:
@@ -77,6 +80,13 @@ class Life:
                 self.desired = self._rules()
             case 5:
                 self.tags = [tag for tag in self.tags if self.random.random() < 0.6]
+            case 6 if at_pins and len(at_pins) < len(names):
+                for name in at_pins:
+                    del self.branches[name]
+            case 7 if self.pins:
+                # two from one tag, as of a fix that is tried twice
+                at = self.random.choice(self.pins).commit_id
+                self.branches.update({f"b{n}": at for n in self.random.sample(range(5), 2)})
             case _ if self.pins:
                 # a branch is made where a pin stands, and perhaps goes on from there
                 name = f"b{self.random.randrange(5)}"
@@ -154,6 +164,13 @@ class Life:
                     for server, documented in must:
                         assert server <= kept[0], (step.write, removed, server - kept[0])
                         assert documented <= kept[1], (step.write, removed, documented - kept[1])
+
+    def _judge_between(self) -> None:
+        """Until lakeplan runs again, pins cost the server's walk nothing either, whatever others did."""
+        if self.stored is not None:
+            bare = without_entries(self.stored, [name for name in self.stored.branches if is_pin_name(name)])
+            without, _ = self._kept(bare, (), NOW, None)
+            assert without <= self._kept(self.stored, self.pins, NOW, None)[0], self.branches
 
     def _kept(
         self, rules: GcRules | None, pins: Iterable[Pin], moment: object, removed: str | None

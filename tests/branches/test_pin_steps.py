@@ -12,6 +12,7 @@ import pytest
 from lakeplan.branches.pin_steps import Change, Loss, State, Step, Write, bare_rules, losses, safe_change
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.pins import Pin, pin_name
+from lakeplan.values.repository import Branch
 from lakeplan.values.rules import GcRules
 from tests.branches.test_pins import DANGLING, MEASURED, history
 from tests.retention.conftest import NOW, draw_refs
@@ -74,6 +75,30 @@ def test_only_pins_where_a_branch_stands_lose_their_rule() -> None:
     change, loss = safe_change(history(refs, rules), asked)
     assert loss is None
     assert change.want == (Pin("m0", 0), Pin("x2"))
+
+
+def test_two_branches_at_a_pinned_commit_may_both_be_deleted() -> None:
+    two = replace(SHARED, branches=(*SHARED.branches, Branch("fix", "x2")))
+    rules = GcRules(35)
+    asked = Change(rules, rules, (Pin("x2"),), (Pin("x2", 0),))
+    lost = next(losses(history(two, rules), asked))
+    assert (lost.removed, lost.commits) == ("dev and fix", ("x1",))
+    change, loss = safe_change(history(two, rules), asked)
+    assert loss is None
+    assert change.want == (Pin("x2"),)
+
+
+def test_branches_at_several_pinned_commits_may_all_be_deleted() -> None:
+    refs = draw_refs("""
+              -> x1   40
+        old   -> x2   31 x1
+        dev   -> x3   30 x2
+        main  -> m1    1
+    """)
+    rules = GcRules(35)
+    asked = Change(rules, rules, (), (Pin("x2", 0), Pin("x3", 0)))
+    found = [(loss.removed, loss.commits) for loss in losses(history(refs, rules), asked)]
+    assert set(found) == {("old and dev", ("x1",))}
 
 
 def test_a_change_that_no_way_makes_safe_is_refused_with_its_loss() -> None:
