@@ -24,7 +24,7 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.rules import GcRules
 
 KIND = "pins"
-_PIN = records.record({}, {"retention_days": records.or_null(records.days)})
+_PIN = records.record({}, {"retention_days": records.days, "holds": records.list_of(records.text)})
 RECORD = records.record(
     {
         "repository": records.text,
@@ -62,7 +62,10 @@ def read_pin_record(state: StateReader, repository: str) -> PinRecord:
         return PinRecord()
     record = records.read_record(found.data, RECORD, where=key, **_TEXT)
     records.of_repository(record, repository, where=key, **_TEXT)
-    pins = (Pin(commit, values.get("retention_days")) for commit, values in sorted(record["pins"].items()))
+    pins = (
+        Pin(commit, values.get("retention_days"), tuple(values.get("holds") or ()))
+        for commit, values in sorted(record["pins"].items())
+    )
     return PinRecord(tuple(pins), record["config_hash"], found.version)
 
 
@@ -75,7 +78,7 @@ def write_pin_record(
         "run_id": run_id,
         "at": utc_text(at),
         "config_hash": pins.config_hash,
-        "pins": {pin.commit_id: {"retention_days": pin.days} for pin in pins.pins},
+        "pins": {p.commit_id: {"retention_days": p.days, "holds": p.holds} for p in pins.pins},
     }
     data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
     return replace(pins, version=state.write(repository_key(KIND, repository), data, if_version=pins.version))
@@ -123,10 +126,10 @@ class StoredRules:
         return None if rules is None else with_rules_of(rules, self.entries)
 
     def own(self, record: PinRecord) -> tuple[Pin, ...]:
-        """The pins that are certainly lakeplan's, each with the rule that it is on record with."""
-        days = {pin.commit_id: pin.days for pin in record.pins}
-        found, _ = own_pins(self.pins, days)
-        return tuple(Pin(pin.commit_id, days[pin.commit_id]) for pin in found)
+        """The pins that are certainly lakeplan's, each as it is on record."""
+        known = {pin.commit_id: pin for pin in record.pins}
+        found, _ = own_pins(self.pins, known)
+        return tuple(known[pin.commit_id] for pin in found)
 
     def foreign(self, record: PinRecord) -> list[str]:
         """Branches that are named like pins and are not lakeplan's, with why. They are never deleted."""

@@ -13,7 +13,7 @@ it. But a pin is a start of the walk, and a wrong rule for it makes other commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
@@ -22,7 +22,7 @@ from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import PREFIX, Kept, Pin, looks_like_pin, stands_like_pin
+from lakeplan.values.pins import HOLD, PREFIX, Kept, Pin, looks_like_pin, stands_like_pin
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
@@ -154,12 +154,14 @@ def wanted_pins(
     history: History, rules: PinRules, holds: Sequence[Hold] = (), have: Iterable[Pin] = ()
 ) -> list[Pin]:
     """The pins that the tree asks for, by commit id, one a commit: new ones only for commits that would lose
-    data at one of the moments, those there are (``have``) for as long as they are asked for. A pin at a
-    dangling commit has the default days, any other 0 days."""
+    data at one of the moments, those there are (``have``) for as long as they are asked for, and for as long
+    as a hold is active that asked for them before. A pin at a dangling commit has the default days, any other
+    0 days."""
     graph, expiring = history.graph, history.expiring()
-    expiring |= {graph.index[pin.commit_id] for pin in have if pin.commit_id in graph.index}
+    there = {graph.index[pin.commit_id]: pin.holds for pin in have if pin.commit_id in graph.index}
+    expiring |= there.keys()
     reasons: dict[int, list[str]] = {}
-    for reason, commits in _asked(history, rules, holds):
+    for reason, commits in _asked(history, rules, holds, there):
         for commit in commits:
             if commit in expiring:
                 reasons.setdefault(commit, []).append(reason)
@@ -170,7 +172,9 @@ def wanted_pins(
     ]
 
 
-def _asked(history: History, rules: PinRules, holds: Sequence[Hold]) -> Iterator[tuple[str, Iterable[int]]]:
+def _asked(
+    history: History, rules: PinRules, holds: Sequence[Hold], held_before: Mapping[int, Collection[str]]
+) -> Iterator[tuple[str, Iterable[int]]]:
     """Reasons, each with the numbers of the commits it asks for."""
     graph, refs = history.graph, history.refs
     for tag in sorted(refs.tags, key=lambda tag: tag.id):
@@ -182,7 +186,9 @@ def _asked(history: History, rules: PinRules, holds: Sequence[Hold]) -> Iterator
             ids = commits_named(hold, refs)
             # as a sweep does: a hold on a branch names all that its HEAD was made from
             held = reachable(commits, ids) if hold.kind == "branch" else ids
-            yield f"hold on {hold.kind} {hold.name}", [graph.index[id] for id in held if id in graph.index]
+            reason = f"{HOLD}{hold.kind} {hold.name}"
+            before = {number for number, reasons in held_before.items() if reason in reasons}
+            yield reason, before.union(graph.index[id] for id in held if id in graph.index)
     if rules.at_risk:
         yield "at risk", history.at_risk()
     for kept in rules.newest:

@@ -32,6 +32,11 @@ from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.repository import Branch
 from lakeplan.values.rules import Action, GcRules
 
+
+def _as_recorded(pin: Pin) -> tuple[str, int | None, frozenset[str]]:
+    return pin.commit_id, pin.days, frozenset(pin.holds)
+
+
 RENEW_EVERY = 20
 """Branches between two renewals of the lease."""
 
@@ -78,8 +83,8 @@ class PinnedRulesAttempt(RulesAttempt):
             outcome = self._run_pins_alone(connection)
         self._retire(connection)
         recorded, wanted = self._record.pins, self._look.change.want
-        if {(pin.name, pin.days) for pin in recorded} != {(pin.name, pin.days) for pin in wanted}:
-            self._write_record(self._look.change.want)  # a run that was killed left others
+        if set(map(_as_recorded, recorded)) != set(map(_as_recorded, wanted)):
+            self._write_record(wanted)  # a run that was killed left others, or a hold came or expired
         return outcome
 
     def _run_pins_alone(self, connection: WritableServer) -> Outcome:

@@ -15,7 +15,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.pins import Pin
+from lakeplan.values.pins import Pin, PinsPlan
 from lakeplan.values.plan import APPLY, GateOutcome, RepositoryPlan
 from lakeplan.values.rules import Action
 
@@ -61,6 +61,7 @@ def sync_pins(
     )
     refused = [end for repository in plan.writes if (end := _refused(repository)) is not None]
     failed = [_failed(r) for r in plan.failed if r.key in chosen]
+    failed += [_incomplete(r, r.pins) for r in plan.repositories if r.pins is not None and r.pins.incomplete]
     shut = {end.repository for end in refused}
     steps = [r for r in plan.writes if r.key in syncs and r.key not in shut]
     live = replace(plan, repositories=tuple(steps))
@@ -111,6 +112,17 @@ def _refused(repository: RepositoryPlan) -> Applied | None:
         *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
         message="; ".join(gate_text(gate) for gate in shut),
         hint=f"Override with {shut[0].opens_with}.",
+        exit_code=int(ExitCode.REFUSED),
+        setting=PINS,
+    )
+
+
+def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
+    return Applied(
+        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
+        message=f"pins are missing, or can be: {pins.incomplete}",
+        hint="Run `lakeplan plan`, which names the rule or the branch. Remove it, or adopt the pins of a"
+        " lost state with `lakeplan pins sync --adopt`.",
         exit_code=int(ExitCode.REFUSED),
         setting=PINS,
     )

@@ -23,7 +23,7 @@ from lakeplan.retention.graph import CommitGraph, metarange_masks
 from lakeplan.retention.rules import ServerWalk
 from lakeplan.simulation.requests import ImpactRequest
 from lakeplan.values.desired import DesiredRepository, GcDesired
-from lakeplan.values.pins import Pin, PinRow, PinsPlan, PinState
+from lakeplan.values.pins import NAME_TAKEN, Pin, PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Horizon
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
@@ -143,7 +143,7 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
     used, free, taken = {branch.id for branch in stored.others}, [], []
     for pin in want:
         if pin.name in used:
-            taken.append(f"{pin.name}: commit {pin.commit_id} cannot be pinned, the name is taken")
+            taken.append(f"{pin.name}: commit {pin.commit_id} cannot be pinned, {NAME_TAKEN}")
         else:
             used.add(pin.name)
             free.append(pin)
@@ -160,7 +160,7 @@ def _not_reviewed(
     graph = history.graph
     dangling = {graph.ids[number] for number in graph.server_dangling}
     return [
-        Pin(pin.commit_id, None if pin.commit_id in dangling else NO_DAYS)
+        replace(pin, days=None if pin.commit_id in dangling else NO_DAYS)
         for pin in own
         if pin.commit_id not in wanted and pin.commit_id not in retire
     ]
@@ -170,11 +170,13 @@ def _rows(change: Change, record: PinRecord) -> list[PinRow]:
     """Pins on record that are gone and that nothing asks for are retired too: what is left is their rule."""
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
+    holds = {pin.name: set(pin.holds) for pin in change.have}
     found = []
     for pin in change.want:
         state = PinState.KEPT if pin.name in there else PinState.MISSING
-        if state is PinState.KEPT and stored is not None and stored.get(pin.name) != pin.days:
-            state = PinState.STALE
+        if state is PinState.KEPT:
+            other_rule = stored is not None and stored.get(pin.name) != pin.days
+            state = PinState.STALE if other_rule or holds[pin.name] != set(pin.holds) else state
         found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons))
     known = {*there, *(row.branch_id for row in found)}
     for pin in (*change.retired, *(pin for pin in record.pins if pin.name not in known)):

@@ -14,6 +14,9 @@ PREFIX = "lakeplan-pin-"
 DIGITS = 12
 """Of the commit id in a pin's name."""
 MOST_PINS = 1_000
+NAME_TAKEN = "the name is taken"
+HOLD = "hold on "
+"""How a reason begins that is a hold."""
 _NAME = re.compile(rf"{PREFIX}[0-9a-f]{{{DIGITS}}}")
 
 
@@ -39,7 +42,7 @@ def looks_like_pin(branch: LiveBranch) -> bool:
 @dataclass(frozen=True)
 class Pin:
     """A pinned commit. ``days`` is its own rule, or None for the default days; ``reasons`` say what wants it,
-    such as ``tag v1``."""
+    such as ``tag v1``. Of a pin on record they are its ``holds`` alone."""
 
     commit_id: str
     days: int | None = None
@@ -48,6 +51,12 @@ class Pin:
     @property
     def name(self) -> str:
         return pin_name(self.commit_id)
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """The reasons that are holds. They are recorded: a hold on a branch or a tag names nothing more once
+        somebody deletes or moves it."""
+        return tuple(reason for reason in self.reasons if reason.startswith(HOLD))
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,8 @@ PINS = settings_of("pins", PinSettings)
 
 
 class PinState(str, Enum):
-    """``MISSING``: to be made; ``STALE``: there, with another rule than it needs; ``RETIRED``: there, and
-    nothing asks for it; ``KEPT``: as it should be."""
+    """``MISSING``: to be made; ``STALE``: there, with another rule than it needs or other holds on record;
+    ``RETIRED``: there, and nothing asks for it; ``KEPT``: as it should be."""
 
     MISSING = "missing"
     STALE = "stale"
@@ -128,6 +137,11 @@ class PinsPlan:
 
     def of(self, *states: PinState) -> tuple[PinRow, ...]:
         return tuple(row for row in self.pins if row.state in states)
+
+    @property
+    def incomplete(self) -> str:
+        """Why pins that the tree asks for cannot be made now; empty when they can."""
+        return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))
 
     @property
     def wanted(self) -> int:

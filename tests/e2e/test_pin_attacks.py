@@ -1,0 +1,92 @@
+"""What outsiders do between two runs: a pin must still be there then, or a run must say what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.test_pins import PATH, REPOSITORY, applied, commits, hidden, pin_of, planned, tree
+
+__all__ = ["commits"]
+
+
+@pytest.fixture
+def pinned(world, commits):
+    tree(world, '{tags: ["v*"]}')
+    applied(world)
+    return pin_of(commits[1])
+
+
+class DescribeHolds:
+    def held(self, world, *holds: str) -> None:
+        tree(world, "{holds: true}")
+        world.append(f"repositories/{REPOSITORY}.yaml", f"    holds: [{', '.join(holds)}]\n")
+        applied(world)
+
+    def it_keeps_the_pins_of_a_hold_whose_branch_somebody_deletes(self, world, commits):
+        world.api.branch(REPOSITORY, "legal", commits[1])
+        self.held(world, "{branch: legal, reason: case}")
+        assert hidden(world) == {pin_of(commits[0]): commits[0]}
+        world.api.call("DELETE", f"{PATH}/branches/legal")
+        world.lakeplan(("pins", "sync"))
+        assert hidden(world) == {pin_of(commits[0]): commits[0]}
+
+    def it_keeps_the_pin_of_a_hold_whose_tag_somebody_moves_or_deletes(self, world, commits):
+        self.held(world, "{tag: v1, reason: case}")
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        world.lakeplan(("pins", "sync"))
+        assert hidden(world) == {pin_of(commits[1]): commits[1]}
+        world.api.tag(REPOSITORY, "v1", commits[0])
+        assert world.lakeplan(("pins", "sync")).code == 0
+        assert hidden(world) == {pin_of(c): c for c in commits[:2]}
+
+    def it_remembers_a_hold_that_names_a_pin_that_was_there(self, world, pinned, commits):
+        tree(world, '{tags: ["v*"], holds: true}')
+        world.append(f"repositories/{REPOSITORY}.yaml", "    holds: [{tag: v1, reason: case}]\n")
+        applied(world)
+        assert [row["state"] for row in planned(world)["pins"]["pins"]] == ["kept"]
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        world.lakeplan(("pins", "sync"))
+        assert hidden(world) == {pinned: commits[1]}
+
+    def it_deletes_the_pin_once_the_hold_is_taken_out_of_the_tree(self, world, commits):
+        self.held(world, "{tag: v1, reason: case}")
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        tree(world, "{holds: true}")
+        world.lakeplan(("pins", "sync"))  # nobody reviewed that
+        assert hidden(world) == {pin_of(commits[1]): commits[1]}
+        world.override("tag-loss", "expired-objects")
+        applied(world)
+        assert hidden(world) == {}
+
+
+class DescribeASyncThatCannotFinish:
+    """Its exit code and its answer say so: a schedule reads nothing else."""
+
+    def failed(self, world) -> str:
+        result = world.lakeplan(("pins", "sync"), "--format", "json")
+        assert result.code in (3, 4)
+        (message,) = [r["message"] for r in result.json["results"] if r["outcome"] == "failed"]
+        return message
+
+    def it_says_that_a_pin_was_moved_or_made_visible(self, world, pinned, commits):
+        for made in ({"source": commits[0], "hidden": True}, {"source": commits[1]}):
+            world.api.call("DELETE", f"{PATH}/branches/{pinned}")
+            world.api.call("POST", f"{PATH}/branches", json={"name": pinned, **made})
+            assert f"0 days or less for {pinned}" in self.failed(world)
+
+    def it_says_that_the_name_of_a_pin_without_a_rule_is_taken(self, world, pinned, commits):
+        world.api.call("DELETE", f"{PATH}/branches/{pinned}")
+        world.api.call("POST", f"{PATH}/branches", json={"name": pinned, "source": commits[0]})
+        world.api.set_rules(REPOSITORY, 7)
+        assert f"commit {commits[1]} cannot be pinned, the name is taken" in self.failed(world)
+
+    def it_says_that_another_branch_has_a_rule_of_no_days(self, world, pinned):
+        world.api.branch(REPOSITORY, "dev")
+        world.api.set_rules(REPOSITORY, 7, dev=0, **{pinned: 0})
+        assert "0 days or less for dev" in self.failed(world)
+
+
+def it_keeps_pins_while_somebody_replaces_the_rules_in_two_steps(world, pinned, commits):
+    world.api.call("DELETE", f"{PATH}/settings/gc_rules")
+    assert world.lakeplan(("pins", "sync")).code == 0
+    assert hidden(world) == {pinned: commits[1]}
