@@ -179,6 +179,8 @@ def check_site(
         or findings
         or damaged
         or history.problems
+        or row["unusual"]
+        or (data is not None and data.unreadable)
         or any(
             one["lost"]["objects"] or one["resized"]["objects"] or not one["readable"] for one in quarantine
         )
@@ -208,7 +210,8 @@ def check_after(site: Site, ports: SweepPorts, checker: Checker, mark_id: str) -
     summary = _summary(row)
     own = [one for one in row["quarantine"] if one["mark_id"] == mark_id]
     lost = sum(one["lost"]["objects"] + one["resized"]["objects"] for one in own)
-    return {**summary, "lost_copies": lost, "complete": summary["complete"] and not lost}
+    known = not lost and all(one["readable"] for one in own)
+    return {**summary, "lost_copies": lost, "complete": summary["complete"] and known}
 
 
 def _summary(row: CheckedRow) -> CheckSummary:
@@ -218,7 +221,7 @@ def _summary(row: CheckedRow) -> CheckSummary:
     bad += [one["named_by"] for one in row["damaged"]]
     return {
         "as_of": row["as_of"],
-        "complete": all(by == ["tag"] for by in bad) and not row["unconfirmed"],
+        "complete": all(by == ["tag"] for by in bad) and not row["unconfirmed"] and not row["unusual"],
         "named": row["named"],
         "missing": row["missing"],
         "resized": row["resized"],
@@ -258,6 +261,12 @@ class _History:
             f"the hold on {one.kind} {one.name!r} kept commit {one.commit_id}, which the repository lacks now"
             for one in recorded
             if one.commit_id and one.commit_id not in self.graph.index
+        ]
+        self.problems += [
+            f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks; if a second check says so"
+            " too, the commit is lost"
+            for tag in refs.tags
+            if tag.commit_id not in self.graph.index
         ]
         held |= reachable(self._commits, branches)
         self.masks = self._masks(stored, now, zone, held)

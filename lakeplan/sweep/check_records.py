@@ -123,7 +123,7 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
     for mark_id in sorted(present.union(_sweeps(site))):
         mark = _mark(site, mark_id)
         if mark is None:
-            if mark_id in present:
+            if mark_id in present or _may_have_moved(site, mark_id, purged.get(mark_id, Amount())):
                 rows.append(_unreadable(site, mark_id, NO_MARK))
         elif mark.settings.mode == "quarantine":
             recorded: dict[str, int] = {}
@@ -136,6 +136,19 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
             if recorded:
                 rows.append(_quarantine(site, mark_id, recorded, purged.get(mark_id, Amount())))
     return rows
+
+
+def _may_have_moved(site: Site, mark_id: str, purged: Amount) -> bool:
+    """Whether a sweep whose mark cannot be read may have moved objects that are not purged. Its copies may be
+    gone with the mark."""
+    try:
+        summary = read_summary(site, mark_id)
+    except FormatError:
+        return True
+    if summary is None:
+        return bool(newest_attempts(site.store, mark_id))
+    moved = summary["deleted"]["objects"] if summary["settings"]["mode"] == "quarantine" else 0
+    return moved > purged.objects
 
 
 def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: Amount) -> QuarantineRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import Any
 
 import jsonschema
@@ -121,6 +122,23 @@ def it_names_an_object_of_another_size(world: SweepWorld, repo: LakeRepository, 
     assert row["resized"] == {"objects": 1, "size_bytes": 6}
     (found,) = row["findings"]
     assert (found["problem"], found["size_bytes"], found["stored_bytes"]) == ("size", 6, size)
+
+
+def it_is_not_complete_while_a_key_cannot_be_asked_for(world: SweepWorld, repo: LakeRepository) -> None:
+    repo.stage("odd.bin", "data/x//y")
+    repo.commit()
+    row = checked(world)
+    assert (row["unusual"], row["findings"], row["complete"]) == (1, [], False)
+
+
+def it_names_a_tag_whose_commit_is_lost(world: SweepWorld, repo: LakeRepository) -> None:
+    repo.tag("v9", "main~3")
+    store = repo.lake.handle._sandbox.service.store
+    with store.transaction():
+        store.run("UPDATE tags SET commit_id = ?", "0" * 64)
+    row = checked(world)
+    assert not row["complete"]
+    assert f"tag v9 names commit {'0' * 64}" in row["holds"][0]
 
 
 def it_names_why_an_object_must_be_there(world: SweepWorld, repo: LakeRepository) -> None:
@@ -348,6 +366,30 @@ def it_says_that_a_quarantine_cannot_be_judged(
     assert found["note"]
 
 
+@pytest.mark.parametrize("summary", ["kept", "damaged", "gone"])
+def it_says_that_a_quarantine_is_gone_with_its_mark(
+    world: SweepWorld, repo: LakeRepository, moved: str, summary: str
+) -> None:
+    (repo.folder / mark_prefix(moved) / "mark.json").unlink()
+    shutil.rmtree(repo.folder / quarantine_prefix(moved))
+    file = repo.folder / sweep_prefix(moved) / "summary.json"
+    if summary == "damaged":
+        file.write_bytes(b"damaged")
+    elif summary == "gone":
+        file.unlink()
+    row = checked(world)
+    (found,) = row["quarantine"]
+    assert (found["mark_id"], found["readable"], row["complete"]) == (moved, False, False)
+
+
+def it_misses_no_mark_of_a_sweep_that_deleted(world: SweepWorld, repo: LakeRepository) -> None:
+    mark = world.mark()
+    world.sweep_of(mark)
+    (repo.folder / mark_prefix(mark.mark_id) / "mark.json").unlink()
+    row = checked(world)
+    assert (row["quarantine"], row["complete"]) == ([], True)
+
+
 @pytest.mark.parametrize("file", ["summary.json", "deleted/part-00000.snappy.parquet"])
 def it_finds_what_is_missing_in_spite_of_a_damaged_report(
     world: SweepWorld, repo: LakeRepository, file: str
@@ -439,3 +481,19 @@ def it_refuses_what_only_a_tag_names_if_that_is_protected(
             check_before(world.site(), world.ports(), checker)
     else:
         assert check_before(world.site(), world.ports(), checker)["tags_only"] == 1
+
+
+def it_refuses_to_sweep_while_something_cannot_be_asked_for(world: SweepWorld, repo: LakeRepository) -> None:
+    repo.stage("odd.bin", "data/x//y")
+    repo.commit()
+    with pytest.raises(GateRefused):
+        check_before(world.site(), world.ports(), StepChecker(Runners().open))
+
+
+def it_does_not_say_complete_after_a_sweep_whose_records_are_damaged(
+    world: SweepWorld, repo: LakeRepository, moved: str
+) -> None:
+    for file in (repo.folder / sweep_prefix(moved)).rglob("results/*.parquet"):
+        file.write_bytes(b"damaged")
+    after = check_after(world.site(), world.ports(), StepChecker(Runners().open), moved)
+    assert (after["complete"], after["lost_copies"]) == (False, 0)
