@@ -133,6 +133,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             try:
                 lease.renew()
                 if runner.looks:
+                    check_still_approved(stored, approval, ports)
                     check_round(site, mark, approval, ports, by_text(run))
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
                 round_end = runner.round(left)
@@ -211,6 +212,17 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
     seen = see_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
     check_may_run(site, mark, clocks, seen.lowered_at)
     judge_again(site, mark, approval, clocks.latest.date())
+
+
+def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPorts) -> None:
+    """Raises GateRefused once the approval that a run began with was removed or replaced: to remove it is the
+    way to stop a sweep that runs on another machine."""
+    if load_approval(ports.state, stored) != approval:
+        raise GateRefused(
+            "the approval was replaced while the sweep ran",
+            where=stored.mark.where,
+            hint="Run it again: it then goes by the new approval.",
+        )
 
 
 def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:

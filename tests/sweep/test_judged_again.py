@@ -285,6 +285,27 @@ class DescribeGatesJudgedAgain:
                 world.run(mark)
             assert len(world.ends(mark)) == 1
 
+    @pytest.mark.parametrize(("what", "why"), [("removed", "not approved"), ("edited", "was replaced")])
+    def it_stops_before_the_next_round_once_the_approval_is_not_the_same(
+        self, world: SweepWorld, repo: LakeRepository, what: str, why: str
+    ) -> None:
+        world.marker.rows = world.sweeper.parts_a_round = 1
+        mark = world.mark()
+        world.approve(mark)
+        (path,) = (world.folder / "state").rglob(f"approvals/{mark.mark_id}*")
+
+        def change(number: int) -> None:
+            if what == "removed":
+                path.unlink()
+            else:
+                record = json.loads(path.read_bytes())
+                path.write_text(json.dumps({**record, "reason": "another one"}))
+
+        world.sweeper.after_round = change
+        end = world.run(mark)
+        assert (end.looks, end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1, 1)
+        assert why in end.problem
+
     def it_refuses_an_approval_that_does_not_say_what_it_was_judged_by(
         self, world: SweepWorld, repo: LakeRepository, mark: Mark
     ) -> None:
