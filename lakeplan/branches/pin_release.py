@@ -57,6 +57,12 @@ class PinRelease:
         if not _is_left_alone(refs, branch_id, commit_id):
             return
         rules = self._safe_rules(branch_id, stored, own, refs, commit_id)
+        if self.reader.get_gc_rules(self.name) != stored.raw:
+            raise StalePlan(
+                "the rules were changed by somebody else just now",
+                where=self.key,
+                hint="Run the command again.",
+            )
         self._write(rules, commit_id, record)
 
     @property

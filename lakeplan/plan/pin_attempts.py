@@ -16,6 +16,7 @@ from lakeplan.errors import (
     NotFound,
     PermissionDenied,
     StalePlan,
+    UnexpectedAnswer,
     WriteUncertain,
     may_have_acted,
 )
@@ -37,6 +38,7 @@ def _as_recorded(pin: Pin) -> tuple[str, int | None, frozenset[str]]:
     return pin.commit_id, pin.days, frozenset(pin.holds)
 
 
+CONFLICT = 409
 RENEW_EVERY = 20
 """Branches between two renewals of the lease."""
 
@@ -137,7 +139,7 @@ class PinnedRulesAttempt(RulesAttempt):
         # On record before they are made: a pin that nobody knows would never be deleted.
         self._write_record(self._all_pins())
         if (step := self._steps.get(Write.ENTRIES)) is not None:
-            self._write_rules(connection, step.after.rules)
+            self._write_rules(connection, change.stored, step.after.rules)
         if Write.CREATE in self._steps:
             self._create(connection, change.new)
         self._confirm(connection, (*change.have, *change.new))
@@ -175,10 +177,17 @@ class PinnedRulesAttempt(RulesAttempt):
         return self.ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
 
     # ---- single writes
-    def _write_rules(self, connection: WritableServer, rules: GcRules | None) -> None:
-        """Writes rules that differ in entries of pins alone, and reads them back."""
+    def _write_rules(self, connection: WritableServer, before: GcRules | None, rules: GcRules | None) -> None:
+        """Writes rules that differ from those before in entries of pins alone, and reads them back. Raises
+        StalePlan when somebody changed them: many branches may have been made or deleted since."""
         reader, name = connection.reader, self.repository.name
         self._renew()
+        if reader.get_gc_rules(name) != before:
+            raise StalePlan(
+                "the rules were changed by somebody else just now",
+                where=self.repository.key,
+                hint="Run `lakeplan plan` again.",
+            )
         self._put_rules(connection, rules)
         found = read_back(lambda: reader.get_gc_rules(name), lambda now: now == rules, self.run.sleep)
         if found != rules:
@@ -205,6 +214,9 @@ class PinnedRulesAttempt(RulesAttempt):
                 connection.branch_writer.create_branch(self.repository.name, branch)
             except LakeplanError as error:
                 if not may_have_acted(error):
+                    if isinstance(error, UnexpectedAnswer) and error.status == CONFLICT:
+                        # somebody else made it since: what is not on record is never deleted
+                        self._write_record(one for one in self._all_pins() if one not in pins[number:])
                     raise
             if number == 0:
                 self._check_made(connection, [pin])
@@ -281,7 +293,7 @@ class PinnedRulesAttempt(RulesAttempt):
                 self._renew()
             self._delete(connection, pin)
         if (step := self._steps.get(Write.CLEAN)) is not None:
-            self._write_rules(connection, step.after.rules)
+            self._write_rules(connection, self._target, step.after.rules)
 
     def _delete(self, connection: WritableServer, pin: Pin) -> None:
         name = self.repository.name

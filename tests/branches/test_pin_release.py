@@ -190,3 +190,16 @@ def it_stops_when_the_rules_are_not_those_that_it_wrote() -> None:
     lake.loses = True
     with pytest.raises(StalePlan, match="read back"):
         release(lake)
+
+
+def it_does_not_write_over_rules_that_somebody_set_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(ALONE, GcRules(35, {pin_name(X2): 0}), Pin(X2, 0))
+
+    def read(lake: Lake, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
+        lake.rules = GcRules(400)
+        return lake.refs, ()
+
+    monkeypatch.setattr(pin_release, "read_all_refs", read)
+    with pytest.raises(StalePlan, match="changed by somebody else"):
+        release(lake)
+    assert lake.written == []

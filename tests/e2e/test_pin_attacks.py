@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.lakefs import writers
 from tests.e2e.test_pins import PATH, REPOSITORY, applied, commits, hidden, pin_of, planned, tree
 
 __all__ = ["commits"]
@@ -90,3 +91,50 @@ def it_keeps_pins_while_somebody_replaces_the_rules_in_two_steps(world, pinned, 
     world.api.call("DELETE", f"{PATH}/settings/gc_rules")
     assert world.lakeplan(("pins", "sync")).code == 0
     assert hidden(world) == {pinned: commits[1]}
+
+
+class DescribeASecondWriter:
+    """Somebody writes between two writes of a run."""
+
+    def between(self, world, monkeypatch, method: str, act, *, before: bool = False) -> None:
+        """``act`` runs once, right after (or ``before``) the first request of this kind to branches."""
+        real, done = writers._Writer._send, []
+
+        def send(self, sent, repository, *path, **options):
+            first = sent == method and path[0] == "branches" and not done
+            if first:
+                done.append(path)
+            if first and before:
+                act()
+            answer = real(self, sent, repository, *path, **options)
+            if first and not before:
+                act()
+            return answer
+
+        monkeypatch.setattr(writers._Writer, "_send", send)
+
+    def it_keeps_longer_rules_that_somebody_sets_while_pins_are_deleted(
+        self, world, pinned, commits, monkeypatch
+    ):
+        world.override("tag-loss", "expired-objects")
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        self.between(world, monkeypatch, "DELETE", lambda: world.api.set_rules(REPOSITORY, 400))
+        result = world.lakeplan(("pins", "sync"))
+        assert result.code != 0
+        assert "changed by somebody else" in " ".join(result.out.split())
+        assert world.api.rules(REPOSITORY) == {"*": 400}
+
+    def it_never_takes_a_pin_for_its_own_that_another_state_made_first(self, world, commits, monkeypatch):
+        pin = pin_of(commits[1])
+        tree(world, '{tags: ["v*"]}')
+
+        def make() -> None:
+            made = {"name": pin, "source": commits[1], "hidden": True}
+            world.api.call("POST", f"{PATH}/branches", json=made)
+
+        self.between(world, monkeypatch, "POST", make, before=True)
+        assert world.lakeplan("apply", "--auto-approve").code != 0
+        tree(world, "")
+        world.override("tag-loss", "expired-objects")
+        world.lakeplan("apply", "--auto-approve")
+        assert hidden(world) == {pin: commits[1]}
