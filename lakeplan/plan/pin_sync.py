@@ -91,10 +91,9 @@ def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
         if branch.commit_id not in known
     ]
     if new:
-        pins = (*record.pins, *new)
-        write_pin_record(
-            ports.state, desired.key, replace(record, pins=pins), run_id=run.run_id, at=run.now()
-        )
+        # Whoever made them: no sync deletes one before a plan showed it and an apply did.
+        adopted = replace(record, pins=(*record.pins, *new), config_hash="")
+        write_pin_record(ports.state, desired.key, adopted, run_id=run.run_id, at=run.now())
 
 
 def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> PinSync:

@@ -138,3 +138,16 @@ class DescribeASecondWriter:
         world.override("tag-loss", "expired-objects")
         world.lakeplan("apply", "--auto-approve")
         assert hidden(world) == {pin: commits[1]}
+
+    def it_deletes_no_adopted_pin_before_a_plan_showed_it(self, world, pinned, commits):
+        world.override("tag-loss", "expired-objects")
+        theirs = pin_of(commits[0])
+        made = {"name": theirs, "source": commits[0], "hidden": True}
+        world.api.call("POST", f"{PATH}/branches", json=made)
+        for more in (("--adopt",), ()):
+            world.lakeplan(("pins", "sync"), *more)
+            assert set(hidden(world)) == {pinned, theirs}
+        states = {row["branch_id"]: row["state"] for row in planned(world)["pins"]["pins"]}
+        assert states == {pinned: "kept", theirs: "retired"}
+        applied(world)
+        assert set(hidden(world)) == {pinned}
