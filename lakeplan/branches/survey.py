@@ -36,6 +36,7 @@ from lakeplan.values.branches import (
     StagedData,
 )
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.pins import is_pin_name
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
@@ -134,7 +135,8 @@ class _Surveyor:
 
     def survey(self) -> Survey:
         name, settings, before = self._desired.name, self._desired.lifecycle, self._recalled.ledger
-        live = {b.id: b for b in self._readers.branches.list_live(name)}
+        # A pin that somebody moved, or that a restore of the server made visible, is not for policies either.
+        live = {b.id: b for b in self._readers.branches.list_live(name) if not is_pin_name(b.id)}
         ledger = observe(
             before, self._desired.key, self._repository.creation_date, live.values(), self._when.now
         )

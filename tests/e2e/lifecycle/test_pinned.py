@@ -65,3 +65,17 @@ def it_keeps_the_branch_when_the_rule_cannot_be_written(lake, pinned):
     (branch,) = lake.lifecycle("run").json["repositories"][0]["branches"]
     assert (branch["branch_id"], branch["outcome"]) == ("feature-1", "failed")
     assert "feature-1" in lake.live()
+
+
+@pytest.mark.parametrize("how", ["moved", "visible"])
+def it_deletes_no_branch_that_is_named_like_a_pin(lake, pinned, how):
+    """Somebody committed to the pin; or a restore from a refs dump lost that it is hidden."""
+    if how == "moved":
+        lake.api.commit("analytics", pinned, 200, more=1)
+    else:
+        commit = lake.api.call("GET", f"{PATH}/branches/{pinned}")["commit_id"]
+        lake.api.call("DELETE", f"{PATH}/branches/{pinned}")
+        lake.api.branch("analytics", pinned, commit)
+    lake.observed()
+    assert lake.lifecycle("run").code == 0
+    assert pinned in lake.live()
