@@ -283,9 +283,17 @@ class OfficialSweeper:
         return named
 
     def _files(self, run: UnifiedRun) -> Iterator[list[str]]:
-        for stored in self._store.list_objects(f"{run.prefix}deleted/"):
+        folder = f"{run.prefix}deleted/"
+        for stored in self._store.list_objects(folder):
+            name = f"{self._store.url}/{stored.key}"
             if stored.key.endswith(".parquet"):
-                yield read_deleted(self._store.read(stored.key), name=f"{self._store.url}/{stored.key}")
+                yield read_deleted(self._store.read(stored.key), name=name)
+            elif _is_data(stored.key.removeprefix(folder)):
+                raise FormatError(
+                    "is in the collector's mark, and Spark would read it whatever its name ends in",
+                    where=name,
+                    hint="Run `lakeplan sweep mark` again.",
+                )
 
     def _rows(self, part: Part) -> tuple[list[str], list[int]]:
         table = read_marked(self._store, self._mark.mark_id, part)
@@ -302,6 +310,13 @@ class OfficialSweeper:
         reason of the refusal that must reach a person."""
         with suppress(StorageError):
             self._store.delete([run.summary_key], versions=Versions.MARKER)
+
+
+def _is_data(path: str) -> bool:
+    """Whether Spark reads a file below the folder that it is given: no part of its path begins with ``_`` or
+    ``.``, and it is no marker of a folder."""
+    hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
+    return bool(path) and not path.endswith("/") and not hidden
 
 
 def _told(error: LakeplanError) -> str:

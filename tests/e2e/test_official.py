@@ -253,6 +253,28 @@ def it_checks_the_collector_s_mark_again_before_it_is_swept(
     assert official.site.data() == before
 
 
+@pytest.mark.parametrize("name", ["part-00001", "more/part-00001.snappy"])
+def it_refuses_a_mark_with_data_that_only_spark_would_read(
+    make_official: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    official = make_official()
+    before = official.site.data()
+    kept = next(iter(before - set(official.approved)))
+
+    def add(job: CollectorJob) -> None:
+        file = official.summary.parent / "deleted" / name
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"address": [kept]}), file)
+
+    after_the_mark(monkeypatch, add)
+    refused = official.run()
+    assert refused.code == 1
+    assert "Spark would read it" in " ".join(refused.err.split())
+    assert official.site.data() == before
+    assert len(official.starts) == 1
+    assert not official.summary.exists()
+
+
 def it_goes_on_with_the_same_mark_after_a_sweep_that_failed(make_official: Any) -> None:
     official = make_official()
     official.orders(fail="sweep")
