@@ -51,6 +51,9 @@ class Life:
         self.pins: tuple[Pin, ...] = ()
         self.made = 0
         self.outcomes: Counter[str] = Counter()
+        self.ahead = self.random.random() < 0.2
+        self.no_days = self.random.random() < 0.2
+        """Whether the default may be 0 days or less, which somebody set by hand."""
         for _ in range(self.random.randint(1, 9)):
             self._commit(self.random.choice((None, *self.branches)))
         self.desired = self._rules()
@@ -97,10 +100,11 @@ class Life:
     def _commit(self, branch: str | None) -> None:
         random = self.random
         parents = [self.branches[branch]] if branch else []
-        if parents and random.random() < 0.2:
+        while parents and len(parents) < 4 and random.random() < 0.2:
             parents.append(random.choice(self.commits).id)
         self.made += 1
-        age = random.randint(0, 12) * DAY + random.choice((0, 0, 1, -1))
+        youngest = -12 if self.ahead else 0  # clocks that were ahead
+        age = random.randint(youngest, 12) * DAY + random.choice((0, 0, 1, -1))
         # ids in random order: twins and the order of walks depend on them
         id = f"{random.randrange(16**10):010x}{self.made:06x}"
         meta = f"m{random.randrange(self.made)}" if random.random() < 0.2 else f"m{self.made}"
@@ -113,7 +117,7 @@ class Life:
     def _rules(self) -> GcRules:
         days = [1, 2, 3, 5, 8, 30]
         own = {f"b{n}": self.random.choice(days) for n in range(5) if self.random.random() < 0.5}
-        return GcRules(self.random.choice(days), own)
+        return GcRules(self.random.choice([*days, -2, 0] if self.no_days else days), own)
 
     # What lakeplan does
 
