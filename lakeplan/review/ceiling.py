@@ -11,7 +11,7 @@ from lakeplan.review.differences import same_setting, what_changed
 from lakeplan.values.desired import Safety
 from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import Action, GcRules
 
 MAX_DETAILS = 5
 
@@ -121,16 +121,54 @@ def outside(
     """Why a plan that was made again might delete anything that was not reviewed; empty when it cannot.
 
     Stricter than ``growth``: without a tolerance, and everything that would be deleted must be named on both
-    sides. As many other objects prove nothing.
+    sides. As many other objects prove nothing. Nor may it take back what somebody let the server keep since.
     """
     found = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
         found.append(f"its {' and '.join(more)} would be written, which the plan did not")
+    if longer := _given_longer(reviewed, live):
+        found.append(f"somebody let the server keep more since the plan, which would end: {longer}")
+    found += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
         found.append("what would be deleted is not known object by object")
     if any(isinstance(s, ObjectRulesPlan) and s.action.writes and s.tightened for s in live.settings):
         found.append("which objects its object lifecycle rules would delete is not known")
+    return found
+
+
+def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
+    """What is stored with more days than at the review and than it would get. What that saves may expire on
+    any later day, so that the objects that expire now do not tell."""
+    then, now, after = reviewed.before, live.before, live.after
+    if after is None or then is None or not live.action.writes:
+        return ""
+    if now is None:
+        return "the GC rules were removed"
+    days = now.default_retention_days
+    found = [f"default_retention_days {days}"]
+    if days <= max(then.default_retention_days, after.default_retention_days):
+        found = []
+    found += [
+        f"branch {name} {now.days_for(name)}"
+        for name in sorted({*then.branches, *now.branches, *after.branches})
+        if now.days_for(name) > max(then.days_for(name), after.days_for(name))
+    ]
+    return ", ".join(found[:MAX_DETAILS])
+
+
+def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: datetime) -> list[str]:
+    """Policies that would be set or changed otherwise than in the review, and branches that would be deleted
+    with commits that were made since."""
+    if then is None or live is None or not live.action.writes:
+        return []
+    changes = [c for c in live.changes if c.action is not Action.CLEAR and not live.reordered]
+    others = [c.item for c in changes if c not in then.changes]
+    found = [f"its policies would be changed otherwise than reviewed: {', '.join(others[:5])}"] * bool(others)
+    heads = {(f.branch_id, f.commit_id) for f in then.fates}
+    moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
+    if moved:
+        found.append(f"branches that would be deleted have other commits now: {', '.join(sorted(moved)[:5])}")
     return found
 
 
