@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+from lakeplan.branches.pin_records import with_rules_of
+from lakeplan.branches.pins import with_pins
 from lakeplan.plan.impact import Verdicts, judge, side_bits
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import branch_sets
@@ -24,6 +26,7 @@ from lakeplan.retention.rules import (
     strongest_keepers,
     to_us,
 )
+from lakeplan.values.pins import Pin, PinState
 from lakeplan.values.plan import Horizon, Plan, RepositoryPlan
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.plan_parts import BranchFate
@@ -146,22 +149,49 @@ class History:
 
 @dataclass(frozen=True)
 class Judged:
-    """A history under a plan's rules, before and after."""
+    """A history under a plan's rules, before and after. ``graph`` has the pins that are there and those that
+    are to be made; ``before`` and ``after`` are the plan's rules with those of pins."""
 
     plan: RepositoryPlan
     history: History
     graph: CommitGraph
+    before: GcRules | None
+    after: GcRules | None
     verdicts: Verdicts
     as_of: datetime
 
+    def without(self, moment: datetime, *, proposed: bool) -> CommitGraph:
+        """The graph of one side, as branches and pins are at a moment."""
+        gone = _gone(self.plan, moment, proposed)
+        return self.graph.without_branches(gone) if gone else self.graph
+
 
 def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Judged:
-    """Judges as the plan did: its moment, its rules, and the branches that policies delete."""
-    graph = history.graph
-    policies = plan.branch_lifecycle
-    deleted = policies.deleted if policies is not None else None
-    verdicts = judge(graph, plan.before, plan.after, as_of, history.zone, deleted=deleted)
-    return Judged(plan, history, graph, verdicts, as_of)
+    """Judges as the plan did: its moment, its rules, the branches that policies delete, and the pins."""
+    rows = plan.pins.pins if plan.pins is not None else ()
+    before, after, graph = plan.before, plan.after, history.graph
+    if rows:
+        there = [Pin(row.commit_id) for row in rows if row.commit_id in graph.index]
+        graph = CommitGraph.from_refs(with_pins(history.refs, there))
+        before = _with_entries(before, {row.branch_id: row.stored_days for row in rows})
+        after = _with_entries(
+            after, {r.branch_id: r.retention_days for r in rows if r.state is not PinState.RETIRED}
+        )
+    verdicts = judge(graph, before, after, as_of, history.zone, deleted=partial(_gone, plan))
+    return Judged(plan, history, graph, before, after, verdicts, as_of)
+
+
+def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRules | None:
+    entries = {name: own for name, own in days.items() if own is not None}
+    return None if rules is None else with_rules_of(rules, entries)
+
+
+def _gone(plan: RepositoryPlan, moment: datetime, proposed: bool) -> frozenset[str]:
+    """Branches that policies have deleted by then, and pins that are not there before, or after."""
+    policies, pins = plan.branch_lifecycle, plan.pins
+    gone = policies.deleted(moment, proposed) if policies is not None else frozenset()
+    absent = PinState.RETIRED if proposed else PinState.MISSING
+    return gone | {row.branch_id for row in (pins.of(absent) if pins is not None else ())}
 
 
 def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
@@ -185,13 +215,15 @@ def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
         "commits": len(graph),
         "lanes": drawing.lanes,
         "counts": {horizon.value: _counts(verdicts, place) for place, horizon in enumerate(Horizon)},
-        "branches": [_branch(b, graph, row_of, plan) for b in graph.branches],
+        "branches": [_branch(b, judged, row_of) for b in graph.branches],
         "tags": [
             [t.id, row_of.get(graph.index[t.commit_id], -1)]
             for t in sorted(graph.tags, key=lambda t: t.id)
             if t.commit_id in graph.index
         ],
-        "default_days": [None if r is None else r.default_retention_days for r in (plan.before, plan.after)],
+        "default_days": [
+            None if r is None else r.default_retention_days for r in (judged.before, judged.after)
+        ],
         "rows": {
             "id": [graph.ids[n] for n in shown],
             "at": [graph.creation_us[n] // SECOND_US for n in shown],
@@ -249,9 +281,9 @@ def _parent_rows(
     return ([row_of.get(main, -1)] if main >= 0 else []) + others
 
 
-def _branch(branch: Branch, graph: CommitGraph, row_of: dict[int, int], plan: RepositoryPlan) -> list[Any]:
+def _branch(branch: Branch, judged: Judged, row_of: dict[int, int]) -> list[Any]:
     """[name, row or -1, days before, days after, rule of its own before, after]; None: no rules are set."""
-    sides = (plan.before, plan.after)
+    sides, graph = (judged.before, judged.after), judged.graph
     days = [None if r is None else r.days_for(branch.id) for r in sides]
     own = [int(r is not None and branch.id in r.branches) for r in sides]
     return [branch.id, row_of.get(graph.index[branch.commit_id], -1), *days, *own]
@@ -264,14 +296,11 @@ def _reasons(
     from which commit's date the days count (``via``: a row, -1 itself, -2 not drawn), until when (epoch
     seconds, None: no end), how many branches keep it, and whether the ``server`` does so now (0 or 1): all
     but the last is the documented rule. None: no rules are set, so everything is kept."""
-    plan = judged.plan
-    rules: GcRules | None = plan.after if proposed else plan.before
+    rules = judged.after if proposed else judged.before
     if rules is None:
         return None
     bit = side_bits(Horizon.NOW, proposed=proposed).server
-    policies = plan.branch_lifecycle
-    gone = policies.deleted(judged.as_of, proposed) if policies is not None else frozenset()
-    graph = judged.graph.without_branches(gone) if gone else judged.graph
+    graph = judged.without(judged.as_of, proposed=proposed)
     found = strongest_keepers(graph, rules, judged.history.zone)
     sets = branch_sets(graph, rules, judged.as_of, judged.history.zone)
     names = [position[branch.id] for branch in graph.branches]
@@ -306,6 +335,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
     now = int(as_of.timestamp())
     policies = plan.branch_lifecycle
     fates = {fate.branch_id: fate for fate in policies.fates} if policies is not None else {}
+    pins = {row.branch_id for row in plan.pins.pins} if plan.pins is not None else set()
     if judged is None:
         rows = [_row(plan, name, head, fates.get(name), now) for name, head in plan.branches.items()]
     else:
@@ -314,6 +344,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
         rows = [
             _row(plan, b.id, b.commit_id, fates.get(b.id), now, _Seen(graph, own[b.id], listed.get(b.id)))
             for b in graph.branches
+            if b.id not in pins
         ]
     rows.sort(key=_most_pressing_first)
     return {"key": plan.key, "rows": rows, "dated": judged is not None}
@@ -391,8 +422,8 @@ def timeline_document(
     """``days``: one row per day on which something goes. Day 0 is now; day n ends n times 24 hours later.
     Commits go by the documented rule, under the stored and the proposed rules (None: no history, or no rules
     are set, so that nothing goes). ``objects`` come from the horizon of a curve, when one was given."""
-    stored = None if judged is None else _commits(judged, plan.before, as_of)
-    proposed = None if judged is None else _commits(judged, plan.after, as_of)
+    stored = None if judged is None else _commits(judged, as_of, proposed=False)
+    proposed = None if judged is None else _commits(judged, as_of, proposed=True)
     branches = _branches(plan, as_of)
     objects = _objects(curve)
     days = sorted({*(stored or ()), *(proposed or ()), *branches, *objects})
@@ -427,12 +458,16 @@ def timeline_document(
     }
 
 
-def _commits(judged: Judged, rules: GcRules | None, as_of: datetime) -> dict[int, int] | None:
+def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, int] | None:
     """Day → commits that stop being kept on it, from tomorrow's on."""
+    rules = judged.after if proposed else judged.before
     if rules is None:
         return None
     now = to_us(as_of)
-    kept_until = DocumentedRule(judged.graph, rules).kept_until_us(judged.history.zone)
+    absent = PinState.RETIRED if proposed else PinState.MISSING
+    pins = judged.plan.pins.of(absent) if judged.plan.pins is not None else ()
+    graph = judged.graph.without_branches([row.branch_id for row in pins]) if pins else judged.graph
+    kept_until = DocumentedRule(graph, rules).kept_until_us(judged.history.zone)
     last = now + DAYS * DAY_US
     return dict(Counter((until - now) // DAY_US + 1 for until in kept_until if now <= until < last))
 

@@ -177,11 +177,12 @@ def _rows(change: Change, record: PinRecord) -> list[PinRow]:
         if state is PinState.KEPT:
             other_rule = stored is not None and stored.get(pin.name) != pin.days
             state = PinState.STALE if other_rule or holds[pin.name] != set(pin.holds) else state
-        found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons))
+        has = stored.get(pin.name) if stored is not None else None
+        found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons, stored_days=has))
     known = {*there, *(row.branch_id for row in found)}
     for pin in (*change.retired, *(pin for pin in record.pins if pin.name not in known)):
         days = stored.get(pin.name) if stored is not None else None
-        found.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days))
+        found.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days, stored_days=days))
     return sorted(found, key=lambda row: row.commit_id)
 
 

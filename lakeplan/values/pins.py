@@ -111,8 +111,9 @@ class PinState(str, Enum):
 
 @dataclass(frozen=True)
 class PinRow:
-    """One pin. ``objects`` and ``size_bytes``: data that it alone protects, now or within 30 days; None where
-    they were not read."""
+    """One pin. ``retention_days`` is the rule it is to have, ``stored_days`` the one that it has; None: the
+    default days. ``objects`` and ``size_bytes``: data that it alone protects, now or within 30 days; None
+    where they were not read."""
 
     commit_id: str
     branch_id: str
@@ -121,6 +122,7 @@ class PinRow:
     reasons: tuple[str, ...] = ()
     objects: int | None = None
     size_bytes: int | None = None
+    stored_days: int | None = None
 
 
 @dataclass(frozen=True)

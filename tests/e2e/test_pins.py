@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lakeplan.sandbox import records
@@ -74,6 +76,7 @@ def it_shows_a_missing_pin_and_what_only_it_protects(world, commits):
         "reasons": ["tag v1"],
         "objects": 1,
         "size_bytes": 11,
+        "stored_days": None,
     }
 
 
@@ -420,3 +423,39 @@ def it_is_in_the_history(world, commits):
     assert shown.code == 0, shown.err
     assert world.lakeplan(("history", "list")).code == 0
     assert world.lakeplan(("pins", "sync"), "--format", "json").json["results"] == []
+
+
+class DescribeReportPages:
+    """They judge as the plan did, with pins before and after."""
+
+    def draw(self, world):
+        plan = world.plan_file()
+        page = world.folder / "page.html"
+        assert world.lakeplan("report", plan, "--html", page).code == 0
+        text = page.read_text(encoding="utf-8")
+        start = text.index('id="graph-0">') + len('id="graph-0">')
+        return json.loads(text[start : text.index("</script>", start)])
+
+    def kept(self, graph, side: str) -> set[str]:
+        return {
+            id for id, on in zip(graph["rows"]["id"], graph["rows"][side]["server"], strict=True) if on == "1"
+        }
+
+    def it_keeps_the_commit_of_a_pin_that_is_to_be_made(self, world, commits):
+        world.override("unknown-impact", "adoption")
+        tree(world, '{tags: ["v*"]}', default=6)
+        graph = self.draw(world)
+        assert graph["same_as_plan"] is True
+        assert commits[1] not in self.kept(graph, "stored")
+        assert commits[1] in self.kept(graph, "proposed")
+        (pin,) = [row for row in graph["branches"] if row[0] == pin_of(commits[1])]
+        assert pin[2:] == [7, 0, 0, 1], "before: the default days; then a rule of 0 days of its own"
+
+    def it_lets_go_of_the_commit_of_a_retired_pin(self, world, commits):
+        tree(world, '{tags: ["v*"]}')
+        applied(world)
+        tree(world, "", default=6)
+        graph = self.draw(world)
+        assert graph["same_as_plan"] is True
+        assert commits[1] in self.kept(graph, "stored")
+        assert commits[1] not in self.kept(graph, "proposed")
