@@ -90,6 +90,8 @@ class AuditSettings:
     seed: str = ""
     places: bool = False
     """Of storage: count by prefix and age, too, for which every path is kept in memory."""
+    classes: bool = False
+    """Of storage: count by storage class, too, for which storage is listed once more."""
 
 
 @dataclass(frozen=True)

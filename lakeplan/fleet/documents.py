@@ -203,6 +203,24 @@ class StoredAgeRow(AmountRow):
     to_days: int | None
 
 
+class StoredClassRow(AmountRow):
+    """Objects of one storage class; "" where the store names none."""
+
+    storage_class: str
+
+
+class OwnerRow(TypedDict):
+    """Repositories of one owner, None for those without. Null where one of them does not know a figure."""
+
+    owner: str | None
+    repositories: int
+    stored: AmountRow | None
+    held: AmountRow
+    reclaimable: AmountRow
+    unreferenced: AmountRow | None
+    noncurrent: AmountRow | None
+
+
 class ChangeRow(TypedDict):
     """A difference; below 0 where there is less now."""
 
@@ -245,16 +263,19 @@ class StoredRow(TypedDict):
     prefixes: NotRequired[list[PlaceRow]]
     prefixes_left_out: NotRequired[int]
     ages: NotRequired[list[StoredAgeRow]]
+    classes: NotRequired[list[StoredClassRow] | None]
+    owner: NotRequired[str | None]
     growth: NotRequired[GrowthRow]
     cost_per_gb_month: NotRequired[PriceRow]
 
 
 class StorageDocument(TypedDict):
-    """``failed`` and ``unfinished`` as in an audit."""
+    """``failed`` and ``unfinished`` as in an audit. ``owners`` where a tree names them."""
 
     format: Literal["lakeplan.storage/v1"]
     at: str
     servers: Mapping[str, str]
     repositories: list[StoredRow]
+    owners: NotRequired[list[OwnerRow]]
     failed: Mapping[str, ErrorRow]
     unfinished: list[str]

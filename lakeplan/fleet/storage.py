@@ -18,18 +18,21 @@ from lakeplan.fleet.documents import (
     ComparedRow,
     GrowthRow,
     HolderRow,
+    OwnerRow,
     PlaceRow,
     StorageDocument,
     StoredAgeRow,
+    StoredClassRow,
     StoredRow,
 )
 from lakeplan.fleet.judging import masks_of
+from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Seen, judge
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
@@ -214,6 +217,8 @@ class _Stored(Inspection):
             row["prefixes"] = sorted(every[:MAX_PLACES], key=lambda place: place["prefix"])
             row["prefixes_left_out"] = len(every[MAX_PLACES:])
             row["ages"] = ages_of(found)
+        if self._settings.classes:
+            row["classes"] = classes_of(store) if listed else None
         return row
 
 
@@ -252,6 +257,46 @@ def ages_of(found: Surveyed) -> list[StoredAgeRow]:
         {**amount.to_row(), "from_days": days, "to_days": ends[days]}
         for days, amount in sorted(found.by_age.items())
     ]
+
+
+def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
+    """By storage class, that with most bytes first; None where the store has none. Of the keys that a listing
+    of the namespace counts. Raises StorageError."""
+    if not isinstance(store, ClassReader):
+        return None
+    found: dict[str, Amount] = {}
+    for key, size, name in store.list_classes():
+        if is_candidate_key(key) and (size or not key.endswith("/")):
+            found[name] = found.get(name, Amount()) + Amount(1, size)
+    order = sorted(found.items(), key=lambda one: (-one[1].size_bytes, one[0]))
+    return [{**amount.to_row(), "storage_class": name} for name, amount in order]
+
+
+def with_owners(document: StorageDocument, owner_of: Callable[[str], str]) -> StorageDocument:
+    """The same with the owner of each repository, and their sums."""
+    rows: list[StoredRow] = [
+        {**row, "owner": owner_of(row["repository"]) or None} for row in document["repositories"]
+    ]
+    names = sorted({row["owner"] for row in rows}, key=lambda name: (name is None, name or ""))
+    owners = [_owner(name, [row for row in rows if row["owner"] == name]) for name in names]
+    return {**document, "repositories": rows, "owners": owners}
+
+
+def _owner(name: str | None, rows: Sequence[StoredRow]) -> OwnerRow:
+    return {
+        "owner": name,
+        "repositories": len(rows),
+        "stored": _all_of([row["stored"] for row in rows]),
+        "held": _all_of([row["held"] for row in rows]) or Amount().to_row(),
+        "reclaimable": _all_of([row["reclaimable"] for row in rows]) or Amount().to_row(),
+        "unreferenced": _all_of([row["unreferenced"] for row in rows]),
+        "noncurrent": _all_of([row["noncurrent"] for row in rows]),
+    }
+
+
+def _all_of(amounts: Sequence[AmountRow | None]) -> AmountRow | None:
+    known = [Amount(one["objects"], one["size_bytes"]) for one in amounts if one is not None]
+    return _sum(known).to_row() if len(known) == len(amounts) else None
 
 
 def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:

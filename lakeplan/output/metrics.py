@@ -255,6 +255,10 @@ STORAGE_OBJECTS = _storage(
     "storage_objects", "Objects, by part; a part that is not known is missing.", "part"
 )
 STORAGE_BYTES = _storage("storage_bytes", "Bytes, by part; a part that is not known is missing.", "part")
+STORAGE_CLASS_OBJECTS = _storage(
+    "storage_class_objects", "Stored objects, by storage class (--by-class).", "class"
+)
+STORAGE_CLASS_BYTES = _storage("storage_class_bytes", "Stored bytes, by storage class (--by-class).", "class")
 STORAGE_FAILURE = _storage("storage_failure", "1 when the repository could not be measured.")
 
 
@@ -476,12 +480,15 @@ def storage_metrics(document: StorageDocument) -> str:
 
     made = Exposition()
     for row in document["repositories"]:
-        labels = of_repository(row["repository"], "")
+        labels = of_repository(row["repository"], row.get("owner") or "")
         made.at(STORAGE_AT, row["as_of"], *labels)
         for part, amount in parts_of(row):
             if amount is not None:
                 made.add(STORAGE_OBJECTS, amount["objects"], *labels, part)
                 made.add(STORAGE_BYTES, amount["size_bytes"], *labels, part)
+        for one in row.get("classes") or ():
+            made.add(STORAGE_CLASS_OBJECTS, one["objects"], *labels, one["storage_class"])
+            made.add(STORAGE_CLASS_BYTES, one["size_bytes"], *labels, one["storage_class"])
     for key in document["failed"]:
         made.add(STORAGE_FAILURE, 1, *of_repository(key, ""))
     return made.text()

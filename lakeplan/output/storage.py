@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from lakeplan.fleet.documents import (
         ChangeRow,
         HolderRow,
+        OwnerRow,
         PlaceRow,
         StorageDocument,
         StoredAgeRow,
+        StoredClassRow,
         StoredRow,
     )
     from lakeplan.values.simulation import AmountRow
 
+OwnedFigure = Literal["stored", "held", "reclaimable", "unreferenced", "noncurrent"]
 SHOWN = 10
 """Branches, and tags, of a repository; JSON and CSV have all."""
 WORDS = {
@@ -63,8 +66,30 @@ def render_storage(document: StorageDocument, console: Console) -> None:
     for key, failure in document["failed"].items():
         page.heading(key, "not read")
         page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
+    _owners(page, document.get("owners", []))
     page.blank()
     page.labelled("Storage:", "bold", _total(document), indent=0)
+
+
+OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced", "noncurrent")
+"""Figures of an owner; the table leaves out what is not in a commit."""
+
+
+def _owners(page: Page, owners: list[OwnerRow]) -> None:
+    if not owners:
+        return
+    page.heading("Owners", "what a repository shares with another is counted in each")
+    names: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "noncurrent")
+    lines: list[list[str | Cell]] = [
+        [owner_words(row), count(row["repositories"]), *(_size(row[name]) for name in names)]
+        for row in owners
+    ]
+    headers = ("owner", "repositories", "stored", "held", "reclaimable\nnow", "older\nversions")
+    page.table(headers, lines, figures=tuple(range(1, len(headers))))
+
+
+def _size(amount: AmountRow | None) -> str:
+    return UNKNOWN if amount is None else size(amount["size_bytes"])
 
 
 def _total(document: StorageDocument) -> str:
@@ -94,6 +119,9 @@ def _repository(page: Page, row: StoredRow) -> None:
     ages: list[list[str | Cell]] = [[age_words(one), *amounts(one)] for one in row.get("ages", ())]
     if ages:
         page.table(("written", "objects", "size"), ages, figures=(1, 2))
+    classes: list[list[str | Cell]] = [[class_words(one), *amounts(one)] for one in row.get("classes") or ()]
+    if classes:
+        page.table(("storage class", "objects", "size"), classes, figures=(1, 2))
     page.facts(dict(_facts(row)), lead_width=12)
     page.warnings(notes_of(row), indent=2)
 
@@ -108,6 +136,14 @@ def age_words(row: StoredAgeRow) -> str:
     if row["to_days"] is None:
         return f"{row['from_days']} days ago or more"
     return f"{row['from_days']} to {row['to_days']} days ago"
+
+
+def class_words(row: StoredClassRow) -> str:
+    return row["storage_class"] or "not named"
+
+
+def owner_words(row: OwnerRow) -> str:
+    return row["owner"] or "no owner"
 
 
 def place_sum(place: PlaceRow) -> AmountRow:
@@ -191,6 +227,8 @@ def notes_of(row: StoredRow) -> Iterator[str]:
             if row["listed"]
             else "commits of deleted branches were not read; --dump-refs reads them"
         )
+    if row["listed"] and "classes" in row and row["classes"] is None:
+        yield "this kind of storage has no storage classes"
     if row["tags_only"]["objects"]:
         yield "tags protect nothing on a server: its collector may delete what only a tag holds"
 
@@ -208,6 +246,11 @@ def storage_csv(document: StorageDocument) -> str:
             cells = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
             names = map(csv_cell, (row["repository"], kind, name, figure))
             writer.writerow([*names, *cells])
+    for owner in document.get("owners", ()):
+        for name in OWNED:
+            amount = owner[name]
+            cells = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
+            writer.writerow(["", "owner", csv_cell(owner["owner"] or ""), name, *cells])
     for key in (*document["failed"], *document["unfinished"]):
         writer.writerow([csv_cell(key), "not read", "", "", "", ""])
     return out.getvalue()
@@ -225,6 +268,9 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
             yield "prefix", place["prefix"], figure, place[figure]
     for age in row.get("ages", ()):
         yield "age", age_words(age), "stored", {"objects": age["objects"], "size_bytes": age["size_bytes"]}
+    for one_class in row.get("classes") or ():
+        of_class: AmountRow = {"objects": one_class["objects"], "size_bytes": one_class["size_bytes"]}
+        yield "storage class", one_class["storage_class"], "stored", of_class
     found = row["compared"]
     if found is not None:
         first, second = found["branches"]

@@ -18,12 +18,21 @@ from lakeplan.output.report_shell import (
     table,
     whole_page,
 )
-from lakeplan.output.storage import age_words, notes_of, part_label, parts_of, place_sum
+from lakeplan.output.storage import (
+    OWNED,
+    age_words,
+    class_words,
+    notes_of,
+    owner_words,
+    part_label,
+    parts_of,
+    place_sum,
+)
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, safe, size
 from lakeplan.values.urls import is_digest
 
 if TYPE_CHECKING:
-    from lakeplan.fleet.documents import HolderRow, PlaceRow, StorageDocument, StoredRow
+    from lakeplan.fleet.documents import HolderRow, OwnerRow, PlaceRow, StorageDocument, StoredRow
     from lakeplan.values.simulation import AmountRow
 
 STYLES = ("page.css", "tree.css", "treemap.css")
@@ -49,7 +58,8 @@ def render_storage_page(document: StorageDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
     about = About("lakeplan storage", document["at"], facts, FOOT)
-    sections = [_summary(document), *map(_repository, document["repositories"]), _failed(document)]
+    owners = _owners(document.get("owners", []))
+    sections = [_summary(document), owners, *map(_repository, document["repositories"]), _failed(document)]
     shown = [section for section in sections if section is not None]
     return whole_page(about, shown, (), styles(STYLES), script(SCRIPTS))
 
@@ -126,6 +136,7 @@ def _repository(row: StoredRow) -> Section:
         table(f"Figures of {row['repository']}", headers, figures, figures=numbers, hidden_caption=True),
         *_places(row),
         _ages(row),
+        _classes(row),
         _holders(row, "branches", row["branches"]),
         _holders(row, "tags", row["tags"]),
         *(el("p", text, cls="dim") for text in notes_of(row)),
@@ -154,6 +165,28 @@ def _ages(row: StoredRow) -> Markup | None:
     ]
     headers = ("written", "objects", "size")
     return table(f"Ages in {row['repository']}", headers, lines, figures=range(1, 3))
+
+
+def _classes(row: StoredRow) -> Markup | None:
+    classes = row.get("classes")
+    if not classes:
+        return None
+    lines: list[list[Cell]] = [[class_words(one), *_cells(one)] for one in classes]
+    headers = ("storage class", "objects", "size")
+    return table(f"Storage classes in {row['repository']}", headers, lines, figures=range(1, 3))
+
+
+def _owners(owners: Sequence[OwnerRow]) -> Section | None:
+    if not owners:
+        return None
+    headers = ("owner", "repositories", *(part_label(name).strip() for name in OWNED))
+    lines: list[list[Cell]] = [
+        [owner_words(row), count(row["repositories"]), *(_bytes(row[name]) for name in OWNED)]
+        for row in owners
+    ]
+    note = el("p", "What a repository shares with another is counted in each.", cls="dim")
+    found = table("By owner", headers, lines, figures=range(1, len(headers)), sortable=True)
+    return Section("owners", "Owners", join([found, note]))
 
 
 # ---- prefixes

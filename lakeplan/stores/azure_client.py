@@ -351,6 +351,13 @@ class AzureReader(AzurePlace):
                 continue
             yield stored
 
+    def list_classes(self) -> Iterator[tuple[str, int, str]]:
+        """See ``ClassReader``: access tiers."""
+        for item in self._items("", recursive=True):
+            if not (isinstance(item, BlobPrefix) or _is_folder(item)):
+                tier = getattr(item.blob_tier, "value", item.blob_tier)
+                yield item.name[len(self._base) :], int(item.size), str(tier or "")
+
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(
             item.name[len(self._base) :]

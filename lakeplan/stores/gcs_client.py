@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import quote
@@ -51,7 +51,7 @@ KINDS = {
     501: Kind.UNSUPPORTED,
 }
 RATE_LIMITS = (b"rateLimitExceeded", b"userRateLimitExceeded")
-FIELDS = "name,size,updated,generation,timeDeleted"
+FIELDS = "name,size,updated,generation,timeDeleted,storageClass"
 Limits = tuple[float | None, float | None]
 
 
@@ -249,6 +249,8 @@ class Page:
     """Those of ``objects`` that are older versions; a listing shows them on request."""
     prefixes: list[str]
     token: str
+    classes: list[str] = field(default_factory=list)
+    """The class of each of ``objects``."""
 
 
 class GcsPlace(Opened):
@@ -415,7 +417,8 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
     if not all(name.startswith(prefix) for name in names):
         raise StorageError("the storage lists what lies outside the prefix", where=where)
     noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
-    return Page(objects, noncurrent, [name[len(base) :] for name in prefixes], token)
+    classes = [str(item.get("storageClass", "")) for item in items]
+    return Page(objects, noncurrent, [name[len(base) :] for name in prefixes], token, classes)
 
 
 def _first(page: Page) -> object:
@@ -461,6 +464,12 @@ class GcsReader(GcsPlace):
                 break
             found += Amount(len(page.noncurrent), sum(one.size for one in page.noncurrent))
         return Remnants(found, 0, None, None, whole)
+
+    def list_classes(self) -> Iterator[tuple[str, int, str]]:
+        """See ``ClassReader``."""
+        for page in self._pages(""):
+            for one, name in zip(page.objects, page.classes, strict=True):
+                yield one.key, one.size, name
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         """See ``ObjectProber``. Each page begins at the next wanted key."""

@@ -95,6 +95,15 @@ class RemnantReader(Protocol):
         """Counts them, up to a limit of pages. Raises StorageError."""
 
 
+@runtime_checkable
+class ClassReader(Protocol):
+    """What a reader has besides whose store has classes or tiers of storage."""
+
+    def list_classes(self) -> Iterator[tuple[str, int, str]]:
+        """Key, bytes and class of every current object, as the store calls the class ("" where it names
+        none); what consoles leave to show a folder too. A listing of its own. Raises StorageError."""
+
+
 @dataclass(frozen=True)
 class Versioned:
     """A state record and the token that a conditional put must present."""

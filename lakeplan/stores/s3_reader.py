@@ -122,6 +122,20 @@ class S3Reader(S3Place):
             return None, None
         return len(begun), min(begun, default=None)
 
+    def list_classes(self) -> Iterator[tuple[str, int, str]]:
+        """See ``ClassReader``."""
+        where = self._where("")
+        try:
+            pages = self._client.whole().get_paginator("list_objects_v2")
+            pages = pages.paginate(Bucket=self._bucket, Prefix=self._base)
+            for page in bounded_pages(whole_listing(pages, where), _first, where):
+                items = page.get("Contents", ())
+                check_inside([item["Key"] for item in items], self._base, where)
+                for item in items:
+                    yield item["Key"][len(self._base) :], item["Size"], str(item.get("StorageClass", ""))
+        except (BotoCoreError, ClientError) as error:
+            raise translate_boto_error(error, where) from error
+
     def _remnant_pages(self, operation: str, first: Callable[[Any], object]) -> Iterator[Any]:
         where = self._where("")
         try:

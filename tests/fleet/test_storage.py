@@ -14,7 +14,8 @@ import jsonschema
 import pytest
 
 from lakeplan.fleet.audit import AuditSettings
-from lakeplan.fleet.storage import storage_of_servers, with_growth
+from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
+from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import load_schema
 from tests.fleet.test_audit import address_of, kept_by_server, ports
 from tests.sweeping.lake import Lake, LakeRepository
@@ -50,11 +51,15 @@ def measure(
     compare: tuple[str, str] | None = None,
     dump_refs: bool = False,
     places: bool = False,
+    classes: bool = False,
+    **more: Any,
 ) -> Any:
-    settings = AuditSettings(lake.clock(), timezone.utc, sample=0, dump_refs=dump_refs, places=places)
+    settings = AuditSettings(
+        lake.clock(), timezone.utc, sample=0, dump_refs=dump_refs, places=places, classes=classes
+    )
     document = storage_of_servers(
         {"prod": "x"},
-        ports(lake, listed=listed),
+        ports(lake, listed=listed, **more),
         settings,
         takes=lambda server, name: True,
         compare=compare,
@@ -291,3 +296,64 @@ def it_says_how_much_a_repository_grew(lake: Lake, repo: LakeRepository) -> None
     assert row["growth"]["held"] == {"objects": 1, "size_bytes": 4}
     unlisted = with_growth(measure(lake, listed=False), before)["repositories"][0]
     assert (unlisted["growth"]["stored"], unlisted["growth"]["held"]) == (None, None)
+
+
+class Classed:
+    """A folder whose store has classes: what lies below ``data/a`` is cold."""
+
+    def __init__(self, inner: NamespaceReader) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list_classes(self) -> Iterator[tuple[str, int, str]]:
+        for one in self._inner.list_objects():
+            yield one.key, one.size, "COLD" if hash_of(one.key) else "STANDARD"
+        yield "data/folder/", 0, "STANDARD"
+
+
+def hash_of(key: str) -> bool:
+    return sum(key.encode()) % 2 == 1
+
+
+def it_counts_storage_classes_of_data_alone(lake: Lake, repo: LakeRepository) -> None:
+    plain = ports(lake)
+    found = measured(lake, classes=True)
+    assert found["classes"] is None, "folders have none"
+
+    def store(repository: Any) -> Any:
+        return Classed(plain.store(repository))
+
+    row = measured(lake, classes=True, store=store)
+    files = [file for file in (repo.folder / "data").rglob("*") if file.is_file()]
+    by_hand: Counter[str] = Counter()
+    for file in files:
+        key = file.relative_to(repo.folder).as_posix()
+        by_hand["COLD" if hash_of(key) else "STANDARD"] += file.stat().st_size
+    assert {one["storage_class"]: one["size_bytes"] for one in row["classes"]} == by_hand
+    assert sum(one["objects"] for one in row["classes"]) == row["stored"]["objects"] == len(files)
+    assert "classes" not in measured(lake, store=store)
+
+
+def it_sums_owners(lake: Lake, repo: LakeRepository) -> None:
+    lake.repository("repo2")
+    document = measure(lake)
+    other = lake.repository("repo3")
+    other.commit(1, b=b"123456")
+    lake.clock.advance(days=2)
+    document = with_owners(measure(lake), lambda key: "" if key.endswith("2") else "data")
+    jsonschema.Draft202012Validator(load_schema("storage")).validate(json.loads(json.dumps(document)))
+    rows = {row["repository"]: row for row in document["repositories"]}
+    assert {key: row["owner"] for key, row in rows.items()} == {
+        "prod/repo1": "data",
+        "prod/repo2": None,
+        "prod/repo3": "data",
+    }
+    data, nobody = document["owners"]
+    assert (data["owner"], data["repositories"]) == ("data", 2)
+    assert (nobody["owner"], nobody["repositories"], nobody["held"]) == (None, 1, NOTHING)
+    for name in ("stored", "held", "reclaimable", "unreferenced"):
+        every = [rows[key][name]["size_bytes"] for key in ("prod/repo1", "prod/repo3")]
+        assert data[name]["size_bytes"] == sum(every)
+    assert data["noncurrent"] is None, "a folder does not say"

@@ -100,3 +100,44 @@ def it_shows_a_loss_and_a_growth() -> None:
     shown = text(growth=growth)
     assert "-2 objects, -1.5 kB" in shown
     assert "unknown: one of the two reports has no such figure" in shown
+
+
+OWNERS = [
+    {
+        "owner": owner,
+        "repositories": 1,
+        "stored": None,
+        "held": SOME,
+        "reclaimable": NOTHING,
+        "unreferenced": None,
+        "noncurrent": None,
+    }
+    for owner in ("=data", None)
+]
+CLASSES = [{**SOME, "storage_class": "GLACIER"}, {**NOTHING, "storage_class": ""}]
+
+
+def it_has_classes_and_owners_in_every_format() -> None:
+    found = {**document(listed=True, classes=CLASSES, owner="=data"), "owners": OWNERS}
+    out = io.StringIO()
+    render_storage(found, Console(file=out, width=100, force_terminal=False))
+    shown = " ".join(out.getvalue().split())
+    assert "storage class objects size GLACIER 3 3.0 GB not named 0 0 B" in shown
+    assert "=data 1 unknown 3.0 GB" in shown
+    assert "no owner 1 unknown" in shown
+    rows = list(csv.DictReader(io.StringIO(storage_csv(found))))
+    (glacier,) = [row for row in rows if row["name"] == "GLACIER"]
+    assert (glacier["kind"], glacier["figure"], glacier["size_bytes"]) == (
+        "storage class",
+        "stored",
+        "3000000000",
+    )
+    owned = [row for row in rows if row["kind"] == "owner" and row["figure"] == "held"]
+    assert [row["name"] for row in owned] == ["'=data", ""]
+    metrics = storage_metrics(found)
+    assert 'owner="=data",class="GLACIER"} 3000000000' in metrics
+
+
+def it_says_that_a_store_has_no_classes() -> None:
+    assert "no storage classes" in text(listed=True, classes=None)
+    assert "no storage classes" not in text(listed=False, classes=None)

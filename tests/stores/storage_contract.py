@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pytest
 
 from lakeplan.errors import StorageError, StorageNotFound
-from lakeplan.stores.protocols import NamespaceReader, PieceReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader, PieceReader
 
 Put = Callable[[str, bytes], None]
 
@@ -103,6 +103,19 @@ class StorageContract:
         put("data/folder/", b"")
         put("data/file", b"1")
         assert [o.key for o in reader.list_objects()] == ["data/file"]
+
+    def it_lists_the_class_of_every_current_object(self, reader: NamespaceReader, put: Put) -> None:
+        """Folders have none. The figures of a listing, and text for each class."""
+        for key, data in (("data/a", b"1"), ("data/ünï+c o", b"333"), ("_lakefs/x", b"22")):
+            put(key, data)
+        put("data/a", b"4444")
+        if not isinstance(reader, ClassReader):
+            assert not reader.url.startswith(("s3:", "gs:", "https:"))
+            return
+        found = sorted(reader.list_classes())
+        listed = sorted((one.key, one.size) for one in reader.list_objects())
+        assert [(key, size) for key, size, _ in found] == listed
+        assert {name for _, _, name in found} <= {"", "STANDARD", "Hot"}
 
     def it_survives_pickling_and_works_there(self, reader: NamespaceReader, put: Put) -> None:
         put("a", b"1")

@@ -10,7 +10,7 @@ from azure.storage.blob import ContainerClient
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_client import find_credential
 from lakeplan.stores.open import open_namespace, parse_location
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader
 from lakeplan.stores.urls import AzureLocation
 from tests.lakefs.conftest import Answer, Scripted
 from tests.stores.storage_contract import Put, StorageContract
@@ -36,6 +36,15 @@ class DescribeAzureReader(StorageContract):
                 client.upload_blob(full, data, overwrite=True)
 
         return store
+
+    def it_names_access_tiers(self, azure_container: str, reader: NamespaceReader, put: Put) -> None:
+        put("data/warm", b"1")
+        put("data/cool", b"22")
+        account, _, name = azure_container.rpartition("/")
+        with ContainerClient(account, name, credential=os.environ["AZURE_STORAGE_KEY"]) as client:
+            client.get_blob_client("team/repo/data/cool").set_standard_blob_tier("Cool")
+        assert isinstance(reader, ClassReader)
+        assert sorted(reader.list_classes()) == [("data/cool", 2, "Cool"), ("data/warm", 1, "Hot")]
 
     def it_does_not_list_folders_of_hierarchical_accounts(
         self, azure_container: str, reader: NamespaceReader, put: Put

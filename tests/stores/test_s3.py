@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter
 
 import boto3
 import pytest
@@ -9,7 +10,7 @@ from botocore.loaders import JSONFileLoader
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
 from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader, RemnantReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader
 from lakeplan.values.simulation import Amount
 from tests.stores.storage_contract import Put, StorageContract
 
@@ -124,6 +125,17 @@ class DescribeRemnants:
         assert found.noncurrent == Amount(3, 7)
         assert (found.delete_markers, found.uploads, found.complete) == (1, 1, True)
         assert found.oldest_us is not None
+
+    def it_names_storage_classes_page_after_page(self, s3_bucket: str, reader: NamespaceReader) -> None:
+        client = boto3.session.Session().client("s3")
+        client.put_object(Bucket=s3_bucket, Key="repository/data/no", Body=b"1", StorageClass="GLACIER")
+        for number in range(1_005):
+            cold = {"StorageClass": "DEEP_ARCHIVE"} if number % 2 else {}
+            client.put_object(Bucket=s3_bucket, Key=f"repo/data/{number}", Body=b"22", **cold)
+        assert isinstance(reader, ClassReader)
+        found = Counter((name, size) for _, size, name in reader.list_classes())
+        assert found == {("STANDARD", 2): 503, ("DEEP_ARCHIVE", 2): 502}
+        assert len(list(reader.list_objects())) == 1_005, "other listings go on as they were"
 
     def it_counts_page_after_page_up_to_a_limit(
         self, s3_bucket: str, reader: RemnantReader, monkeypatch: pytest.MonkeyPatch

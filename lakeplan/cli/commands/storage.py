@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, cast
@@ -33,15 +34,18 @@ from lakeplan.cli.wiring import Connecting, Waiting
 from lakeplan.errors import UsageError
 from lakeplan.fleet.audit import AuditSettings
 from lakeplan.fleet.documents import StorageDocument, StoredRow
-from lakeplan.fleet.storage import storage_of_servers, with_growth
+from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
+from lakeplan.lakefs.transport import Pace
 from lakeplan.output.storage import render_storage
-from lakeplan.values.desired import Price
+from lakeplan.tree.tree import Tree
+from lakeplan.values.desired import Price, PriceRow
 from lakeplan.values.local import write_file
 
 HELP = """Show what repositories store, which branches and tags hold it, and what could be deleted.
 
-Needs no tree: it uses lakectl's server and credentials. Changes nothing. Where storage cannot be listed,
-figures come from metadata, and what only a listing shows is unknown.
+Needs no tree: it uses lakectl's server and credentials. With a tree it uses its servers, owners and prices.
+Changes nothing. Where storage cannot be listed, figures come from metadata, and what only a listing shows is
+unknown.
 
 \b
 Examples:
@@ -51,6 +55,7 @@ Examples:
   lakeplan storage analytics --by-prefix --html storage.html
   lakeplan storage --format json --out storage.json
   lakeplan storage --since storage.json
+  lakeplan storage -C retention --by-class
 """
 
 
@@ -58,6 +63,10 @@ Examples:
 def storage(
     *,
     repositories: Names = None,
+    tree: Annotated[
+        Path | None,
+        typer.Option("-C", "--tree", help="Use the servers, owners and prices of this tree.", metavar="DIR"),
+    ] = None,
     endpoint: Endpoints = None,
     storage: StorageOptions,
     compare: Annotated[
@@ -73,6 +82,10 @@ def storage(
         typer.Option(
             "--by-prefix", help="Also show prefixes and ages. Keeps every path in memory while it counts."
         ),
+    ] = False,
+    by_class: Annotated[
+        bool,
+        typer.Option("--by-class", help="Also show storage classes. Lists storage once more."),
     ] = False,
     html: Annotated[
         Path | None,
@@ -90,13 +103,19 @@ def storage(
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     if compare is not None and compare[0] == compare[1]:
         raise UsageError("--compare names one branch twice", hint="Name two branches.")
-    endpoints = endpoints_of(endpoint, opening.lakectl_config)
+    if tree is not None and endpoint:
+        raise UsageError("--tree and --endpoint both name servers", hint="Leave one of them out.")
     earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
     with (
         TemporaryDirectory(prefix="lakeplan-storage-") as folder,
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
-        session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
+        if tree is None:
+            endpoints = endpoints_of(endpoint, opening.lakectl_config)
+            session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
+        else:
+            session = replace(opening.session(tree, timeouts=timeouts), pace=Pace(rate))
+            endpoints = {name: server.endpoint_url for name, server in session.tree.servers.items()}
         settings = AuditSettings(
             session.as_of,
             zone,
@@ -104,6 +123,7 @@ def storage(
             sample=0,
             max_requests=max_requests,
             places=by_prefix or html is not None,
+            classes=by_class,
         )
         document = storage_of_servers(
             endpoints,
@@ -121,7 +141,9 @@ def storage(
         )
     if earlier is not None:
         document = with_growth(document, earlier)
-    document = _with_price(document, paid)
+    if tree is not None:
+        document = with_owners(document, session.tree.owner_of)
+    document = _with_price(document, paid, session.tree)
     if html is not None:
         from lakeplan.output.storage_page import render_storage_page
 
@@ -129,11 +151,13 @@ def storage(
     return outputs.emit(document, render_storage, code=exit_code_of(document))
 
 
-def _with_price(document: StorageDocument, price: Price | None) -> StorageDocument:
-    if price is None:
-        return document
-    rows: list[StoredRow] = [
-        {**row, "cost_per_gb_month": {"amount": price.amount, "currency": price.currency}}
-        for row in document["repositories"]
-    ]
+def _with_price(document: StorageDocument, given: Price | None, tree: Tree) -> StorageDocument:
+    """With the price of ``--price``, or of each repository's server."""
+    rows: list[StoredRow] = []
+    for row in document["repositories"]:
+        price = given or tree.servers[row["repository"].partition("/")[0]].cost_per_gb_month
+        shown: PriceRow | None = None
+        if price is not None:
+            shown = {"amount": price.amount, "currency": price.currency}
+        rows.append(row if shown is None else {**row, "cost_per_gb_month": shown})
     return {**document, "repositories": rows}

@@ -133,6 +133,7 @@ CASES = {
             "storage --endpoint prod={url} --no-listing analytics --format json --out ../storage.json",
             "storage --endpoint prod={url} --no-listing analytics --since ../storage.json"
             " --compare main release-3",
+            "storage --tree . --storage-path {lake} --by-class analytics click*",
         ),
     ),
     "pins sync": Case("applied", ("pins sync", "pins sync", "plan"), prepare=pinned_tags),

@@ -145,6 +145,8 @@ WRONG: dict[str, Uses] = {
     "storage": {
         **typing("storage"),
         "no server": Wrong("storage"),
+        "a tree and a server": Wrong("storage -C . --endpoint prod={url}"),
+        "no tree there": Wrong("storage -C none", 1),
         "no such repository": Wrong("storage --endpoint prod={url} none-*"),
         "one branch twice": Wrong("storage --endpoint prod={url} --compare main main"),
         "no such branches": Wrong("storage --endpoint prod={url} --no-listing --compare none nowhere"),
