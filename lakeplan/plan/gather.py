@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import assert_never
 
-from lakeplan.branches.pin_records import read_stored
+from lakeplan.branches.pin_records import StoredRules, read_stored
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.gather_settings import gather_settings, server_deletes_held, server_policies
 from lakeplan.plan.pins import PinLook
@@ -48,11 +48,13 @@ def idle_holds(
 
 @dataclass(frozen=True)
 class Gathered:
-    """A repository's live state beside what the tree asks for, before any impact is known."""
+    """A repository's live state beside what the tree asks for, before any impact is known. ``stored`` has the
+    rules with the entries of pins."""
 
     desired: DesiredRepository
     repository: Repository
     plan: RepositoryPlan
+    stored: StoredRules
     pins: PinLook | None = None
 
     def as_it_is(self) -> Gathered:
@@ -123,7 +125,8 @@ def gather(
     over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a server
     would not take."""
     repository = reader.get_repository(desired.name)
-    before = read_stored(reader, desired.name).bare
+    stored = read_stored(reader, desired.name)
+    before = stored.bare
     listed = list(reader.list_branches(desired.name)) if _needs_branches(desired, server, as_of) else None
     unheld = idle_holds(desired, reader, None if listed is None else [b.id for b in listed], as_of.date())
     listed = listed or []
@@ -167,7 +170,7 @@ def gather(
         held_deletions=settings.held_deletions,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
-    return Gathered(desired, repository, _writable(plan, repository))
+    return Gathered(desired, repository, _writable(plan, repository), stored)
 
 
 def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:

@@ -372,7 +372,9 @@ def _judge_rules(
         gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
     gathered = _with_losses(gathered, refs, ports)
-    pins, before, after = gathered.pins, plan.before, plan.after
+    # Pins take part in the server's walk, also where this plan leaves them as they are.
+    stored, pins = gathered.stored, gathered.pins
+    before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
     deleted = plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None
     if pins is not None:
         graph, before, after = pins.graph, pins.stored.raw, pins.rules_after

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.commits_csv import read_commits_csv
+
 NAME = "releases"
 
 
@@ -148,3 +150,36 @@ def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
     assert refused.code == 4, refused.out + refused.err
     assert "keep less of another" in refused.err
     assert world.api.rules(name) == {"*": 3, "feature": 7}
+
+
+def it_judges_pins_by_the_rule_that_they_have(world):
+    """A pin's rule of 0 days is part of the server's walk: by it more days for ``rel-1`` lose the root."""
+    for attempt in range(24):
+        name = f"pinned-{attempt}"
+        world.api.repository(name)
+        root = world.api.commit(name, "main", 150, x=10)
+        world.api.branch(name, "rel-1")
+        world.api.delete(name, "rel-1", "x.bin")
+        for age, size in ((96, 11), (95, 12), (20, 13)):
+            head = world.api.commit(name, "rel-1", age, y=size)
+        world.api.delete(name, "main", "x.bin")
+        if head < world.api.commit(name, "main", 20, z=10):  # the server walks from the smaller id first
+            break
+    pin = f"lakeplan-pin-{head[:12]}"
+    body = {"name": pin, "source": head, "hidden": True}
+    world.api.call("POST", f"/repositories/{name}/branches", json=body)
+    entry(world, "pattern: 'rel-*', retention_days: 90", default=30, name=name)
+    world.override("unknown-impact")
+    assert world.lakeplan("apply", world.plan_file("plan.json", "--no-simulate"), "--no-simulate").code == 0
+    world.api.set_rules(name, 30, **{"rel-1": 7, pin: 0})
+    assert root in kept(world, name)
+    refused = refresh(world)
+    assert root in kept(world, name)
+    assert refused.code == 4, refused.out + refused.err
+    assert "keep less of another" in refused.err
+
+
+def kept(world, name: str) -> set[str]:
+    answer = world.api.call("POST", f"/repositories/{name}/gc/prepare_commits")
+    place = answer["gc_commits_location"].partition("://")[2]
+    return set(read_commits_csv((world.folder / "sandbox" / place).read_bytes()))
