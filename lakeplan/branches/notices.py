@@ -90,15 +90,20 @@ def after_notice(
     exemption: Exemption | None,
     period: timedelta,
     as_of: datetime,
+    channel: str | None = None,
 ) -> BranchVerdict:
-    """The verdict on a branch that would be deleted, once its notice is considered."""
+    """The verdict on a branch that would be deleted, once its notice is considered. ``channel``: whom the
+    tree tells now, "" for nobody; what another one accepted does not count. None: any counts. Without a
+    period what was said still holds."""
     verdict = outlook.verdict
-    if not period:
-        return verdict
-    unannounced = BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since, as_of + period)
+    unannounced = verdict
+    if period:
+        unannounced = BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since, as_of + period)
     if notice is None or not is_about(notice, outlook, exemption):
         return unannounced
     due = notice.due(period)
+    if period and channel is not None and notice.channel not in ("", channel):
+        return unannounced
     if as_of < due:
         return BranchVerdict(Keep.NOTICE_GIVEN, verdict.policy, verdict.since, due)
     return verdict if as_of < due + LAPSE else unannounced

@@ -195,7 +195,8 @@ class _Surveyor:
         spared, name = self._recalled.spared, outlook.id
         period = timedelta(seconds=self._desired.lifecycle.notice_period_seconds)
         notice, exemption = spared.notices.get(name), spared.exemptions.get(name)
-        return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, self._when.as_of))
+        told, as_of = self._desired.notice_channel, self._when.as_of
+        return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, told))
 
     def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         """Legal holds keep a branch whatever else the tree says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, cast
@@ -54,7 +54,7 @@ from lakeplan.tree.yaml import (
 )
 from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Bounds, Check, DesiredRepository, Override, Safety, ServerConfig, Source
-from lakeplan.values.notify import NotifyConfig
+from lakeplan.values.notify import Event, NotifyConfig
 
 
 class KeyReader:
@@ -438,7 +438,11 @@ class Tree:
             problems.add(conflict.other.source, ("repositories", name, describe(conflict.path)), text)
         if len(problems) > before:
             return None
-        return build(server, name, naming, merged, self.safety, tree=self.name)
+        found = build(server, name, naming, merged, self.safety, tree=self.name)
+        if self.notify is None:
+            return found
+        told = self.notify.channel_for(Event.BRANCH_DELETION, found.owner)
+        return replace(found, notice_channel=told.name if told is not None else "")
 
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""

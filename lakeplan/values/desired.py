@@ -263,6 +263,8 @@ class DesiredRepository:
     tree: str = ""
     """The name of the tree; "" when it has none."""
     pins: PinSettings = field(default_factory=PinSettings)
+    notice_channel: str | None = None
+    """The channel that is told before a branch is deleted; "" when nobody is. None: the tree does not say."""
 
     @property
     def asks_for_pins(self) -> bool:

@@ -62,6 +62,34 @@ def it_tells_then_waits_then_deletes(lake, hook):
     assert len(hook.received) == 1
 
 
+def it_keeps_its_word_when_the_period_leaves_the_tree(lake, hook):
+    lake.lifecycle("run")
+    lake.policies("{id: quiet, patterns: [feature-*], max_idle_age: 3d}")
+    assert lake.verdicts()["feature-1"] == ("keep", "notice_given")
+    lake.lifecycle("run")
+    assert lake.live() == {"main", "feature-1"}
+    days_pass(lake, 3.1)
+    lake.lifecycle("run")
+    assert lake.live() == {"main"}
+
+
+def it_tells_the_channel_of_today_when_another_one_was_told(lake, hook, monkeypatch):
+    """A notice that went to the wrong people does not count once the tree names the right ones."""
+    lake.lifecycle("run")
+    root = (lake.tree / "lakeplan.yaml").read_text()
+    lake.write("lakeplan.yaml", root.replace("{ops: {kind: json}}", "{team: {kind: json}}"))
+    with receiver() as other:
+        monkeypatch.setenv("LAKEPLAN_NOTIFY_TEAM_URL", other.url)
+        days_pass(lake, 3.1)
+        assert lake.verdicts()["feature-1"] == ("keep", "notice_due")
+        lake.lifecycle("run")
+        assert lake.live() == {"main", "feature-1"}
+        assert len(other.received) == 1
+        days_pass(lake, 3.1)
+        lake.lifecycle("run")
+        assert lake.live() == {"main"}
+
+
 def it_exempts_by_the_command_of_the_notice(lake, hook):
     lake.lifecycle("run")
     words = hook.received[0].json["items"][0]["command"].split()
