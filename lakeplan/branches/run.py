@@ -41,6 +41,7 @@ from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
+from lakeplan.review.claims import ClaimServer, claim
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
@@ -111,6 +112,8 @@ class RunPorts:
     publisher: Publisher = field(default_factory=NoPublisher)
     rules: Callable[[str], GcRulesWriter] | None = None
     """Writes the rules of pins; None where there are none."""
+    claims: Callable[[str], ClaimServer] | None = None
+    """Where a named tree claims a repository before it deletes there; None: it does not."""
 
 
 @dataclass
@@ -394,7 +397,11 @@ class _Runner:
         )
 
     def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
-        going = held.survey.deleted
+        going, desired = held.survey.deleted, held.desired
+        if self._ports.claims is not None:
+            # Another tree may have exemptions and holds of its own here.
+            server = self._ports.claims(desired.server)
+            claim(desired.name, desired.key, desired.tree, server, self._run)
         record = self._record(held, going)
         record.save()
         self._journal.step(held.desired.key, status="pending")

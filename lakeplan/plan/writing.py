@@ -13,7 +13,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
-from lakeplan.review.claims import claim
+from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal
 from lakeplan.state.baselines import record_forecast
 from lakeplan.state.clocks import server_clock
@@ -54,7 +54,7 @@ def write(
             step_done()
     results = [end for repository in work for end in ends[repository.key]]
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in ends]
-    unclaimed = _claim_all(unchanged, again, run, ports)
+    unclaimed = claim_all((again[r.key] for r in unchanged), ports.tree, ports.connect, run)
     unrecorded = close_journal(history, run)
     not_forecast = _record_forecasts(work, ends, run, ports, plan_digest)
     written = {r.key for r in plan.writes}
@@ -96,26 +96,6 @@ def _record_forecasts(
         except LakeplanError as error:
             problems.append(f"{repository.key}: the plan's forecast is not on record: {error.message}")
     return "; ".join(problems[:3])
-
-
-def _claim_all(
-    unchanged: Sequence[RepositoryPlan], live: Mapping[str, RepositoryPlan], run: Run, ports: ApplyPorts
-) -> str:
-    """Claims repositories that need no write, so that another tree cannot have them; which could not be
-    claimed, or ""."""
-    problems = []
-    for repository in unchanged if ports.tree else ():
-        if live[repository.key].failure is not None:
-            continue
-        try:
-            connection = ports.connect(repository.server)
-            claim(repository.name, repository.key, ports.tree, connection, run)
-        except LakeplanError as error:
-            problems.append(f"{repository.key}: {error.message}")
-    if not problems:
-        return ""
-    more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
-    return f"{len(problems):,} repositories are not claimed for this tree: {'; '.join(problems[:3])}{more}"
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:

@@ -9,12 +9,13 @@ refused.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.lakefs.protocols import MetadataWriter
 from lakeplan.review.run import Run, read_back
+from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.records import utc_text
 
 CLAIM = "lakeplan.tree."
@@ -77,6 +78,25 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
         server.metadata_writer.delete_metadata(repository, [key])
         raise
     return True
+
+
+def claim_all(
+    repositories: Iterable[RepositoryPlan], tree: str, connect: Callable[[str], ClaimServer], run: Run
+) -> str:
+    """Claims repositories that need no write, so that another tree cannot have them; which could not be
+    claimed, or ""."""
+    problems = []
+    for repository in repositories if tree else ():
+        if repository.failure is not None:
+            continue
+        try:
+            claim(repository.name, repository.key, tree, connect(repository.server), run)
+        except LakeplanError as error:
+            problems.append(f"{repository.key}: {error.message}")
+    if not problems:
+        return ""
+    more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
+    return f"{len(problems):,} repositories are not claimed for this tree: {'; '.join(problems[:3])}{more}"
 
 
 def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:

@@ -151,6 +151,19 @@ def it_claims_repositories_that_need_no_write(world):
     assert claims(world, "shared") == ["team-a"]
 
 
+def it_claims_repositories_although_there_is_nothing_at_all_to_write(world):
+    make(world, "shared")
+    world.api.set_rules("shared", 21)
+    named(world, "team-a", state="a")
+    world.write("repositories/a.yaml", TEAM + "  shared: {gc: {default_retention_days: 21}}\n")
+    assert applied(world).code == 0
+    assert claims(world, "shared") == ["team-a"]
+    named(world, "team-b", state="b")
+    world.write("repositories/a.yaml", TEAM + "  shared: {gc: {default_retention_days: 7}}\n")
+    applied(world)
+    assert world.api.rules("shared") == {"*": 21}
+
+
 def it_leaves_the_metadata_of_a_tree_without_a_name_alone(world):
     make(world, "shared")
     named(world, "")

@@ -52,6 +52,7 @@ from lakeplan.plan.apply import (
 from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
+from lakeplan.review.claims import claim_all
 from lakeplan.review.gates import Openers
 from lakeplan.review.run import ApplyPorts, ApplyReport, Run, open_journal
 from lakeplan.review.selection import Selection
@@ -379,12 +380,17 @@ class ApplyFlow:
         return replace(Around.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
     def _record_baselines(self, plan: Plan) -> None:
-        """Nothing is to be written: the state records that, so that drift sees edits from now on."""
+        """Nothing is to be written: the state records that, so that drift sees edits from now on, and the
+        repositories are claimed."""
         state = self.session.state()
         seen = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
         facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
         journal = open_journal(state, self.run, "apply", **facts)
-        notes = (seen.note, note_baselines(journal, seen, self.run) if seen.repositories else "")
+        notes = (
+            seen.note,
+            note_baselines(journal, seen, self.run) if seen.repositories else "",
+            claim_all(plan.repositories, self.session.tree.name, self.session.connection, self.run),
+        )
         for text in filter(None, notes):
             say(stderr(no_color=self.outputs.no_color), text)
 

@@ -303,6 +303,7 @@ def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
         stop,
         publisher_of(session.tree.notify, session.environ),
         session.rules_writer,
+        session.connection,
     )
 
 

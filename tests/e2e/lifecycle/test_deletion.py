@@ -209,3 +209,26 @@ class DescribeHolds:
         assert result.code == 1
         assert "'faeture-1' keeps nothing" in result.json["repositories"][0]["failure"]["message"]
         assert lake.live() == {"main", "feature-1"}
+
+
+def it_claims_a_repository_before_it_deletes_a_branch(lake):
+    """Each of two trees has exemptions of its own: only one may delete."""
+    root = (lake.tree / "lakeplan.yaml").read_text()
+
+    def tree_of(team: str) -> None:
+        lake.write("lakeplan.yaml", f"{root}name: {team}\nstate: {{url: 'file://.{team}'}}\n")
+
+    tree_of("team-a")
+    lake.api.branch("analytics", "feature-1")
+    assert lake.lifecycle("run").code == 0
+    ledger = lake.tree / ".team-a" / "branches" / "prod" / "analytics.json"
+    ledger.parent.parent.parent.rename(lake.tree / ".lakeplan")
+    lake.grow_older(4)
+    (lake.tree / ".lakeplan").rename(lake.tree / ".team-a")
+    assert lake.lifecycle("run").code == 0
+    assert lake.live() == {"main"}
+    metadata = lake.api.call("GET", "/repositories/analytics/metadata")
+    assert "lakeplan.tree.team-a" in metadata
+    tree_of("team-b")
+    refused = lake.lifecycle("run")
+    assert "another tree manages this repository: 'team-a'" in refused.out
