@@ -69,7 +69,8 @@ class Loss:
 @dataclass(frozen=True)
 class Change:
     """From the pins there are to the pins that are wanted. ``stored`` is what the server has (None: no
-    rules), own entries with it; ``desired`` the rules to be, without them (None: none)."""
+    rules), own entries with it; ``desired`` the rules to be, without them (None: none). ``have`` are pins
+    with the days that they need: a retired pin has its rule until it is deleted, also where it was lost."""
 
     stored: GcRules | None
     desired: GcRules | None
@@ -99,7 +100,7 @@ class Change:
             steps.append(Step(Write.CREATE, State(rules, there)))
         full = clean = None
         if self.desired is not None:
-            full = with_entries(_with_left(self.desired, self.stored, retired), self.want)
+            full = with_entries(self.desired, (*retired, *self.want))
             clean = with_entries(self.desired, self.want)
         if full != rules:
             steps.append(Step(Write.RULES, State(full, there)))
@@ -110,11 +111,18 @@ class Change:
         return steps
 
 
-def _with_left(desired: GcRules, raw: GcRules | None, retired: Sequence[Pin]) -> GcRules:
-    """The new rules with the entries that retired pins have: they go after their branches."""
-    stored = {} if raw is None else raw.branches
-    left = {pin.name: stored[pin.name] for pin in retired if pin.name in stored}
-    return GcRules(desired.default_retention_days, {**desired.branches, **left})
+MOST_BETWEEN = 16
+"""States between two deletions of retired pins that are judged; of more, as many at equal distances."""
+
+
+def states_of(change: Change, step: Step) -> Iterator[State]:
+    """The states that a step passes through: retired pins are deleted one after the other."""
+    if step.write is Write.DELETE:
+        retired = change.retired
+        stride = max(1, (len(retired) - 1) // MOST_BETWEEN)
+        for deleted in range(1, len(retired), stride):
+            yield State(step.after.rules, (*change.want, *retired[deleted:]))
+    yield step.after
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +164,9 @@ def losses(history: History, change: Change) -> Iterator[Loss]:
             before_rules = step.write in (Write.ENTRIES, Write.CREATE)
             needed = (at_start, old) if before_rules else (bare,)
             pinned = () if before_rules else change.want
-            state = _at(everything, pins.values(), step.after, removed)
-            yield from _compared(history, step, state, needed, pinned, removed)
+            for after in states_of(change, step):
+                state = _at(everything, pins.values(), after, removed)
+                yield from _compared(history, step, state, needed, pinned, removed)
 
 
 def bare_rules(change: Change) -> GcRules | None:

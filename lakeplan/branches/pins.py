@@ -165,11 +165,20 @@ def wanted_pins(
         for commit in commits:
             if commit in expiring:
                 reasons.setdefault(commit, []).append(reason)
-    dangling = set(graph.server_dangling)
-    return [
-        Pin(graph.ids[commit], None if commit in dangling else NO_DAYS, tuple(reasons[commit]))
-        for commit in sorted(reasons)
-    ]
+    pins = [Pin(graph.ids[commit], None, tuple(reasons[commit])) for commit in sorted(reasons)]
+    return list(with_needed_days(graph, pins))
+
+
+def with_needed_days(graph: CommitGraph, pins: Iterable[Pin]) -> tuple[Pin, ...]:
+    """Pins with the rule that each needs in a history without pins; one that is not in it as it is."""
+    dangling = {graph.ids[commit] for commit in graph.server_dangling}
+
+    def days(pin: Pin) -> int | None:
+        if pin.commit_id not in graph.index:
+            return pin.days
+        return None if pin.commit_id in dangling else NO_DAYS
+
+    return tuple(replace(pin, days=days(pin)) for pin in pins)
 
 
 def _asked(

@@ -313,10 +313,9 @@ class PinnedRulesAttempt(RulesAttempt):
 
     # ---- records
     def _all_pins(self) -> tuple[Pin, ...]:
-        """Until retired pins are deleted, with the rule that each has or is given."""
+        """Until retired pins are deleted, with the rule that each is given."""
         change = self._look.change
-        left = (replace(pin, days=self._stored.entries.get(pin.name)) for pin in change.retired)
-        return (*change.want, *left)
+        return (*change.want, *change.retired)
 
     def _write_record(self, pins: Iterable[Pin]) -> None:
         run = self.run

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta, tzinfo
 from lakeplan.branches.pin_records import PinRecord, StoredRules, with_rules_of
 from lakeplan.branches.pin_steps import Change, losses, safe_change
 from lakeplan.branches.pins import (
-    NO_DAYS,
     History,
     PinRules,
     blocking_rules,
     wanted_pins,
+    with_needed_days,
     with_pins,
     without_pins,
 )
@@ -94,6 +94,7 @@ def look_at_pins(
     moments = [when.as_of + timedelta(days=horizon.days) for horizon in Horizon]
     history = History(refs, graph, rules or GcRules(0), moments, when.zone)
     blocked = _why_blocked(stored, names)
+    own = with_needed_days(graph, own)
     change = Change(stored.raw, rules, own, _as_they_are(own, stored) if blocked else ())
     foreign = stored.foreign(record)
     if blocked:
@@ -102,7 +103,7 @@ def look_at_pins(
         want = wanted_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
         free, taken = _free(want, stored)
         foreign = [*foreign, *taken]
-        change = replace(change, want=(*free, *_not_reviewed(history, own, free, when.retire)))
+        change = replace(change, want=(*free, *_not_reviewed(own, free, when.retire)))
         change, loss = safe_change(history, change)
     if loss is not None:
         raise GateRefused(
@@ -150,20 +151,12 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
     return free, taken
 
 
-def _not_reviewed(
-    history: History, own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None
-) -> list[Pin]:
+def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None) -> list[Pin]:
     """Pins that nothing asks for any more and whose deletion nobody reviewed: they stay."""
     if retire is None:
         return []
     wanted = {pin.commit_id for pin in want}
-    graph = history.graph
-    dangling = {graph.ids[number] for number in graph.server_dangling}
-    return [
-        replace(pin, days=None if pin.commit_id in dangling else NO_DAYS)
-        for pin in own
-        if pin.commit_id not in wanted and pin.commit_id not in retire
-    ]
+    return [pin for pin in own if pin.commit_id not in wanted and pin.commit_id not in retire]
 
 
 def _rows(change: Change, record: PinRecord) -> list[PinRow]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-from lakeplan.branches.pin_steps import Change, Write, safe_change
+from lakeplan.branches.pin_steps import Change, State, Step, Write, safe_change
 from lakeplan.branches.pins import (
     History,
     PinRules,
     blocking_rules,
     wanted_pins,
+    with_needed_days,
     with_pins,
     without_entries,
 )
@@ -50,6 +51,8 @@ class Life:
         self.branches: dict[str, str] = {}
         self.pins: tuple[Pin, ...] = ()
         self.made = 0
+        self.lost = False
+        """Whether the rules of pins were lost since lakeplan last ran."""
         self.outcomes: Counter[str] = Counter()
         self.ahead = self.random.random() < 0.2
         self.no_days = self.random.random() < 0.2
@@ -72,7 +75,7 @@ class Life:
     def _happens(self) -> None:
         names = sorted(self.branches)
         at_pins = [name for name in names if self.branches[name] in {pin.commit_id for pin in self.pins}]
-        match self.random.randrange(9):
+        match self.random.randrange(10):
             case 0 | 1:
                 self._commit(self.random.choice(names))
             case 2:
@@ -90,6 +93,9 @@ class Life:
                 # two from one tag, as of a fix that is tried twice
                 at = self.random.choice(self.pins).commit_id
                 self.branches.update({f"b{n}": at for n in self.random.sample(range(5), 2)})
+            case 8 if self.stored is not None and self.pins:
+                # somebody sets rules by hand, and the rules of pins are lost
+                self.stored, self.lost = self._rules(), True
             case _ if self.pins:
                 # a branch is made where a pin stands, and perhaps goes on from there
                 name = f"b{self.random.randrange(5)}"
@@ -131,8 +137,10 @@ class Life:
         history = History(refs, CommitGraph.from_refs(refs), self.desired, moments, self.zone)
         assert not blocking_rules(self.desired)
         holds = [Hold("commit", self.random.choice(self.commits).id)] if self.random.random() < 0.3 else []
-        want = tuple(wanted_pins(history, EVERYTHING, holds, self.pins))
-        change, loss = safe_change(history, Change(self.stored, self.desired, self.pins, want))
+        asked = self.random.choice((EVERYTHING, EVERYTHING, EVERYTHING, PinRules(tags=("*",)), PinRules()))
+        want = tuple(wanted_pins(history, asked, holds, self.pins))
+        have = with_needed_days(history.graph, self.pins)
+        change, loss = safe_change(history, Change(self.stored, self.desired, have, want))
         if loss is not None:
             self.outcomes["refused"] += 1
             return
@@ -144,6 +152,7 @@ class Life:
             # killed somewhere
             done = done[: self.random.randint(1, len(done))]
             self.outcomes["killed"] += 1
+        self.lost &= len(done) < len(change.steps())
         if done:
             self.stored, self.pins = done[-1].after.rules, done[-1].after.pins
 
@@ -157,9 +166,10 @@ class Life:
             }
             if removed is not None and not shares:
                 continue
-            for step in change.steps():
+            states = [(step, after) for step in change.steps() for after in between(change, step)]
+            for step, after in states:
                 for moment in history.moments:
-                    kept = self._kept(step.after.rules, step.after.pins, moment, removed)
+                    kept = self._kept(after.rules, after.pins, moment, removed)
                     if step.write in (Write.ENTRIES, Write.CREATE):
                         must = [self._kept(change.stored, change.have, moment, removed)]
                     else:
@@ -171,7 +181,7 @@ class Life:
 
     def _judge_between(self) -> None:
         """Until lakeplan runs again, pins cost the server's walk nothing either, whatever others did."""
-        if self.stored is not None:
+        if self.stored is not None and not self.lost:
             bare = without_entries(self.stored, [name for name in self.stored.branches if is_pin_name(name)])
             without, _ = self._kept(bare, (), NOW, None)
             assert without <= self._kept(self.stored, self.pins, NOW, None)[0], self.branches
@@ -186,6 +196,14 @@ class Life:
         refs = replace(refs, branches=tuple(b for b in refs.branches if b.id != removed))
         world = World(refs, rules, moment, self.zone)  # type: ignore[arg-type]
         return literal_server_walk(world), set(literal_documented_walk(world))
+
+
+def between(change: Change, step: Step) -> Iterator[State]:
+    """The state after a write; of deletions after each."""
+    if step.write is Write.DELETE:
+        for left in range(1, len(change.retired)):
+            yield State(step.after.rules, (*change.want, *change.retired[left:]))
+    yield step.after
 
 
 def main() -> None:

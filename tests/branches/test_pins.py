@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.branches.pin_steps import Change, Write, losses, safe_change
+from lakeplan.branches.pin_steps import Change, Write, losses, safe_change, states_of
 from lakeplan.branches.pins import (
     History,
     PinRules,
@@ -20,6 +20,7 @@ from lakeplan.branches.pins import (
     own_pins,
     wanted_pins,
     with_entries,
+    with_needed_days,
     with_pins,
     without_entries,
     without_pin_branches,
@@ -120,6 +121,50 @@ def test_holds_on_a_branch_ask_for_all_that_its_head_was_made_from() -> None:
     ]
     over = [Hold("commit", "c1", until=NOW.date() - timedelta(days=1))]
     assert wanted_pins(history(MEASURED, GcRules(7)), asked, over) == []
+
+
+def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> None:
+    """Somebody set rules by hand. With the default days, the pin at b would stop the walk that keeps a."""
+    refs = draw_refs("""
+                  -> root  50
+                  -> dev   49 root
+                  -> a     31 dev
+                  -> b     28 a
+        main      -> zhead 30 b
+                  -> young 12 a
+                  -> tip   15 young
+    """)
+    found = history(refs, GcRules(14))
+    have = with_needed_days(found.graph, [Pin("a"), Pin("b"), Pin("tip")])
+    assert [pin.days for pin in have] == [0, 0, None]
+    change = Change(GcRules(7), GcRules(14), have, have[2:])
+    steps = {step.write: step for step in change.steps()}
+    assert steps[Write.RULES].after.rules == with_entries(GcRules(14), have)
+    assert steps[Write.CLEAN].after.rules == GcRules(14)
+    assert next(losses(found, change), None) is None
+    deletions = list(states_of(change, steps[Write.DELETE]))
+    assert [len(state.pins) for state in deletions] == [2, 1]
+    for state in deletions:
+        assert state.rules is not None
+        graph = CommitGraph.from_refs(with_pins(refs, state.pins))
+        flags = server_verdict(graph, state.rules, NOW)
+        assert "a" in {graph.ids[n] for n, flag in enumerate(flags) if flag}
+
+
+def test_what_lies_between_two_deletions_is_judged() -> None:
+    """As it was: the rules of retired pins stay lost."""
+    refs = draw_refs("""
+                  -> root  50
+                  -> dev   49 root
+                  -> a     31 dev
+                  -> b     28 a
+        main      -> zhead 30 b
+                  -> young 12 a
+                  -> tip   15 young
+    """)
+    change = Change(GcRules(7), GcRules(14), (Pin("a"), Pin("b"), Pin("tip")), (Pin("tip"),))
+    lost = next(losses(history(refs, GcRules(14)), change))
+    assert (lost.write, lost.verdict, lost.commits) == (Write.DELETE, "the server", ("a",))
 
 
 def test_what_only_the_documented_rule_keeps_is_pinned_when_at_risk_is_asked_for() -> None:
