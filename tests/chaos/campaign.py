@@ -22,7 +22,7 @@ from tests.chaos import faults
 from tests.chaos.checker import QUARANTINE, RULES, Checker, Violation
 from tests.chaos.faults import Killed
 from tests.chaos.operators import Operator
-from tests.chaos.trees import Edit, edit_days, edit_tree, first_tree, hold_branch, tighten
+from tests.chaos.trees import Edit, ask_for_pins, edit_days, edit_tree, first_tree, hold_branch, tighten
 from tests.chaos.users import BRANCHES, Users
 from tests.chaos.wire import no_threads_no_waiting
 from tests.chaos.world import REPOSITORY, ChaosWorld
@@ -118,6 +118,8 @@ class _World:
         self.checker = Checker(self.world)
         self.operator = Operator(self.world, self.checker)
         first_tree(self.world, self.random)
+        if self.number % 3 == 1:
+            ask_for_pins(self.world, self.random)
         self.users = Users(self.world, self.random)
         self.users.begin()
 
@@ -151,6 +153,7 @@ class _World:
             (self._exempt, 4),
             (self._undo, 2),
             (self._apply, 10),
+            *(((self._sync_pins, 10), (self._branch_at_a_pin, 10)) if self.world.pins else ()),
         ]
 
     def _run(self, command: Callable[[], Any]) -> None:
@@ -434,6 +437,25 @@ class _World:
 
     def _undo(self) -> None:
         self.operator.undo(**self._fault())
+
+    def _branch_at_a_pin(self) -> None:
+        """A branch at a pinned commit changes the days that the pin needs, and is deleted some days later."""
+        self.users.attempt(self.users.leave_tagged)
+        self._run(self._apply_as_it_is)  # a sync leaves rules of others alone
+        self.users.attempt(self.users.branch_at_pin)
+        self._run(self._sync_pins)
+        for _ in range(self.random.choice((1, 2))):
+            self._run(self._lifecycle)
+            self.world.lake.clock.advance(hours=24 * 4)
+        self._lifecycle()
+
+    def _sync_pins(self) -> None:
+        self._sometimes(0.5, lambda: self.users.attempt(self.users.leave_tagged))
+        often = ("stale", "500 after", "timeout after", "lost answer")
+        self.operator.sync_pins(**self._fault(f"PUT {RULES}", RULES, "/branches", often=often))
+
+    def _apply_as_it_is(self) -> None:
+        self.operator.apply()
 
     def _apply(self) -> None:
         self._sometimes(0.5, lambda: edit_days(self.world, self.random))

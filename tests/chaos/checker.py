@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from lakeplan.sandbox.messages import Request, Response
+from tests.chaos.pins import PinWatcher
 from tests.chaos.sightings import Sighting, Sightings
-from tests.chaos.truth import DAY_US, Days, days_of, held_commits, in_force, lowers
+from tests.chaos.truth import DAY_US, PIN, Days, bare, days_of, held_commits, in_force, lowers, stands
 from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher, days_in, keys_of
 
 HOUR_US = 3_600_000_000
@@ -92,6 +93,7 @@ class Checker(Watcher):
         return self.found
 
     def __post_init__(self) -> None:
+        self.pins = PinWatcher(self.world, only_pins=False)
         self.world.watcher = self
         self.world.wire.heard = self.heard
 
@@ -279,7 +281,14 @@ class Checker(Watcher):
             if known.head != head:
                 known.written, known.head = now, head
 
+    def after_server(self, process: Process, request: Request) -> None:
+        """No write of lakeplan's makes a collection keep less by its pins."""
+        self.pins.after_server(process, request)
+        if self.pins.problems:
+            raise self.violation(self.pins.problems[0])
+
     def before_server(self, process: Process, request: Request) -> None:
+        self.pins.before_server(process, request)
         if request.method == "POST" and request.path == PREPARE:
             process.inspected = self._held_here(process)
             for known in process.dumped.values():
@@ -305,7 +314,7 @@ class Checker(Watcher):
             return
         now, there = self.world.truth.now_us(), response.status == 200
         if request.path == RULES:
-            process.read["rules"] = days_of(json.loads(response.body)) if there else None
+            process.read["rules"] = bare(days_of(json.loads(response.body))) if there else None
         elif there and (branch := BRANCH.fullmatch(request.path)):
             born = self.born.get(branch[1], Born(0, 0, ""))
             head = json.loads(response.body)["commit_id"]
@@ -322,12 +331,12 @@ class Checker(Watcher):
             process.read["pulls"] = ({one["source_branch"] for one in found}, now)
 
     def _writes_rules(self, process: Process, request: Request) -> None:
-        before = self.world.truth.days(REPOSITORY)
+        before = bare(self.world.truth.days(REPOSITORY))
         if "rules" not in process.read:
             raise self.violation(f"rules are written over {before} by a process that has not read them again")
         del process.read["rules"]
         after: Days | None = days_of(json.loads(request.body)) if request.method == "PUT" else None
-        if lowers(before, after):
+        if lowers(before, bare(after)):
             self.lowered_us = self.world.truth.now_us()
         process.doing["wrote rules"] = True
         self.done["rules written"] += 1
@@ -337,6 +346,9 @@ class Checker(Watcher):
         no tool can know, because lakeFS has no conditional deletion."""
         history = self.world.truth.history(REPOSITORY)
         if name not in history.branches or name == "main":
+            return
+        if PIN.fullmatch(name):  # judged by the watcher of pins
+            self._count("pins deleted", 1)
             return
         read = process.read.pop(name, None)
         if read is None:
@@ -368,6 +380,8 @@ class Checker(Watcher):
         self.deleted_branch = name
         self.sightings.forget(name)
         self._count("branches deleted", 1)
+        if any(stands(other, head) and history.branches[other] == head for other in history.branches):
+            self.done["branches deleted at a pin"] += 1
 
     def exempted(self, name: str, until: datetime | None) -> None:
         """From now on; None: until now."""
@@ -485,7 +499,7 @@ class Checker(Watcher):
     def check_apply(self, report: Any, process: Process) -> None:
         """``applied`` is what it read last; what it wrote and the server stores is not reported as failed,
         nor as uncertain when the server had said that it took the write."""
-        tree, stored = days_in(process.tree["gc"]), self.world.truth.days(REPOSITORY)
+        tree, stored = days_in(process.tree["gc"]), bare(self.world.truth.days(REPOSITORY))
         for one in report.results:
             end = one.outcome.value
             if one.setting != "gc":
@@ -493,6 +507,8 @@ class Checker(Watcher):
             if end == "applied" and (read := process.read.get("rules", "unread")) != tree:
                 raise self.violation(f"apply says it wrote {tree}, and read {read}")
             known = end == "failed" or (end == "uncertain" and "acknowledged" in process.doing)
+            if "the rules and new pins were written" in one.message:
+                continue
             if known and stored == tree and "wrote rules" in process.doing:
                 raise self.violation(f"apply wrote {tree}, and says {end}: {one.message}")
 

@@ -14,8 +14,8 @@ from lakeplan.branches.run import run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.apply import ApplyOptions, apply_plan
-from lakeplan.plan.planning import PlanOptions, Ports, make_plan
-from lakeplan.review.run import ApplyPorts
+from lakeplan.plan.pin_sync import SyncOptions, sync_pins
+from lakeplan.plan.planning import PlanOptions, make_plan
 from lakeplan.review.selection import Selection
 from lakeplan.sweep.purge import list_quarantines, purge
 from lakeplan.sweep.restore import RestoreOptions, restore
@@ -23,7 +23,6 @@ from lakeplan.sweep.run import close_sweep
 from lakeplan.sweep.service import find_mark, sweep_marks
 from lakeplan.sweep.values import Mark
 from lakeplan.values.gates import GATES
-from lakeplan.values.progress import Silent
 from lakeplan.values.shown_records import object_digests
 from tests.chaos.checker import Checker
 from tests.chaos.faults import Interruption
@@ -173,19 +172,22 @@ class Operator:
         world = self.world
         with world.running(interruption, skew_hours=skew_hours) as process:
             allowed, tree = frozenset(GATES), world.tree()
-            ports = Ports(lambda name: world.connection(name).reader, _NoSimulator(), Silent())
+            ports, apply_ports = world.pin_ports(_NoSimulator())
             options = PlanOptions(as_of=world.now(), simulate="none", allowed=allowed)
             plan = make_plan(tree, options, ports)
             report = apply_plan(
-                plan,
-                tree,
-                ApplyOptions(allowed=allowed),
-                ports,
-                ApplyPorts(world.connection, world.state, Silent()),
-                world.run_of(),
+                *(plan, tree, ApplyOptions(allowed=allowed), ports, apply_ports, world.run_of()),
                 plan_digest="chaos",
             )
         self.checker.check_apply(report, process)
+        return report
+
+    def sync_pins(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
+        world = self.world
+        with world.running(interruption, skew_hours=skew_hours):
+            options = SyncOptions(Selection(), frozenset(GATES))
+            report = sync_pins(world.tree(), options, *world.pin_ports(_NoSimulator()), world.run_of())
+        self.checker.done.update(f"pins {one.outcome.value}" for one in report.results)
         return report
 
 

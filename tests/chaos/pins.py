@@ -14,45 +14,38 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from lakeplan.branches.pin_records import StatePinRecords
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.apply import ApplyOptions, apply_plan
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.review.run import ApplyPorts
 from lakeplan.review.selection import Selection
-from lakeplan.sandbox.messages import Request, Response
+from lakeplan.sandbox.messages import Request
 from lakeplan.values.gates import GATES
-from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
 from tests.chaos import faults
 from tests.chaos.faults import Killed
+from tests.chaos.truth import PIN, stands
 from tests.chaos.users import Users
 from tests.chaos.wire import no_threads_no_waiting
 from tests.chaos.world import REPOSITORY, ChaosWorld, Process, Watcher
 from tests.retention.literal import World, literal_documented_walk, literal_server_walk
 
-PIN = re.compile(r"lakeplan-pin-([0-9a-f]{12})")
 BRANCH = re.compile(rf"/api/v1/repositories/{REPOSITORY}/branches/([^/]+)")
 Lost = frozenset[tuple[str, int, str]]
-
-
-def stands(name: str, head: str) -> bool:
-    """Whether a branch is where a pin of its name is."""
-    found = PIN.fullmatch(name)
-    return found is not None and head.startswith(found[1])
 
 
 @dataclass
 class PinWatcher(Watcher):
     """Judges by the literal walks: what the rules keep without any pin is kept with them, before a write of
-    lakeplan's as after it. ``seen`` counts writes."""
+    lakeplan's as after it. ``seen`` counts writes. ``only_pins``: no other branch may be deleted."""
 
     world: ChaosWorld
     seen: Counter[str] = field(default_factory=Counter)
     before: Lost = frozenset()
     problems: list[str] = field(default_factory=list)
+    only_pins: bool = True
 
     def refs(self) -> Refs:
         return self.world.lake.handle._sandbox.service.records.refs(REPOSITORY)
@@ -93,10 +86,12 @@ class PinWatcher(Watcher):
         recorded = self.world.memory.records.get(f"pins/prod/{REPOSITORY}.json")
         known = json.loads(recorded.data)["pins"] if recorded is not None else {}
         for head, hidden in rows:
+            if not (self.only_pins or PIN.fullmatch(name)):
+                continue
             if not (hidden and stands(name, head) and head in known):
                 self.problems.append(f"{name} at {head[:12]} is deleted, and is no pin on record")
 
-    def told(self, process: Process, request: Request, response: Response) -> None:
+    def after_server(self, process: Process, request: Request) -> None:
         if request.method == "GET" or request.path.endswith("/refs/dump"):
             return
         self.seen[f"{request.method} {'rules' if 'gc_rules' in request.path else 'branch'}"] += 1
@@ -129,7 +124,9 @@ class PinLife:
 
     def step(self) -> None:
         for _ in range(self.random.randint(0, 3)):
-            self.random.choice((self.users.act, self.users.act, self.users.tag, self._meddle, self._leave))()
+            self.random.choice(
+                (self.users.act, self.users.act, self.users.tag, self._meddle, self.users.leave_tagged)
+            )()
         if self.random.random() < 0.3:
             self._tree()
         if self.random.random() < 0.05:
@@ -137,7 +134,7 @@ class PinLife:
             self.diary.append("the state is lost")
         self.world.lake.clock.advance(hours=self.random.choice((0, 1, 25, 24 * 8)))
         command = self.random.choice((self._sync, self._sync, self._apply))
-        interruption = faults.draw(self.random, self._users_act, ("gc_rules", "branches"))
+        interruption = faults.draw(self.random, self.users.act, ("gc_rules", "branches"))
         try:
             with self.world.running(interruption):
                 command()
@@ -149,25 +146,6 @@ class PinLife:
         self.ends[end] += 1
         self.diary.append(f"{command.__name__} {interruption}: {end}")
         assert self.watcher.problems == [], self.diary[-12:]
-
-    def _leave(self) -> None:
-        """A tagged commit that no branch leads to, with ancestors that the default days alone keep."""
-        repo, name = self.users.repo, "left"
-
-        def act() -> None:
-            repo.branch(name, self.users.any_commit())
-            for age in (self.random.choice((2, 6, 20)), self.random.choice((1, 5, 19))):
-                repo.upload("left", str(self.random.random()).encode(), name)
-                repo.commit(age, name)
-            repo.tag(f"v-left-{self.random.randrange(10**6)}", name)
-
-        self.users.attempt(act)
-        self.users.attempt(lambda: repo.drop_branch(name))
-
-    def _users_act(self) -> None:
-        """What others do between two calls is not a write of lakeplan's."""
-        self.users.act()
-        self.watcher.before = self.watcher.lost()
 
     def _meddle(self) -> None:
         """Somebody does to a pin what nobody should."""
@@ -187,11 +165,7 @@ class PinLife:
 
     # ---- commands
     def _ports(self) -> tuple[Ports, ApplyPorts]:
-        world = self.world
-        ports = Ports(lambda name: world.connection(name).reader, _NoSimulator(), Silent())
-        return replace(ports, pins=StatePinRecords(world.state)), ApplyPorts(
-            world.connection, world.state, Silent()
-        )
+        return self.world.pin_ports(_NoSimulator())
 
     def _sync(self) -> None:
         options = SyncOptions(Selection(), frozenset(GATES), adopt=self.random.random() < 0.1)

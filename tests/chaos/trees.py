@@ -34,6 +34,15 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
     world.lifecycle = {"notice_period": random.choice(("0s", "24h"))}
 
 
+def ask_for_pins(world: ChaosWorld, random: Random) -> None:
+    """Pins need rules that the tree manages."""
+    world.pins = random.choice(({"tags": ["v*"]}, {"tags": ["*"], "at_risk": True}, {"at_risk": True}))
+    world.gc = {"default_retention_days": random.choice((7, 30, 90))}
+    if random.random() < 0.5:
+        kept = {"min_commits": random.choice((2, 3)), "keep": {"weekly": 2}}
+        world.gc["branches"] = [{"branch_id": "main", "retention_days": random.choice(DAYS), **kept}]
+
+
 def tighten(world: ChaosWorld, random: Random) -> Edit:
     """Asks for more care than before, as somebody does who sees what was approved."""
     before = world.sweep, world.safety, world.gc

@@ -7,8 +7,9 @@ and commits, staged data and days are read as rows, JSON and API answers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.chaos.wire import WireLake
 
 DAY_US = 86_400_000_000
 PROTECTED_TAGS = "v*"
+PIN = re.compile(r"lakeplan-pin-([0-9a-f]{12})")
 Days = tuple[int, Mapping[str, int]]
 """Default days, and days by branch."""
 
@@ -117,6 +119,16 @@ class Truth:
     def file(self, repository: str, key: str) -> Path:
         return self._lake.handle.namespace_folder(repository) / key
 
+    # ---- pins
+    def without_pins(self, history: History, days: Days | None) -> tuple[History, Days | None]:
+        """As if there were no pins, and no days for those that are gone."""
+        pins = {name for name, head in history.branches.items() if stands(name, head)}
+        branches = {name: head for name, head in history.branches.items() if name not in pins}
+        if days is not None:
+            own = {name: d for name, d in days[1].items() if name in branches or not PIN.fullmatch(name)}
+            days = days[0], own
+        return replace(history, branches=branches), days
+
     # ---- what must be kept
     def documented(self, history: History, days: Days, at_us: int) -> set[str]:
         """At a moment: for every branch its HEAD, the commit that was HEAD that many days ago, and every
@@ -166,8 +178,11 @@ class Truth:
             keep(history.commits, "no rules are set")
         else:
             keep(self.documented(history, stored, at), "the documented rule")
+        unpinned, unpinned_days = self.without_pins(history, stored)
+        if unpinned_days is not None:
+            keep(self.documented(unpinned, unpinned_days, at), "the documented rule, without pins")
         if tree_days is not None:
-            keep(self.documented(history, tree_days, at), "the documented rule, with the tree's days")
+            keep(self.documented(unpinned, tree_days, at), "the documented rule, with the tree's days")
         keep((c for t, c in history.tags.items() if fnmatchcase(t, PROTECTED_TAGS)), "a protected tag")
         keep(held_once, "a hold, whose branch or tag is gone")
         today = self._lake.clock().date()
@@ -210,6 +225,19 @@ def held_commits(history: History, hold: Mapping[str, Any]) -> set[str]:
 
 def in_force(hold: Mapping[str, Any], today: date) -> bool:
     return "until" not in hold or today <= date.fromisoformat(hold["until"])
+
+
+def stands(name: str, head: str) -> bool:
+    """Whether a branch is where a pin of its name is."""
+    found = PIN.fullmatch(name)
+    return found is not None and head.startswith(found[1])
+
+
+def bare(days: Days | None) -> Days | None:
+    """Without the entries of pins."""
+    if days is None:
+        return None
+    return days[0], {name: number for name, number in days[1].items() if not PIN.fullmatch(name)}
 
 
 def days_of(body: Mapping[str, Any]) -> Days:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.chaos.truth import stands
 from tests.chaos.world import REPOSITORY, ChaosWorld
 from tests.sweeping.lake import LakeRepository, Refused
 
@@ -112,6 +113,28 @@ class Users:
 
     def branch(self) -> None:
         self.repo.branch(self._random.choice(BRANCHES), self.any_commit())
+
+    def branch_at_pin(self) -> None:
+        """A branch that policies may delete, at a commit that a pin keeps."""
+        pins = [head for name, head in sorted(self._history().branches.items()) if stands(name, head)]
+        if pins:
+            name = self._random.choice(BRANCHES[3:])
+            self.attempt(lambda: self.repo.drop_branch(name))
+            self.repo.branch(name, self._random.choice(pins))
+
+    def leave_tagged(self) -> None:
+        """A tagged commit that no branch leads to, with ancestors that the default days alone keep."""
+        name = "left"
+
+        def act() -> None:
+            self.repo.branch(name, self.any_commit())
+            for age in (self._random.choice((2, 6, 20)), self._random.choice((1, 5, 19))):
+                self.repo.upload(name, str(self._random.random()).encode(), name)
+                self.repo.commit(age, name)
+            self.repo.tag(f"v-left-{next(self._numbers)}", name)
+
+        self.attempt(act)
+        self.repo.drop_branch(name)
 
     def drop_branch(self) -> None:
         self.repo.drop_branch(self._random.choice(BRANCHES[1:]))

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from lakeplan.branches.pin_records import StatePinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
@@ -30,7 +31,8 @@ from lakeplan.lakefs.writers import (
     connect_rules_writer,
     connect_settings_writer,
 )
-from lakeplan.review.run import Run
+from lakeplan.plan.planning import Ports
+from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.sandbox.messages import Request, Response
 from lakeplan.stores.protocols import Versioned
 from lakeplan.sweep.ports import SweepPorts
@@ -147,6 +149,9 @@ class Watcher:
     def after_state(self, process: Process, name: str, key: str) -> None:
         """Just after a call of the state took effect."""
 
+    def after_server(self, process: Process, request: Request) -> None:
+        """Just after it, whether the process gets an answer or not."""
+
     def told(self, process: Process, request: Request, response: Response) -> None:
         """A process got this answer."""
 
@@ -233,7 +238,8 @@ class ChaosWorld(SweepWorld):
         repository: dict[str, Any] = {"sweep": self.sweep}
         repository |= {"holds": self.holds} if self.holds else {}
         repository |= {"gc": self.gc} if self.gc is not None else {}
-        repository |= {"pins": self.pins} if self.pins else {}
+        managed = isinstance(self.gc, dict)
+        repository |= {"pins": self.pins} if self.pins and managed else {}
         branches = {**({"policies": self.policies} if self.policies else {}), **self.lifecycle}
         repository |= {"branch_lifecycle": branches} if branches else {}
         prod: dict[str, Any] = {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}
@@ -289,7 +295,14 @@ class ChaosWorld(SweepWorld):
         )
         writer = connect_branch_writer(server, self._credentials, clock=waiting)
         ports = RunPorts(lambda _: readers, lambda _: writer, self.state, Silent(), self.stop)
-        return replace(ports, publisher=self.channel)
+        rules = connect_rules_writer(server, self._credentials, clock=waiting)
+        return replace(ports, publisher=self.channel, rules=lambda _: rules)
+
+    def pin_ports(self, simulator: Any) -> tuple[Ports, ApplyPorts]:
+        """For plans and applies that know of pins."""
+        ports = Ports(lambda name: self.connection(name).reader, simulator, Silent())
+        ports = replace(ports, pins=StatePinRecords(self.state))
+        return ports, ApplyPorts(self.connection, self.state, Silent())
 
     def connection(self, name: str) -> ServerConnection:
         """A server for ``apply``."""
@@ -320,7 +333,10 @@ class ChaosWorld(SweepWorld):
 
         def act() -> Response:
             self.watcher.before_server(process, request)
-            return ask()
+            try:
+                return ask()
+            finally:
+                self.watcher.after_server(process, request)
 
         call = f"{request.method} {request.path}"
         response: Response = process.calls.around("server", call, request.method != "GET", act)

@@ -174,7 +174,8 @@ class SweepWorld:
         ((_, made),) = make_marks([(site, options)], self.ports(), self.run_of())
         if isinstance(made, LakeplanError):
             raise made
-        assert isinstance(made, Mark), made
+        if not isinstance(made, Mark):
+            raise LakeplanError(str(made))
         return made
 
     def mark_all(self) -> MarkReport:
