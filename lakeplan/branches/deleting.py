@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -25,7 +25,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review.run import Run, read_back
-from lakeplan.values.branches import BranchOutlook, Keep
+from lakeplan.values.branches import BranchOutlook, Keep, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.plan import Failure, GateResult
 
@@ -122,8 +122,22 @@ _KEPT = {
 
 
 @dataclass(frozen=True)
+class ReviewedBranch:
+    """A deletion as a plan file shows it. ``uncommitted`` counts changes; None: more than were counted."""
+
+    head: str
+    uncommitted: int | None = 0
+
+    def shows(self, staged: StagedData | None) -> bool:
+        """Whether no more changes are uncommitted than the plan said."""
+        if self.uncommitted is None or staged is None:
+            return True
+        return not staged.more and len(staged.changes) <= self.uncommitted
+
+
+@dataclass(frozen=True)
 class Deleter:
-    """Of one repository. ``renew`` holds its lease, ``reviewed`` are branch and HEAD of a plan file."""
+    """Of one repository. ``renew`` holds its lease, ``reviewed`` are the deletions of a plan file."""
 
     found: Survey
     readers: Readers
@@ -131,7 +145,7 @@ class Deleter:
     keeping: Keeping
     run: Run
     renew: Callable[[], None]
-    reviewed: dict[str, str] | None
+    reviewed: Mapping[str, ReviewedBranch] | None
     pins: PinRelease | None = None
 
     def delete(self, outlook: BranchOutlook) -> BranchEnd:
@@ -222,8 +236,11 @@ class Deleter:
             planned = self.reviewed.get(outlook.id)
             if planned is None:
                 return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
-            if planned != judged:
-                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned[:12]} in the plan")
+            if planned.head != judged:
+                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
+            if not planned.shows(outlook.staged):
+                text = "it has more uncommitted changes than in the plan"
+                return BranchEnd(outlook, Outcome.WRITTEN, text)
         keep = self.keeping.keeper(outlook)
         if keep is not None:
             return BranchEnd(outlook, Outcome.NEWLY_KEPT, _KEPT.get(keep, keep.value))

@@ -8,7 +8,14 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from lakeplan.branches.announce import Exempted
-from lakeplan.branches.deleting import BranchEnd, LifecycleReport, Outcome, RepositoryEnd, is_held_elsewhere
+from lakeplan.branches.deleting import (
+    BranchEnd,
+    LifecycleReport,
+    Outcome,
+    RepositoryEnd,
+    ReviewedBranch,
+    is_held_elsewhere,
+)
 from lakeplan.branches.memory import text_of
 from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
@@ -137,7 +144,11 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
             raise ValueError(f"its format is {document['format']!r}")
         branches = {
             str(r["repository"]): {
-                str(b["branch_id"]): str(b["commit_id"]) for b in r["branches"] if b["verdict"] == "delete"
+                str(b["branch_id"]): ReviewedBranch(
+                    str(b["commit_id"]), None if b["uncommitted_more"] else int(b["uncommitted"] or 0)
+                )
+                for b in r["branches"]
+                if b["verdict"] == "delete"
             }
             for r in document["repositories"]
         }

@@ -12,7 +12,14 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.announce import Announced, give_notice
-from lakeplan.branches.deleting import BranchEnd, Deleter, LifecycleReport, Outcome, RepositoryEnd
+from lakeplan.branches.deleting import (
+    BranchEnd,
+    Deleter,
+    LifecycleReport,
+    Outcome,
+    RepositoryEnd,
+    ReviewedBranch,
+)
 from lakeplan.branches.ledger import Mark, without
 from lakeplan.branches.memory import (
     Deletion,
@@ -146,8 +153,8 @@ class _Held:
 NOTICE_GIVEN = "notice_given"
 """What became of a branch in the history, beside the values of ``Outcome``."""
 
-Reviewed = Mapping[str, Mapping[str, str]]
-"""``server/name`` → branch → HEAD: what a reviewed plan lets go."""
+Reviewed = Mapping[str, Mapping[str, ReviewedBranch]]
+"""``server/name`` → branch: what a reviewed plan lets go."""
 
 
 def run_lifecycle(
@@ -439,7 +446,7 @@ class _Runner:
 
     def _deleter(self, held: _Held) -> Deleter:
         desired, readers = held.desired, self._ports.readers(held.desired.server)
-        reviewed = None if self._reviewed is None else dict(self._reviewed.get(desired.key, {}))
+        reviewed = None if self._reviewed is None else self._reviewed.get(desired.key, {})
         return Deleter(
             held.survey,
             readers,

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from lakeplan.branches.deleting import ReviewedBranch
 from lakeplan.branches.documents import plan_document, reviewed_of, run_exit_code
 from lakeplan.branches.memory import list_runs, read_deletions, read_ledger
 from lakeplan.errors import ConfigError, FormatError, PermissionDenied, PreconditionFailed, UsageError
@@ -274,7 +275,7 @@ class DescribeTheSecondLook:
 
     def it_deletes_nothing_that_a_reviewed_plan_does_not_have(self, idle):
         head = idle.lakefs.branches["feature-1"].commit_id
-        assert idle.ends(reviewed={KEY: {"feature-1": head}}) == {
+        assert idle.ends(reviewed={KEY: {"feature-1": ReviewedBranch(head)}}) == {
             "feature-1": "deleted",
             "feature-2": "not_reviewed",
         }
@@ -290,7 +291,7 @@ class DescribeTheSecondLook:
         tree, idle.tree = idle.tree, ReviewedTree(idle.tree, plan.settings)
         assert idle.ends(reviewed=plan.branches) == {"feature-1": "not_reviewed"}
         idle.tree = tree
-        assert idle.ends(reviewed=plan.branches)["feature-2"] == "deleted"
+        assert idle.ends(reviewed=plan.branches)["feature-2"] == "written"
 
     def it_keeps_to_the_limit_of_the_reviewed_plan(self, idle):
         idle.tree.safety = Safety(max_deleted_branches=1)
@@ -311,7 +312,7 @@ class DescribeTheSecondLook:
         idle.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=3 * DAY),)
         head = idle.lakefs.branches["feature-1"].commit_id
         idle.lakefs.commit("feature-1")
-        assert idle.ends(reviewed={KEY: {"feature-1": head}})["feature-1"] == "moved"
+        assert idle.ends(reviewed={KEY: {"feature-1": ReviewedBranch(head)}})["feature-1"] == "moved"
 
 
 class DescribeRefusals:

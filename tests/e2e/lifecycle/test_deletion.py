@@ -232,3 +232,20 @@ def it_claims_a_repository_before_it_deletes_a_branch(lake):
     tree_of("team-b")
     refused = lake.lifecycle("run")
     assert "another tree manages this repository: 'team-a'" in refused.out
+
+
+def it_asks_about_uncommitted_changes_that_came_after_the_review(lake):
+    """They cannot be brought back: the plan said that there were none."""
+    lake.policies("{id: old, patterns: [feature-*], max_age: 3d}", "{keep_with_uncommitted: false}")
+    lake.observed("feature-1", "feature-2")
+    plan = lake.folder / "branches.json"
+    options = ("--no-simulate", "--format", "json", "--out", plan, "-q")
+    assert lake.lakeplan("branches", "plan", *options).code == 0
+    lake.api.upload("analytics", "feature-1", "work.bin", b"of a week")
+    done = lake.lifecycle("run", str(plan))
+    (repository,) = done.json["repositories"]
+    assert {b["branch_id"]: b["outcome"] for b in repository["branches"]} == {
+        "feature-1": "written",
+        "feature-2": "deleted",
+    }
+    assert lake.live() == {"main", "feature-1"}
