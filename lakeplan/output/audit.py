@@ -165,7 +165,7 @@ def _hours(row: AuditedRow) -> str:
 
 _UNCOUNTED = {
     "s3": "the store does not say, or the credentials may not ask",
-    "azure": "lakeplan does not count them in Azure",
+    "azure": "Azure lists no uploads, and older versions only if the account and the credentials allow it",
     "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials may not ask",
 }
 """Why remnants of a kind of storage were not counted."""

@@ -20,11 +20,12 @@ from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, Co
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
-from lakeplan.stores.bounded import bounded_pages, bounded_session, in_time, too_large
+from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
-from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.urls import AzureLocation, Opened
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 
 T = TypeVar("T")
@@ -365,15 +366,31 @@ class AzureReader(AzurePlace):
             if isinstance(item, BlobPrefix)
         )
 
-    def _items(self, prefix: str, *, recursive: bool) -> Iterator[BlobProperties | BlobPrefix]:
+    def remnants(self) -> Remnants:
+        """See ``RemnantReader``: older versions, and what soft deletion still keeps. Unfinished uploads are
+        not listed apart from empty blobs."""
+        found = Amount()
+        for number, item in enumerate(self._items("", recursive=True, more=("versions", "deleted"))):
+            if number == REMNANT_PAGES * 1_000:
+                return Remnants(found, None, None, None, complete=False)
+            if isinstance(item, BlobPrefix) or _is_folder(item):
+                continue
+            if item.deleted or (item.version_id and not item.is_current_version):
+                found += Amount(1, int(item.size))
+        return Remnants(found, None, None, None, complete=True)
+
+    def _items(
+        self, prefix: str, *, recursive: bool, more: Sequence[str] = ()
+    ) -> Iterator[BlobProperties | BlobPrefix]:
         start, where = self._base + prefix, self._where(prefix)
+        include = ["metadata", *more]
         try:
             container = self._client.get()
             items: ItemPaged[Any]
             if recursive:
-                items = container.list_blobs(name_starts_with=start, include=["metadata"])
+                items = container.list_blobs(name_starts_with=start, include=include)
             else:
-                items = container.walk_blobs(name_starts_with=start, include=["metadata"], delimiter="/")
+                items = container.walk_blobs(name_starts_with=start, include=include, delimiter="/")
             for page in bounded_pages(map(list, items.by_page()), first_name, where):
                 yield from page
         except AzureError as error:

@@ -135,7 +135,7 @@ def it_says_what_the_next_collection_leaves_out() -> None:
         (
             "https://lake.blob.core.windows.net/data/x",
             None,
-            "older versions and unfinished uploads are not counted: lakeplan",
+            "older versions and unfinished uploads are not counted: Azure lists no uploads",
         ),
         ("gs://bucket/x", {**UNKNOWN, "noncurrent": NOTHING}, "unfinished uploads are not counted: lakeplan"),
         ("s3://bucket/x", None, "older versions and unfinished uploads are not counted: the store"),

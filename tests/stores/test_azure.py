@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import BlobProperties, ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_client import find_credential
 from lakeplan.stores.open import open_namespace, parse_location
-from lakeplan.stores.protocols import ClassReader, NamespaceReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader, Remnants
 from lakeplan.stores.urls import AzureLocation
+from lakeplan.values.simulation import Amount
 from tests.lakefs.conftest import Answer, Scripted
 from tests.stores.storage_contract import Put, StorageContract
 
@@ -36,6 +38,41 @@ class DescribeAzureReader(StorageContract):
                 client.upload_blob(full, data, overwrite=True)
 
         return store
+
+    def it_counts_older_versions_and_what_is_softly_deleted(
+        self, reader: NamespaceReader, put: Put, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The emulator keeps no versions: there the listing has current blobs alone. As the service lists
+        them otherwise: the current version says so, others have only an id."""
+        put("data/a", b"1")
+        put("data/a", b"22")
+        assert isinstance(reader, RemnantReader)
+        assert reader.remnants() == Remnants(Amount(), None, None, None, complete=True)
+
+        def blob(size: int, **more: object) -> BlobProperties:
+            made = BlobProperties(**{"name": "team/repo/data/a", "Content-Length": size})
+            for name, value in more.items():
+                setattr(made, name, value)
+            return made
+
+        listed = [
+            blob(1, version_id="1", is_current_version=None),
+            blob(2, version_id="2", is_current_version=True),
+            blob(4, deleted=True),
+            blob(8),
+            blob(16, version_id="3", metadata={"hdi_isfolder": "true"}),
+        ]
+        asked: list[object] = []
+
+        def list_blobs(_: ContainerClient, **options: object) -> SimpleNamespace:
+            asked.append(options["include"])
+            return SimpleNamespace(by_page=lambda: iter([iter(listed[:2]), iter(listed[2:])]))
+
+        monkeypatch.setattr(ContainerClient, "list_blobs", list_blobs)
+        assert reader.remnants().noncurrent == Amount(2, 5)
+        assert asked == [["metadata", "versions", "deleted"]]
+        monkeypatch.setattr("lakeplan.stores.azure_client.REMNANT_PAGES", 0.002)
+        assert reader.remnants() == Remnants(Amount(1, 1), None, None, None, complete=False)
 
     def it_names_access_tiers(self, azure_container: str, reader: NamespaceReader, put: Put) -> None:
         put("data/warm", b"1")
