@@ -133,7 +133,9 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
         return None
     headers = ("prefix", "objects", "size", *cost.header(" "), "kept objects", "kept size")
     rows = [[_folder(row), *_cells(row["goes"], cost), *_cells(row["kept"], NO_MONEY)] for row in tree]
-    folders = table("Prefixes", headers, rows, figures=range(1, 5 + cost.shown), hidden_caption=True)
+    folders = table(
+        "Objects and bytes by prefix", headers, rows, figures=range(1, 5 + cost.shown), hidden_caption=True
+    )
     words = "Each folder counts everything below it. Objects of several paths count for the first."
     return Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])
@@ -192,7 +194,7 @@ def _section(
     if not rows:
         return None
     figures = range(names, len(headers))
-    body = [table(title, headers, rows, figures=figures, sortable=True, hidden_caption=True)]
+    body = [table(f"{title}: figures", headers, rows, figures=figures, sortable=True, hidden_caption=True)]
     if left > 0:
         body.append(el("p", f"{count(left)} more are in the JSON document.", cls="dim"))
     return Section(id, title, join(body))

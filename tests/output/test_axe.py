@@ -1,0 +1,67 @@
+"""Every page, in light and dark, wide and narrow, against axe's rules of accessibility."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from lakeplan.output.audit_page import render_audit_page
+from lakeplan.output.mark_page import render_mark_page
+from lakeplan.output.report import render_report
+from lakeplan.output.storage_page import render_storage_page
+from tests.output import report_pages, test_audit_page, test_mark_page, test_storage_page
+from tests.output.chromium import Page, chromium, find_chromium
+
+PAGES: dict[str, Callable[[], str]] = {
+    "audit": lambda: render_audit_page(test_audit_page.several()),
+    "mark": lambda: render_mark_page(test_mark_page.document()),
+    "report": lambda: render_report(report_pages.full()),
+    "storage": lambda: render_storage_page(test_storage_page.several()),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if find_chromium() is None:
+        pytest.skip("no Chromium: on Debian, apt-get install chromium")
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def violations(page: Page, axe: str) -> list[list[str]]:
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; }); 1")
+    page.evaluate(f"{axe}; 1")
+    found: list[list[str]] = page.evaluate(
+        "axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes[0].html.slice(0, 200)]))"
+    )
+    return found
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def it_breaks_no_rule(browser: Page, axe: str, tmp_path: Path, name: str, colours: str, width: int) -> None:
+    file = tmp_path / f"{name}.html"
+    file.write_text(PAGES[name](), encoding="utf-8")
+    browser.size(width, 900)
+    browser.prefer(colours)
+    browser.open(file)
+    assert violations(browser, axe) == []
+
+
+def it_notices_a_page_that_breaks_some(browser: Page, axe: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text(
+        "<!doctype html><title>x</title><p style='color: #ccc'>pale<img src=''>", encoding="utf-8"
+    )
+    browser.prefer("light")
+    browser.open(file)
+    assert {name for name, _ in violations(browser, axe)} >= {"color-contrast", "html-has-lang", "image-alt"}
