@@ -12,6 +12,7 @@ from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.errors import FeatureMissing, LakeplanError, PermissionDenied, StorageError
 from lakeplan.fleet.documents import (
+    AuditCommits,
     AuditDocument,
     AuditedRow,
     DestroyedRow,
@@ -245,7 +246,6 @@ class Inspection:
             self._settings.as_of,
             self._settings.stale_days,
         )
-        at_risk = Bit.DOCUMENTED
         classes, listed = found.classes, found.listed
         row: AuditedRow = {
             "repository": f"{self._server}/{self._name}",
@@ -255,15 +255,7 @@ class Inspection:
             "policies": None
             if policies is None
             else [cast("PolicyRow", item_body(policy)) for policy in policies],
-            "commits": {
-                "total": len(graph),
-                "branches": len(refs.branches),
-                "tags": len(refs.tags),
-                "kept_by_server": sum(bool(mask & Bit.SERVER) for mask in masks),
-                "kept_by_rule": sum(bool(mask & Bit.DOCUMENTED) for mask in masks),
-                "at_risk": sum(mask & (Bit.SERVER | at_risk) == at_risk for mask in masks),
-                "dangling_seen": self._settings.dump_refs,
-            },
+            "commits": self._commits(refs, masks),
             "objects": total(classes, listed=listed).to_row(),
             "estimated": not listed,
             "not_listed": "" if listed else why,
@@ -272,7 +264,7 @@ class Inspection:
             "not_sampled": not_sampled,
             "next_run": {
                 "expired": expired(classes, Bit.SERVER, listed=listed).to_row(),
-                "at_risk": expired(classes, Bit.SERVER, listed=listed, among=at_risk).to_row(),
+                "at_risk": expired(classes, Bit.SERVER, listed=listed, among=Bit.DOCUMENTED).to_row(),
                 "tagged": expired(classes, Bit.SERVER, listed=listed, among=Bit.TAG).to_row(),
                 "min_age_seconds": int(self._min_age.total_seconds()),
                 "too_young": too_young(classes).to_row() if listed else None,
@@ -295,6 +287,18 @@ class Inspection:
         failed = any(run["success"] is False or run["note"] for run in (runs or ())[:RUNS_NAMED])
         row["advice"] = advice_of(row, has_failed_runs=failed)
         return row
+
+    def _commits(self, refs: Refs, masks: Sequence[int]) -> AuditCommits:
+        at_risk = Bit.DOCUMENTED
+        return {
+            "total": len(masks),
+            "branches": len(refs.branches),
+            "tags": len(refs.tags),
+            "kept_by_server": sum(bool(mask & Bit.SERVER) for mask in masks),
+            "kept_by_rule": sum(bool(mask & Bit.DOCUMENTED) for mask in masks),
+            "at_risk": sum(mask & (Bit.SERVER | at_risk) == at_risk for mask in masks),
+            "dangling_seen": self._settings.dump_refs,
+        }
 
     def _policies(self) -> Sequence[Policy] | None:
         try:
