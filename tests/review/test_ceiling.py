@@ -12,7 +12,7 @@ from lakeplan.review.differences import what_changed
 from lakeplan.values.desired import Safety
 from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan, TagLoss
-from lakeplan.values.plan_parts import Bit, BranchFate, PoliciesPlan, Shown
+from lakeplan.values.plan_parts import Bit, BranchFate, PoliciesPlan, SettingChange, Shown
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Policy
 from lakeplan.values.shown_records import commit_digests, object_digests, packed
@@ -453,3 +453,102 @@ def it_tells_a_plan_of_a_moment_to_come():
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1)) is None
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1, seconds=1)) is not None
     assert "to come" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
+
+
+def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> list[str]:
+    """What a plan that was made again would take back, of the rules that are stored now."""
+    reviewed = repository(before=then, **more)
+    live = repository(before=before, **more)
+    age = timedelta(hours=1)
+    found = ceiling.outside(reviewed, live, Safety(), age=age, now=NOW)
+    return [text.partition("end: ")[2] for text in found if "somebody let the server keep more" in text]
+
+
+class DescribeWhatSomebodyLetTheServerKeep:
+    @pytest.mark.parametrize(
+        ("then", "now", "after", "found"),
+        [
+            (GcRules(30), GcRules(365), GcRules(7), ["default_retention_days 365"]),
+            (GcRules(30), None, GcRules(7), ["the GC rules were removed"]),
+            (GcRules(30), GcRules(30, {"main": 365}), GcRules(7), ["branch main 365"]),
+            (
+                GcRules(30, {"main": 40}),
+                GcRules(31, {"main": 41}),
+                GcRules(7, {"main": 3}),
+                ["default_retention_days 31, branch main 41"],
+            ),
+            (GcRules(30), GcRules(365), GcRules(365), []),
+            (GcRules(30), GcRules(365), GcRules(400), []),
+            (GcRules(30), GcRules(30), GcRules(7), []),
+            (GcRules(30), GcRules(20), GcRules(7), []),
+            (GcRules(30, {"main": 40}), GcRules(30, {"main": 40}), GcRules(7, {"main": 3}), []),
+            (GcRules(30), GcRules(30, {"main": 35}), GcRules(7, {"main": 35}), []),
+            # a rule of its own that is gone: the branch has the default days again
+            (GcRules(30, {"main": 3}), GcRules(30), GcRules(7, {"main": 3}), ["branch main 30"]),
+            (GcRules(30, {"main": 90}), GcRules(30), GcRules(7), []),
+            (None, GcRules(365), GcRules(7), []),
+            (None, None, GcRules(7), []),
+            (GcRules(30), GcRules(365), None, []),
+        ],
+    )  # fmt: skip
+    def it_is_named(
+        self, then: GcRules | None, now: GcRules | None, after: GcRules | None, found: list[str]
+    ) -> None:
+        assert taken_back(now, then, after=after) == found
+
+    def it_is_left_by_a_plan_that_writes_no_rules(self) -> None:
+        assert taken_back(GcRules(365), GcRules(30), action=Action.NONE) == []
+
+
+AGO = NOW - HOUR
+TODAY = BranchFate("old", "c1", AGO, AGO, "p", AGO, None)
+CHANGED = SettingChange("p", Action.CHANGE, {"max_age": "9d"}, {"max_age": "3d"})
+ADDED = SettingChange("q", Action.ADD, {}, {"max_age": "1d"})
+
+
+def of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None) -> list[str]:
+    reviewed = repository(branch_lifecycle=then)
+    found = ceiling.outside(reviewed, repository(branch_lifecycle=live), Safety(), age=HOUR, now=NOW)
+    return [text for text in found if "policies would be" in text or "other commits" in text]
+
+
+def policies(*changes: SettingChange, fates: tuple[BranchFate, ...] = (), **more: object) -> PoliciesPlan:
+    made = PoliciesPlan(action=Action.CHANGE, changes=changes, fates=fates)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+class DescribePoliciesThatAreOtherThanReviewed:
+    def it_takes_those_that_were_reviewed(self) -> None:
+        reviewed = policies(CHANGED, ADDED, fates=(TODAY,))
+        assert of_policies(reviewed, reviewed) == []
+        assert of_policies(reviewed, policies(CHANGED, fates=(TODAY,))) == []
+        assert of_policies(policies(), policies(fates=())) == []
+
+    def it_refuses_another_change(self) -> None:
+        more = replace(CHANGED, before={"max_age": "90d"})
+        (found,) = of_policies(policies(CHANGED), policies(more, ADDED))
+        assert found == "its policies would be changed otherwise than reviewed: p, q"
+
+    def it_takes_a_removal_and_another_order(self) -> None:
+        gone = replace(CHANGED, action=Action.CLEAR)
+        assert of_policies(policies(), policies(gone)) == []
+        assert of_policies(policies(), policies(CHANGED, reordered=True)) == []
+
+    def it_refuses_a_branch_with_other_commits(self) -> None:
+        moved = replace(TODAY, commit_id="c2")
+        late = replace(TODAY, branch_id="late", goes_at=NOW + HOUR)
+        anyway = replace(TODAY, branch_id="anyway", before_at=AGO)
+        reviewed = policies(CHANGED, fates=(TODAY,))
+        (found,) = of_policies(reviewed, policies(CHANGED, fates=(moved,)))
+        assert found == "branches that would be deleted have other commits now: old"
+        assert of_policies(reviewed, policies(CHANGED, fates=(TODAY, late, anyway))) == []
+        names = [replace(TODAY, branch_id=f"b{number}") for number in (6, 1, 2, 3, 4, 5)]
+        (found,) = of_policies(reviewed, policies(CHANGED, fates=tuple(names)))
+        assert found.endswith(": b1, b2, b3, b4, b5")
+
+    def it_leaves_what_is_not_written(self) -> None:
+        other = policies(ADDED, fates=(replace(TODAY, commit_id="c2"),))
+        assert of_policies(policies(CHANGED), replace(other, action=Action.NONE)) == []
+        assert of_policies(policies(CHANGED), None) == []
+        (found,) = of_policies(None, other)
+        assert "would be written, which the plan did not" in found
