@@ -195,7 +195,7 @@ def _details(row: AuditedRow) -> Markup:
     figures: list[list[Cell]] = [
         [name.strip(), *amounts(amount, cost)] for name, amount, _ in figures_of(row)
     ]
-    headers = ("", "objects", "size", *cost.header(" "))
+    headers = ("figure", "objects", "size", *cost.header(" "))
     body = [
         el("dl", facts),
         table(

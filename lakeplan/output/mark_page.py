@@ -87,7 +87,7 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         ["delete" if goes_ else "keep", name, *_cells(mark["classes"][key], cost), why]
         for key, goes_, name, why in class_rows(mark)
     ]
-    headers = ("", "class", "objects", "size", *cost.header(" "), "why")
+    headers = ("effect", "class", "objects", "size", *cost.header(" "), "why")
     figures = range(2, 4 + cost.shown)
     unreadable = ", ".join(sorted(mark["unreadable"])[:5])
     body = [

@@ -136,6 +136,8 @@ def _values_text(side: Mapping[str, str], keys: list[str]) -> Cell:
 
 def _name(path: str) -> str:
     kind, _, name = path.partition("/")
+    if path in _SETTINGS:
+        return SettingKind(path).label
     return f"{_KINDS.get(kind, kind)} {name}" if name else "default"
 
 

@@ -130,7 +130,7 @@ def _repository(row: StoredRow) -> Section:
         [part_label(name).strip(), *(unknown if amount is None else amounts(amount, cost))]
         for name, amount in parts_of(row)
     ]
-    headers = ("", "objects", "size", *cost.header(" "))
+    headers = ("part", "objects", "size", *cost.header(" "))
     numbers = range(1, len(headers))
     body = [
         table(f"Figures of {row['repository']}", headers, figures, figures=numbers, hidden_caption=True),

@@ -148,7 +148,7 @@ class WrittenRow(TypedDict):
 
 
 class NotWrittenRow(TypedDict):
-    """``path``: of the value, or the kind and id of a policy or an object rule."""
+    """``path``: of the value, or the kind and id of a policy or an object rule; the kind alone for all."""
 
     repository: str
     path: str

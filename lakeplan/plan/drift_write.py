@@ -194,7 +194,8 @@ class _Writer:
                 raise _Refused(f"the tree's {kind.label} were changed too, and not applied")
             file, entry = self._own_entry(desired, f"{kind.label} are edited in an entry of its own only")
         except _Refused as why:
-            refused += [_refused(drift, value, str(why)) for value in values]
+            # one cause for all of them
+            refused.append({"repository": drift.repository, "path": kind.value, "reason": str(why)})
             return []
         named = {value.item: value for value in values}
         found = []

@@ -73,3 +73,18 @@ def it_is_in_a_curve(priced):
     assert valid("curve", result.json)["cost_per_gb_month"] == PRICE, result.err
     shown = priced.lakeplan("curve", "analytics").out
     assert "USD" in shown
+
+
+def it_is_the_trees_for_storage_unless_another_is_given(priced):
+    place = ("storage", "--storage-path", priced.folder / "sandbox", "--format", "json")
+    (row,) = valid("storage", priced.lakeplan(*place).json)["repositories"]
+    assert (row["cost_per_gb_month"], row["owner"]) == (PRICE, None)
+    (row,) = priced.lakeplan(*place, "--price", "2 EUR").json["repositories"]
+    assert row["cost_per_gb_month"] == {"amount": 2.0, "currency": "EUR"}
+    text = (priced.tree / "repositories/analytics.yaml").read_text()
+    priced.write(
+        "repositories/analytics.yaml", text.replace("analytics:\n", "analytics:\n    owner: data\n", 1)
+    )
+    found = valid("storage", priced.lakeplan(*place, "--by-class").json)
+    assert [owner["owner"] for owner in found["owners"]] == ["data"]
+    assert found["repositories"][0]["classes"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,22 @@ from lakeplan.output.audit_page import render_audit_page
 from lakeplan.output.mark_page import render_mark_page
 from lakeplan.output.report import render_report
 from lakeplan.output.storage_page import render_storage_page
-from tests.output import report_pages, test_audit_page, test_mark_page, test_storage_page
+from tests.output import report_pages, test_audit_page, test_mark_page, test_storage, test_storage_page
 from tests.output.chromium import Page, chromium, find_chromium
+
+
+def classed() -> Any:
+    """With owners, and storage classes of each repository."""
+    found = test_storage_page.several()
+    rows = [{**row, "classes": test_storage.CLASSES} for row in found["repositories"]]
+    return {**found, "repositories": rows, "owners": test_storage.OWNERS}
+
 
 PAGES: dict[str, Callable[[], str]] = {
     "audit": lambda: render_audit_page(test_audit_page.several()),
     "mark": lambda: render_mark_page(test_mark_page.document()),
     "report": lambda: render_report(report_pages.full()),
-    "storage": lambda: render_storage_page(test_storage_page.several()),
+    "storage": lambda: render_storage_page(classed()),
 }
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 import requests
 
 from lakeplan.stores.gcs import GcsState, GcsStore
+from lakeplan.stores.gcs_client import Answer, read_page
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.stores.urls import GcsLocation
 from tests.stores.documents_contract import Open, StateContract, count_winners
@@ -51,3 +54,19 @@ class DescribeGcsState(StateContract):
 
     def it_lets_one_of_several_threads_win(self, open_again: Open) -> None:
         assert count_winners(open_again, rounds=10) == [1] * 10
+
+
+def it_names_the_class_of_each_object() -> None:
+    item = {"size": "3", "updated": "2026-01-01T00:00:00Z", "generation": "1"}
+    items = [
+        {"name": "a/data/x", "storageClass": "NEARLINE", **item},
+        {"name": "a/data/y", **item},
+        {"name": "a/data/z", "storageClass": "ARCHIVE", **item},
+    ]
+    body = json.dumps({"kind": "storage#objects", "items": items}).encode()
+    page = read_page(Answer(200, {}, body), "a/", "a/", "gs://b/a")
+    assert [(one.key, name) for one, name in zip(page.objects, page.classes, strict=True)] == [
+        ("data/x", "NEARLINE"),
+        ("data/y", ""),
+        ("data/z", "ARCHIVE"),
+    ]
