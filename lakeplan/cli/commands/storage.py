@@ -104,7 +104,10 @@ def storage(
     if compare is not None and compare[0] == compare[1]:
         raise UsageError("--compare names one branch twice", hint="Name two branches.")
     if tree is not None and endpoint:
-        raise UsageError("--tree and --endpoint both name servers", hint="Leave one of them out.")
+        raise UsageError(
+            "--tree and --endpoint both name servers",
+            hint="Leave one of them out; LAKEPLAN_TREE in the environment counts as --tree.",
+        )
     earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
     with (
         TemporaryDirectory(prefix="lakeplan-storage-") as folder,
