@@ -103,6 +103,7 @@ def it_ends_a_simulation_that_reads_for_long(tmp_path: Path) -> None:
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "reads\n"
+        time.sleep(1)  # until every thread reads, and the main one waits for them
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == ExitCode.INTERRUPTED
         said = process.stdout.read()
