@@ -105,6 +105,13 @@ class DescribePolicies:
         (change,) = diff_setting([replace(OLD, id="pol-1")], [OLD])
         assert (change.before, change.after) == ({"id": "pol-1"}, {"id": "old"})
 
+    def it_shows_a_value_that_an_item_gets_or_loses(self) -> None:
+        both = replace(OLD, max_idle_seconds=DAY)
+        (added,) = diff_setting([OLD], [both])
+        assert (added.before, added.after) == ({}, {"max_idle_age": "1d"})
+        (removed,) = diff_setting([both], [OLD])
+        assert (removed.before, removed.after) == ({"max_idle_age": "1d"}, {})
+
     def it_shows_what_is_added_and_removed(self) -> None:
         new = Policy(None, ("x",), None, DAY)
         added, removed = diff_setting([OLD], [new])
