@@ -127,7 +127,7 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
         DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
 
 
-def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
+def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
     """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches; None without one.
     Raises FormatError on a damaged record."""
     for run_id in reversed(list_runs(state, repository)):
@@ -137,7 +137,7 @@ def seen_last(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]
     return None
 
 
-def forget_seen(state: StateWriter, repository: str, now: datetime) -> None:
+def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
     """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
     nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
     new by their run id are not read, and none is where no newer one of those that are old takes its place."""

@@ -19,7 +19,7 @@ from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import Pin, is_pin_name, looks_like_pin
+from lakeplan.values.pins import Pin, is_pin_name, may_be_pin
 from lakeplan.values.records import utc_text
 from lakeplan.values.rules import GcRules
 
@@ -189,10 +189,10 @@ def read_stored(reader: LakeFSReader, repository: str, *, look: bool = False) ->
     if not look and (raw is None or not any(is_pin_name(name) for name in raw.branches)):
         return StoredRules(raw, raw)
     live = reader.list_pins(repository)
-    others = tuple(branch for branch in live if not looks_like_pin(branch))
+    others = tuple(branch for branch in live if not may_be_pin(branch))
     bare = raw
     if raw is not None:
         entries = _entries(raw, others)
         left = {name: days for name, days in raw.branches.items() if name not in entries}
         bare = GcRules(raw.default_retention_days, left)
-    return StoredRules(raw, bare, tuple(b for b in live if looks_like_pin(b)), others)
+    return StoredRules(raw, bare, tuple(b for b in live if may_be_pin(b)), others)

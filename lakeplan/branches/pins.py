@@ -22,7 +22,7 @@ from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import HOLD, PREFIX, Kept, Pin, looks_like_pin, stands_like_pin
+from lakeplan.values.pins import HOLD, PREFIX, Kept, Pin, has_pin_commit, may_be_pin
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
@@ -57,7 +57,7 @@ def own_pins(live: Iterable[LiveBranch], recorded: Iterable[str]) -> tuple[list[
     for branch in sorted(live, key=lambda branch: branch.id):
         if not branch.id.startswith(PREFIX):
             continue
-        if looks_like_pin(branch) and branch.commit_id in known:
+        if may_be_pin(branch) and branch.commit_id in known:
             own.append(Pin(branch.commit_id))
         else:
             others.append(branch)
@@ -72,7 +72,7 @@ def without_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
 
 def without_pin_branches(refs: Refs) -> Refs:
     """The same history without all that stands like a pin; refs do not say which branches are hidden."""
-    left = (branch for branch in refs.branches if not stands_like_pin(branch.id, branch.commit_id))
+    left = (branch for branch in refs.branches if not has_pin_commit(branch.id, branch.commit_id))
     return replace(refs, branches=tuple(left))
 
 
@@ -150,7 +150,7 @@ class History:
         return found
 
 
-def wanted_pins(
+def required_pins(
     history: History, rules: PinRules, holds: Sequence[Hold] = (), have: Iterable[Pin] = ()
 ) -> list[Pin]:
     """The pins that the tree asks for, by commit id, one a commit: new ones only for commits that would lose

@@ -270,7 +270,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     ):
         looked = list(pool.map(look, wanted))
     followed = _follow(tree, looked, options, ports)
-    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.now.date())
+    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
     judged = {r.key: repository_gates(r.desired, r.outlooks, openers) for r in followed}
     named = gates.one_by_one(judged)
     gated = [replace(r, gates=named[r.key]) for r in followed]
@@ -353,7 +353,7 @@ def _fold(
 
 # ---- gates
 def repository_gates(
-    desired: DesiredRepository, outlooks: Sequence[BranchOutlook], openers: gates.Openers
+    desired: DesiredRepository, outlooks: Sequence[BranchOutlook], openers: gates.GateOverrides
 ) -> tuple[GateResult, ...]:
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
@@ -364,7 +364,7 @@ def repository_gates(
 def whole_gates(
     tree: DesiredTree,
     count: int,
-    openers: gates.Openers,
+    openers: gates.GateOverrides,
     repositories: list[RepositoryOutlook],
 ) -> tuple[GateResult, ...]:
     """The same over all repositories; overridden when it is in every repository that deletes."""

@@ -168,7 +168,7 @@ def run_lifecycle(
     """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
     the rest goes on."""
     wanted, broken, others = select(tree, options, ports.readers)
-    openers = gates.Openers(options.allowed, (), options.now.date())
+    openers = gates.GateOverrides(options.allowed, (), options.now.date())
     openers.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
     runner = _Runner(tree, options, ports, run, reviewed)
     with (
@@ -318,7 +318,7 @@ class _Runner:
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
         """Gates of each repository, and those over all of them."""
         today = max((item.clocks.latest for item in held), default=self._options.now).date()
-        openers = gates.Openers(self._options.allowed, tuple(self._tree.overrides), today)
+        openers = gates.GateOverrides(self._options.allowed, tuple(self._tree.overrides), today)
         outlooks = []
         judged = {
             item.desired.key: repository_gates(item.desired, self._followed(item).deleted, openers)

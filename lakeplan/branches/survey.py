@@ -18,7 +18,7 @@ from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_stag
 from lakeplan.branches.notices import Exemption, Spared, after_notice
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.branches.recall import Readers, Recalled
-from lakeplan.branches.verdicts import StagedLook, held_branches, look_at
+from lakeplan.branches.verdicts import UncommittedWrites, held_branches, look_at
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep
@@ -241,7 +241,7 @@ class _Surveyor:
         return replace(outlook, facts=facts, verdict=self._judge(facts), notes=(*outlook.notes, RECREATED))
 
     def _with_staged(
-        self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook, look: StagedLook
+        self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook, look: UncommittedWrites
     ) -> BranchOutlook:
         facts = facts_of(
             branch,
@@ -253,19 +253,19 @@ class _Surveyor:
         )
         return replace(outlook, facts=facts, verdict=self._judge(facts), staged=look.data)
 
-    def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, StagedLook]:
+    def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, UncommittedWrites]:
         settings, reader, name = self._desired.lifecycle, self._readers.branches, self._desired.name
 
         now = int(self._when.now.timestamp())
 
-        def look(branch_id: str) -> tuple[str, StagedLook]:
+        def look(branch_id: str) -> tuple[str, UncommittedWrites]:
             try:
                 data = reader.staged(name, branch_id)
             except RepositoryNotFound:
                 raise
             except NotFound:
                 # Gone since it was listed; one of its name that comes back is a new one.
-                return branch_id, StagedLook(StagedData(), written=now)
+                return branch_id, UncommittedWrites(StagedData(), written=now)
             return branch_id, look_at(
                 data,
                 ledger.branches[branch_id].staged,

@@ -21,7 +21,7 @@ from lakeplan.review.strictness import all_holds
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, OnlyHere, StagedData
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.pins import stands_like_pin
+from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
@@ -98,7 +98,7 @@ WrittenAt = Callable[[str], "datetime | None"]
 
 
 @dataclass(frozen=True)
-class StagedLook:
+class UncommittedWrites:
     """``written``: the changes count as a write at this moment (epoch seconds); ``staged_at``: the newest
     object time among them."""
 
@@ -111,29 +111,31 @@ class StagedLook:
         return self.data.fingerprint
 
 
-def look_at(data: StagedData, before: str | None, now: int, written_at: WrittenAt | None) -> StagedLook:
+def look_at(
+    data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
+) -> UncommittedWrites:
     """``before`` is the fingerprint of the last look (None: nobody looked yet). Other changes than at the
     last look, more than are listed, a deletion not seen before and an object that vanished while it was
     looked at count as a write now; otherwise the objects' own times count. ``written_at`` None: times are
     not wanted, because whatever is staged keeps the branch."""
     known = before == data.fingerprint
     if before is not None and not known:
-        return StagedLook(data, written=now)
+        return UncommittedWrites(data, written=now)
     if data.fingerprint == NOTHING_STAGED:
-        return StagedLook(data)
+        return UncommittedWrites(data)
     if data.more or (not known and any(c.kind == "removed" for c in data.changes)):
-        return StagedLook(data, written=now)
+        return UncommittedWrites(data, written=now)
     if written_at is None:
-        return StagedLook(data)
+        return UncommittedWrites(data)
     newest = 0
     for change in data.changes:
         if change.kind == "removed":
             continue
         moment = written_at(change.path)
         if moment is None:
-            return StagedLook(data, written=now)
+            return UncommittedWrites(data, written=now)
         newest = max(newest, int(moment.timestamp()))
-    return StagedLook(data, staged_at=newest or None)
+    return UncommittedWrites(data, staged_at=newest or None)
 
 
 STALE_AFTER = timedelta(days=30)
@@ -196,7 +198,7 @@ def stale_branches(
     heads = {
         branch.id: head
         for branch, head in zip(graph.branches, graph.heads, strict=True)
-        if not stands_like_pin(branch.id, branch.commit_id)
+        if not has_pin_commit(branch.id, branch.commit_id)
     }
     dates = {
         name: moment_of(graph.creation_us[head]) for name, head in heads.items() if name != default_branch

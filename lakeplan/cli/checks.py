@@ -12,7 +12,7 @@ from pathlib import Path
 from lakeplan.cli.base import Base
 from lakeplan.cli.git import find_work_folder, write_folder
 from lakeplan.review.checks import Place, judge, own_folder
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.tree.tree import Tree
 from lakeplan.values.desired import Check
 from lakeplan.values.plan import GateResult, Plan
@@ -24,7 +24,7 @@ class PlanChecks:
     """The checks that a command runs. ``forced``: ``--run-checks`` was given."""
 
     tree: Tree
-    openers: Openers
+    openers: GateOverrides
     base: Base | None = None
     forced: bool = False
 

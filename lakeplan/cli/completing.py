@@ -83,7 +83,7 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     return found[0], repository
 
 
-def looked_up(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repository:
+def find_repository(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repository:
     """The repository on its server. Raises UsageError when neither the server nor the tree knows the name,
     ServerError (RepositoryNotFound) when the tree names it and the server has none."""
     try:

@@ -58,7 +58,7 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
         say(console, _indented(f"hint: {hint}"), label=("hint:", "bold"))
 
 
-def said_yes(question: str, *, otherwise: str, no_color: bool) -> bool:
+def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:
     """Whether a person answers with the word yes; else ``otherwise`` is said."""
     if typer.prompt(question, default="", show_default=False).strip() == "yes":
         return True

@@ -91,7 +91,7 @@ class Outputs:
     quiet: bool = False
 
     @property
-    def is_stdout_taken(self) -> bool:
+    def is_stdout_used(self) -> bool:
         """Whether a document goes to standard output, where people would read."""
         return any(output.path is None and output.format != RICH for output in self.all)
 

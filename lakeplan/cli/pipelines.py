@@ -298,7 +298,7 @@ class Pipeline:
                 file.write(text)
 
 
-def words_of(text: str) -> list[str]:
+def split_arguments(text: str) -> list[str]:
     """Further arguments, as a shell would read them. Raises UsageError."""
     try:
         return shlex.split(text)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from lakeplan.doctor import repositories
 from lakeplan.doctor.repositories import (
-    Found,
+    CheckResult,
     Purpose,
     Word,
     check_hidden_branches,
@@ -249,7 +249,7 @@ def _failed(area: str, name: str, error: LakeplanError) -> Check:
     return Check(area, name, Result.FAIL, error.message, error.hint or "Run with --log-level debug.")
 
 
-def _of(area: str, found: Found) -> Check:
+def _of(area: str, found: CheckResult) -> Check:
     return Check(area, found.name, Result(found.result), found.message, found.hint)
 
 

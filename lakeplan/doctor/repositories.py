@@ -18,7 +18,7 @@ from lakeplan.state.clocks import MAX_DIFFERENCE
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import PoliciesDesired
-from lakeplan.values.pins import looks_like_pin
+from lakeplan.values.pins import may_be_pin
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
@@ -33,7 +33,7 @@ _RANK: dict[Word, int] = {"ok": 0, "warn": 1, "fail": 2}
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckResult:
     """``hint`` is what to do when it is not ok."""
 
     name: str
@@ -42,9 +42,9 @@ class Found:
     hint: str = ""
 
 
-def of_error(name: str, error: LakeplanError, hint: str = "") -> Found:
+def of_error(name: str, error: LakeplanError, hint: str = "") -> CheckResult:
     """A failure. ``hint`` wins over the error's own."""
-    return Found(name, "fail", error.message, hint or error.hint or POLICIES)
+    return CheckResult(name, "fail", error.message, hint or error.hint or POLICIES)
 
 
 def grant(permission: str, error: LakeplanError) -> str:
@@ -63,29 +63,29 @@ def on_repositories(count: int) -> str:
     return f"on {count:,} repositories" if count != 1 else "on 1 repository"
 
 
-def summed(looked: Mapping[str, Sequence[Found]]) -> list[Found]:
+def summed(looked: Mapping[str, Sequence[CheckResult]]) -> list[CheckResult]:
     """One finding a check, over all repositories (``looked``: by name): the worst, and on which it is so."""
     checks = dict.fromkeys(one.name for found in looked.values() for one in found)
     return [_sum(check, looked) for check in checks]
 
 
-def _sum(check: str, looked: Mapping[str, Sequence[Found]]) -> Found:
+def _sum(check: str, looked: Mapping[str, Sequence[CheckResult]]) -> CheckResult:
     by_repository = {name: one for name, found in looked.items() for one in found if one.name == check}
     worst = max(by_repository.values(), key=lambda one: _RANK[one.result])
     if worst.result == "ok":
         text = worst.message if len(by_repository) == 1 else on_repositories(len(by_repository))
-        return Found(check, "ok", text)
+        return CheckResult(check, "ok", text)
     where = [name for name, one in by_repository.items() if one.result == worst.result]
-    return Found(check, worst.result, f"{worst.message} (on {names(where)})", worst.hint)
+    return CheckResult(check, worst.result, f"{worst.message} (on {names(where)})", worst.hint)
 
 
-def clock(name: str, date: datetime, now: datetime, hint: str) -> Found:
+def clock(name: str, date: datetime, now: datetime, hint: str) -> CheckResult:
     """Another clock against this machine's."""
     seconds = round((now - date).total_seconds())
     text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
     if abs(seconds) <= SKEW_WARN_SECONDS:
-        return Found(name, "ok", "agrees with this machine's" if abs(seconds) <= 2 else text)
-    return Found(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)
+        return CheckResult(name, "ok", "agrees with this machine's" if abs(seconds) <= 2 else text)
+    return CheckResult(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)
 
 
 WORKERS = 8
@@ -93,7 +93,7 @@ WORKERS = 8
 
 def check_lifecycle(
     tree: DesiredTree, reader: LakeFSReader, branches: BranchReader, selection: Selection
-) -> Iterator[Found]:
+) -> Iterator[CheckResult]:
     """On every selected repository that has policies in the tree. Only GET requests."""
     yield _engine(tree.servers[reader.name].branch_lifecycle_engine)
     try:
@@ -107,31 +107,31 @@ def check_lifecycle(
     ]
     if not managed:
         text = "no repository of the tree that is on it has branch_lifecycle policies"
-        yield Found("policies", "warn", text, "Check again when there are some.")
+        yield CheckResult("policies", "warn", text, "Check again when there are some.")
         return
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
     yield from summed(looked)
     text = "not tried: doctor makes and deletes no branch"
     hint = "Grant it, and fs:UpdateRepository, and fs:CreateBranch for undo."
-    yield Found("fs:DeleteBranch", "warn", text, hint)
+    yield CheckResult("fs:DeleteBranch", "warn", text, hint)
 
 
-def _engine(engine: str) -> Found:
+def _engine(engine: str) -> CheckResult:
     name, hint = "lifecycle engine", "Set servers.<name>.branch_lifecycle.engine: lakeplan."
     if engine == "lakeplan":
-        return Found(name, "ok", "lakeplan deletes branches of this server")
+        return CheckResult(name, "ok", "lakeplan deletes branches of this server")
     if engine == "server":
-        return Found(
+        return CheckResult(
             name,
             "warn",
             "the server deletes by itself; lakeplan only shows it",
             (f"Nothing to do, or: {hint}"),
         )
-    return Found(name, "fail", "nobody deletes branches of this server", hint)
+    return CheckResult(name, "fail", "nobody deletes branches of this server", hint)
 
 
-def _look(repository: Repository, reader: BranchReader) -> list[Found]:
+def _look(repository: Repository, reader: BranchReader) -> list[CheckResult]:
     name, default = repository.id, repository.default_branch
     asked: list[tuple[str, str, Callable[[], object]]] = [
         ("branches, hidden ones too", "fs:ListBranches", lambda: reader.list_live(name)),
@@ -147,20 +147,20 @@ def _look(repository: Repository, reader: BranchReader) -> list[Found]:
     return [_tried(what, permission, ask) for what, permission, ask in asked]
 
 
-def _tried(what: str, permission: str, ask: Callable[[], object]) -> Found:
+def _tried(what: str, permission: str, ask: Callable[[], object]) -> CheckResult:
     name = f"{what} ({permission})"
     try:
         ask()
     except LakeplanError as error:
         return of_error(name, error, grant(permission, error))
-    return Found(name, "ok", "can be read")
+    return CheckResult(name, "ok", "can be read")
 
 
 _MOST_DAYS = 36500
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _RepositoryAnswers:
     """One repository: what failed, by permission, and what is odd about its rules."""
 
     repository: str
@@ -176,7 +176,7 @@ def check_repositories(
     progress: Progress,
     *,
     read_only: bool,
-) -> Iterator[Found]:
+) -> Iterator[CheckResult]:
     """Every permission a plan needs, on all selected repositories whose rules the tree manages; with a
     ``writer`` those of an apply too. The refs dump and metadata are tried on one of them. Stored rules are
     looked at on the others too, as far as they can be read: a missing permission there is no failure."""
@@ -185,29 +185,31 @@ def check_repositories(
     except LakeplanError as error:
         yield of_error("fs:ListRepositories", error, grant("fs:ListRepositories", error))
         return
-    yield Found("fs:ListRepositories", "ok", f"{len(live):,} repositories")
+    yield CheckResult("fs:ListRepositories", "ok", f"{len(live):,} repositories")
     managed = [d for d in tree.resolve(reader.name, live) if d.gc is not None and selection.takes(d)]
     missing = [d.name for d in managed if d.name not in live]
     if missing:
         text = f"the tree names what the server does not have, or does not show: {names(missing)}"
-        yield Found("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
+        yield CheckResult(
+            "repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them."
+        )
     found = [d.name for d in managed if d.name in live]
     others = [n for n in live if n not in set(found) and selection.takes_named(reader.name, n, None)]
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        rest = list(pool.map(lambda name: _Looked(name, {}, _odd(reader, name)), others))
+        rest = list(pool.map(lambda name: _RepositoryAnswers(name, {}, _odd(reader, name)), others))
     if not found:
         yield _oddities(rest)
         text = "no repository of the tree is on it, so permissions on repositories were not checked"
-        yield Found("repositories", "warn", text, "Check again when there is an entry.")
+        yield CheckResult("repositories", "warn", text, "Check again when there is an entry.")
         return
     with (
         progress.task(f"checking {reader.name}", len(found)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
-        def one(name: str) -> _Looked:
+        def one(name: str) -> _RepositoryAnswers:
             try:
-                return _look_at_repository(live[name], reader, writer)
+                return _inspect_repository(live[name], reader, writer)
             finally:
                 step()
 
@@ -245,9 +247,9 @@ def _answer(ask: Callable[[], object]) -> object:
         return error
 
 
-def _look_at_repository(
+def _inspect_repository(
     repository: Repository, reader: LakeFSReader, writer: GcRulesWriter | None
-) -> _Looked:
+) -> _RepositoryAnswers:
     name = repository.id
     answers = {permission: _answer(ask) for permission, ask in _asked(reader, writer, name)}
     failures = {p: answer for p, answer in answers.items() if isinstance(answer, LakeplanError)}
@@ -261,7 +263,7 @@ def _look_at_repository(
             except LakeplanError as error:
                 failures["fs:ListBranches"] = error
         oddities = tuple(stored_nonsense(rules, branches))
-    return _Looked(name, failures, oddities)
+    return _RepositoryAnswers(name, failures, oddities)
 
 
 def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
@@ -295,54 +297,56 @@ def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:
         )
 
 
-def _oddities(looked: Sequence[_Looked]) -> Found:
+def _oddities(looked: Sequence[_RepositoryAnswers]) -> CheckResult:
     odd = [f"{item.repository}: {text}" for item in looked for text in item.oddities]
     if not odd:
-        return Found("stored rules", "ok", "none that should not be there")
+        return CheckResult("stored rules", "ok", "none that should not be there")
     shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
-    return Found(
+    return CheckResult(
         "stored rules", "warn", shown, ("Run `lakeplan plan` and `lakeplan apply`, or correct the tree.")
     )
 
 
-def _summed(permission: str, looked: Sequence[_Looked]) -> Found:
+def _summed(permission: str, looked: Sequence[_RepositoryAnswers]) -> CheckResult:
     broken = [item for item in looked if permission in item.failures]
     if not broken:
-        return Found(permission, "ok", on_repositories(len(looked)))
+        return CheckResult(permission, "ok", on_repositories(len(looked)))
     error = broken[0].failures[permission]
     text = f"{error.message} (on {names([item.repository for item in broken])})"
-    return Found(permission, "fail", text, grant(permission, error))
+    return CheckResult(permission, "fail", text, grant(permission, error))
 
 
-def _sample(looked: Sequence[_Looked]) -> str:
+def _sample(looked: Sequence[_RepositoryAnswers]) -> str:
     """A repository on which everything else worked, or else the first."""
     return next((item.repository for item in looked if not item.failures), looked[0].repository)
 
 
-def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Found]:
+def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[CheckResult]:
     try:
         head = next((b.commit_id for b in reader.list_branches(name)), None)
         if head is not None:
             commit = reader.get_commit(name, head)
-            yield Found("fs:ReadCommit", "ok", f"on {name}")
+            yield CheckResult("fs:ReadCommit", "ok", f"on {name}")
             if commit.meta_range_id:
                 reader.metadata_reader(name).read_metadata("meta_range", commit.meta_range_id)
-            yield Found("fs:ListObjects", "ok", f"metadata of {name} can be read")
+            yield CheckResult("fs:ListObjects", "ok", f"metadata of {name} can be read")
     except PermissionDenied as error:
         permission = "fs:ReadCommit" if "commit" in error.message else "fs:ListObjects"
-        yield Found(permission, "fail", f"{error.message} (on {name})", grant(permission, error))
+        yield CheckResult(permission, "fail", f"{error.message} (on {name})", grant(permission, error))
     except LakeplanError as error:
-        yield Found("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
+        yield CheckResult("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
         text = "not tried (--read-only): a plan asks for a refs dump"
-        yield Found("fs:ListCommits", "warn", text, "Check without --read-only, or also plan with it.")
+        yield CheckResult("fs:ListCommits", "warn", text, "Check without --read-only, or also plan with it.")
         return
     try:
         reader.dump_refs(name)
     except LakeplanError as error:
-        yield Found("fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error))
+        yield CheckResult(
+            "fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error)
+        )
     else:
-        yield Found("fs:ListCommits", "ok", f"the refs of {name} can be dumped")
+        yield CheckResult("fs:ListCommits", "ok", f"the refs of {name} can be dumped")
 
 
 HIDDEN = "hidden branches, for pins"
@@ -352,7 +356,9 @@ _HIDDEN_HINT = (
 )
 
 
-def check_hidden_branches(tree: DesiredTree, reader: LakeFSReader, selection: Selection) -> Iterator[Found]:
+def check_hidden_branches(
+    tree: DesiredTree, reader: LakeFSReader, selection: Selection
+) -> Iterator[CheckResult]:
     """Nothing where the tree asks for no pins. Pins that there are prove it; doctor makes none."""
     try:
         live = [repository.id for repository in reader.list_repositories()]
@@ -368,15 +374,17 @@ def check_hidden_branches(tree: DesiredTree, reader: LakeFSReader, selection: Se
         yield _judged(named)
 
 
-def _judged(named: list[LiveBranch]) -> Found:
-    pins = [branch for branch in named if looks_like_pin(branch)]
-    others = [branch.id for branch in named if not looks_like_pin(branch)]
+def _judged(named: list[LiveBranch]) -> CheckResult:
+    pins = [branch for branch in named if may_be_pin(branch)]
+    others = [branch.id for branch in named if not may_be_pin(branch)]
     if others:
         text = f"{others[0]} is named like a pin, and is visible or was moved ({len(others):,} in all)"
-        return Found(HIDDEN, "warn", text, "Find out who made it. lakeplan deletes only its own pins.")
+        return CheckResult(HIDDEN, "warn", text, "Find out who made it. lakeplan deletes only its own pins.")
     if pins:
-        return Found(HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden")
-    return Found(HIDDEN, "warn", "not tried: doctor makes no branch", _HIDDEN_HINT)
+        return CheckResult(
+            HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden"
+        )
+    return CheckResult(HIDDEN, "warn", "not tried: doctor makes no branch", _HIDDEN_HINT)
 
 
 CLAIMS = "fs:UpdateRepository"
@@ -386,7 +394,7 @@ _CLAIM_HINT = (
 )
 
 
-def check_may_claim(tree: DesiredTree, reader: LakeFSReader, selection: Selection) -> Iterator[Found]:
+def check_may_claim(tree: DesiredTree, reader: LakeFSReader, selection: Selection) -> Iterator[CheckResult]:
     """Nothing for a tree without a name, which claims nothing. Only GET requests: the server has no request
     that asks for this permission and changes nothing. A claim of this tree that is there proves it."""
     if not tree.name:
@@ -398,12 +406,12 @@ def check_may_claim(tree: DesiredTree, reader: LakeFSReader, selection: Selectio
     found = [d.name for d in tree.resolve(reader.name, live) if selection.takes(d) and d.name in live]
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         looked = dict(
-            zip(found, pool.map(lambda name: [_look_at_claim(tree.name, reader, name)], found), strict=True)
+            zip(found, pool.map(lambda name: [_inspect_claim(tree.name, reader, name)], found), strict=True)
         )
     yield from summed(looked)
 
 
-def _look_at_claim(tree: str, reader: LakeFSReader, name: str) -> Found:
+def _inspect_claim(tree: str, reader: LakeFSReader, name: str) -> CheckResult:
     try:
         metadata = reader.metadata(name)
         check_claims(metadata, tree, f"{reader.name}/{name}")
@@ -412,7 +420,7 @@ def _look_at_claim(tree: str, reader: LakeFSReader, name: str) -> Found:
     except LakeplanError as error:
         return of_error(CLAIMS, error, grant("fs:ReadRepository", error))
     if tree in claims_in(metadata):
-        return Found(CLAIMS, "ok", f"{name} is claimed for this tree")
-    return Found(
+        return CheckResult(CLAIMS, "ok", f"{name} is claimed for this tree")
+    return CheckResult(
         CLAIMS, "warn", "not tried: doctor changes no metadata, and this tree has no claim yet", _CLAIM_HINT
     )

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lakeplan.doctor.repositories import POLICIES, Found, clock, grant, names, of_error, summed
+from lakeplan.doctor.repositories import POLICIES, CheckResult, clock, grant, names, of_error, summed
 from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageNotFound
 from lakeplan.formats.namespace import DATA_PREFIX, OWNER_KEY
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -45,7 +45,7 @@ class SweepDoctor:
     read_only: bool
 
 
-def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) -> Iterator[Found]:
+def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) -> Iterator[CheckResult]:
     """On every selected repository whose rules the tree manages; read-only ones are skipped, as by a mark.
     With ``read_only`` nothing is written, nor prepared by the server."""
     try:
@@ -59,10 +59,10 @@ def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) ->
     ]
     if not managed:
         text = "no repository of the tree that is on it can be swept, so storage was not checked"
-        yield Found("storage", "warn", text, "Check again when there is an entry with gc rules.")
+        yield CheckResult("storage", "warn", text, "Check again when there is an entry with gc rules.")
         return
 
-    def look(desired: DesiredRepository) -> list[Found]:
+    def look(desired: DesiredRepository) -> list[CheckResult]:
         return list(_look(desired, live, doctor))
 
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
@@ -73,25 +73,27 @@ def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) ->
     yield _prepare(doctor, looked)
 
 
-def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: SweepDoctor) -> Iterator[Found]:
+def _look(
+    desired: DesiredRepository, live: Mapping[str, Repository], doctor: SweepDoctor
+) -> Iterator[CheckResult]:
     repository = live[desired.name]
     namespace = repository.storage_namespace
     shared = overlapping(repository, live.values())
     if shared:
         text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
-        yield Found("namespace of its own", "fail", text, "Move one of them to its own namespace.")
+        yield CheckResult("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
-        yield Found("namespace of its own", "ok", "no other visible repository lies in it")
+        yield CheckResult("namespace of its own", "ok", "no other visible repository lies in it")
     if not is_swept(namespace):
         text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
-        yield Found("storage settings", "fail", text, "Use the official collector for this repository.")
+        yield CheckResult("storage settings", "fail", text, "Use the official collector for this repository.")
         return
     try:
         store = doctor.store(doctor.server, repository)
     except LakeplanError as error:
         yield of_error("storage settings", error)
         return
-    yield Found("storage settings", "ok", f"{namespace} is {store.url}")
+    yield CheckResult("storage settings", "ok", f"{namespace} is {store.url}")
     listed = _tried("list objects", lambda: next(iter(store.list_objects(DATA_PREFIX)), None))
     yield listed
     if listed.result == "ok":
@@ -99,12 +101,12 @@ def _look(desired: DesiredRepository, live: Mapping[str, Repository], doctor: Sw
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
             text = "not tried (--read-only): a sweep writes, copies and deletes"
-            yield Found("write objects", "warn", text, "Check without --read-only.")
+            yield CheckResult("write objects", "warn", text, "Check without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
 
 
-def _tried(name: str, ask: Callable[[], object]) -> Found:
+def _tried(name: str, ask: Callable[[], object]) -> CheckResult:
     try:
         ask()
     except StorageDenied as error:
@@ -112,10 +114,10 @@ def _tried(name: str, ask: Callable[[], object]) -> Found:
         return of_error(name, error, f"grant {grants}; {POLICIES}")
     except LakeplanError as error:
         return of_error(name, error)
-    return Found(name, "ok", "works")
+    return CheckResult(name, "ok", "works")
 
 
-def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[Found]:
+def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[CheckResult]:
     """Writes, reads, copies and deletes doctor's own files. What was written is deleted whatever fails."""
     key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
     copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
@@ -141,7 +143,7 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
     return found
 
 
-def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Found]:
+def _store_clock(store: SweepStore, key: str, now: datetime) -> list[CheckResult]:
     try:
         facts = store.stat(key)
     except LakeplanError:
@@ -154,7 +156,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Found]:
     ]
 
 
-def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
+def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
     """Versioning and soft delete, and what they mean for what a sweep frees."""
     try:
         facts = store.facts()
@@ -163,10 +165,12 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
         return
     if facts.versioned and versions is Versions.MARKER:
         text = "the store keeps versions: older ones of what is deleted stay, and are paid for"
-        yield Found("versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them")
+        yield CheckResult(
+            "versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them"
+        )
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
-        yield Found(
+        yield CheckResult(
             "versions",
             "warn",
             text,
@@ -174,10 +178,10 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
         )
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
-        yield Found("versions", "ok", text)
+        yield CheckResult("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        yield Found(
+        yield CheckResult(
             "soft delete",
             "fail",
             text,
@@ -185,34 +189,36 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Found]:
         )
     elif facts.soft_delete is None:
         text = "the store does not say whether soft delete is on"
-        yield Found(
+        yield CheckResult(
             "soft delete",
             "warn",
             text,
             "Check it, or grant read access to the account's or bucket's properties.",
         )
     else:
-        yield Found("soft delete", "ok", "off")
+        yield CheckResult("soft delete", "ok", "off")
 
 
-def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Found:
+def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> CheckResult:
     name = "owner.json"
     hint = f"Look at {OWNER_KEY}; if the server only moved to another address, correct it by hand."
     try:
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
     except StorageNotFound:
-        return Found(name, "ok", "not there yet: the first mark writes whose namespace this is")
+        return CheckResult(name, "ok", "not there yet: the first mark writes whose namespace this is")
     except LakeplanError as error:
         return of_error(name, error)
     except (ValueError, KeyError, TypeError):
-        return Found(name, "fail", "it cannot be understood", hint)
+        return CheckResult(name, "fail", "it cannot be understood", hint)
     if owner != (server.endpoint_url, desired.name):
-        return Found(name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint)
-    return Found(name, "ok", "names this server and repository")
+        return CheckResult(
+            name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint
+        )
+    return CheckResult(name, "ok", "names this server and repository")
 
 
-def _others(reader: LakeFSReader, others: list[str]) -> Found:
+def _others(reader: LakeFSReader, others: list[str]) -> CheckResult:
     """Imports of other repositories may hold objects here: a mark reads them all."""
     name = "other repositories"
 
@@ -226,12 +232,12 @@ def _others(reader: LakeFSReader, others: list[str]) -> Found:
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         bad = [other for other in pool.map(unreadable, others) if other]
     if not bad:
-        return Found(name, "ok", f"{len(others):,} more can be read, as a mark does")
+        return CheckResult(name, "ok", f"{len(others):,} more can be read, as a mark does")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
-    return Found(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
+    return CheckResult(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
 
 
-def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) -> Found:
+def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) -> CheckResult:
     name = "sweep.min_age"
     try:
         grace = preparer.grace_period_seconds()
@@ -239,24 +245,24 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
         return of_error(name, error)
     if grace is None:
         text = "the server does not tell its grace period"
-        return Found(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
+        return CheckResult(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
-        return Found(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
-    return Found(name, "ok", f"at least the server's grace period of {grace:,} seconds")
+        return CheckResult(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
+    return CheckResult(name, "ok", f"at least the server's grace period of {grace:,} seconds")
 
 
-def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[Found]]) -> Found:
+def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[CheckResult]]) -> CheckResult:
     """On one repository: the server lists all that is staged there, which may take it a while."""
     name = next(
         (n for n, found in looked.items() if all(f.result != "fail" for f in found)), next(iter(looked))
     )
     if doctor.read_only:
         text = "not tried (--read-only): a mark has the server write down what is staged"
-        return Found(PREPARE, "warn", text, "Check without --read-only.")
+        return CheckResult(PREPARE, "warn", text, "Check without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:
-        return Found(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
-    return Found(PREPARE, "ok", f"{name} was prepared once, as every mark does; it deletes nothing")
+        return CheckResult(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
+    return CheckResult(PREPARE, "ok", f"{name} was prepared once, as every mark does; it deletes nothing")

@@ -11,7 +11,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.sweep.documents import TraceRow
-from lakeplan.values.pins import stands_like_pin
+from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import Hold
 
@@ -89,7 +89,7 @@ class Protections:
 
     def _pins(self, ids: Collection[str]) -> Iterator[ProtectionRow]:
         pins = sorted(
-            b.id for b in self.graph.branches if b.commit_id in ids and stands_like_pin(b.id, b.commit_id)
+            b.id for b in self.graph.branches if b.commit_id in ids and has_pin_commit(b.id, b.commit_id)
         )
         yield from (_row("pin", name) for name in pins[:NAMED])
 

@@ -18,7 +18,7 @@ from lakeplan.retention.rules import (
     limit_us,
     server_verdict,
 )
-from lakeplan.values.pins import stands_like_pin
+from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.rules import GcRules
 
 MAX_STEPS = 2_000_000
@@ -230,7 +230,7 @@ def to_go(
 def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> Remedy:
     commit = graph.ids[head]
     return Remedy(
-        "remove_pin" if stands_like_pin(branch, commit) else "move_head", branch, days, commit=commit
+        "remove_pin" if has_pin_commit(branch, commit) else "move_head", branch, days, commit=commit
     )
 
 

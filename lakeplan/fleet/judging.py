@@ -12,7 +12,7 @@ from enum import IntFlag
 from lakeplan.fleet.documents import AdviceRow, AuditedRow, DestroyedRow, Severity, StaleRow
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import DAY_US, to_us
-from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy
@@ -55,7 +55,7 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
         and each.is_committed
         and each.any_mask & among
         and not each.any_mask & keeps
-        and not each.seen & Seen.UNCOMMITTED
+        and not each.seen & Sighting.UNCOMMITTED
     )
 
 
@@ -64,8 +64,8 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
     return _sum(
         each
         for each in classes
-        if each.seen & Seen.LISTED
-        and not each.seen & (Seen.OLD | Seen.UNCOMMITTED)
+        if each.seen & Sighting.LISTED
+        and not each.seen & (Sighting.OLD | Sighting.UNCOMMITTED)
         and each.is_committed
         and not each.any_mask & Bit.SERVER
     )
@@ -73,7 +73,7 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
 
 def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwanted: int = 0) -> Amount:
     """What ``named`` counts and a listing does not have."""
-    return named((each for each in classes if not each.seen & Seen.LISTED), wanted, unwanted)
+    return named((each for each in classes if not each.seen & Sighting.LISTED), wanted, unwanted)
 
 
 def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amount:
@@ -82,7 +82,7 @@ def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amo
     return _sum(
         each
         for each in classes
-        if each.seen & Seen.CANDIDATE and each.mask & wanted and not each.mask & unwanted
+        if each.seen & Sighting.CANDIDATE and each.mask & wanted and not each.mask & unwanted
     )
 
 
@@ -90,7 +90,9 @@ def never_committed(classes: Iterable[ObjectClass], *, staged: bool) -> Amount:
     return _sum(
         each
         for each in classes
-        if each.seen & Seen.OLD and not each.is_committed and bool(each.seen & Seen.UNCOMMITTED) == staged
+        if each.seen & Sighting.OLD
+        and not each.is_committed
+        and bool(each.seen & Sighting.UNCOMMITTED) == staged
     )
 
 

@@ -31,7 +31,7 @@ from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
-from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Seen, judge
+from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Sighting, judge
 from lakeplan.stores.protocols import ClassReader, NamespaceReader
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
@@ -68,9 +68,9 @@ def part_of(each: ObjectClass) -> Part:
     """The one part of a namespace in which a stored object counts. When in doubt it is kept."""
     if each.any_mask & NOW:
         return "held"
-    if each.seen & Seen.UNCOMMITTED:
+    if each.seen & Sighting.UNCOMMITTED:
         return "uncommitted"
-    if not each.seen & Seen.OLD:
+    if not each.seen & Sighting.OLD:
         return "young"
     return "reclaimable" if each.is_committed else "unreferenced"
 
@@ -358,7 +358,7 @@ def reclaimable(found: Surveyed, keeps: int) -> Amount:
         if (each.is_candidate(found.listed) or (found.listed and keeps != NOW and each.counts(True)))
         and each.is_committed
         and not each.any_mask & keeps
-        and not each.seen & Seen.UNCOMMITTED
+        and not each.seen & Sighting.UNCOMMITTED
     )
 
 

@@ -11,7 +11,7 @@ from lakeplan.lakefs.answers import PAGE, Fields, Malformed, check_globs, find, 
 from lakeplan.lakefs.client import repository_metadata
 from lakeplan.lakefs.transport import READS, Adapter, of_repository
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
-from lakeplan.values.pins import looks_like_pin
+from lakeplan.values.pins import may_be_pin
 
 _EMPTY_RANGE = frozenset({416})
 
@@ -27,7 +27,7 @@ class LakeFSBranchReader(Adapter):
         # Read second: a branch made between the two is in neither answer's difference.
         shown = {b.id for b in self._list(repository, "false")}
         live = [LiveBranch(name, head, name not in shown) for name, head in sorted(every.items())]
-        return [branch for branch in live if not looks_like_pin(branch)]
+        return [branch for branch in live if not may_be_pin(branch)]
 
     def _list(self, repository: str, hidden: str) -> Iterator[LiveBranch]:
         params = {"show_hidden": hidden}

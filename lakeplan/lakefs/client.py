@@ -45,7 +45,7 @@ from lakeplan.lakefs.transport import (
 )
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
-from lakeplan.values.pins import PREFIX, stands_like_pin
+from lakeplan.values.pins import PREFIX, has_pin_commit
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, Stored
@@ -294,7 +294,7 @@ class LakeFSServer(Adapter):
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
         visible: set[str] | None = None
         for branch in self._branches(repository, prefix, hidden=True):
-            if stands_like_pin(branch.id, branch.commit_id):
+            if has_pin_commit(branch.id, branch.commit_id):
                 if visible is None:
                     visible = {b.id for b in self._branches(repository, PREFIX, hidden=False)}
                 if branch.id not in visible:

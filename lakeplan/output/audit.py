@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names_of, prose, table
-from lakeplan.output.text import Money, amounts, count, counted, days, moment, volume
+from lakeplan.output.text import Money, amounts, count, count_of, days, moment, volume
 from lakeplan.values.storages import storage_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def total_words(document: AuditDocument) -> str:
     rows = document["repositories"]
     lost = sum(any(one["severity"] == "data-loss" for one in row["advice"]) for row in rows)
     failed = f", {count(len(document['failed']))} not read" if document["failed"] else ""
-    return f"{counted(len(rows), 'repository')}, {count(lost)} with data loss or about to lose data{failed}."
+    return f"{count_of(len(rows), 'repository')}, {count(lost)} with data loss or about to lose data{failed}."
 
 
 def _repository(page: Page, row: AuditedRow) -> None:
@@ -74,7 +74,7 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
         yield "rules", f"{days(rules['default_retention_days'])} by default{more}"
     kept = f"{count(commits['kept_by_server'])} kept by the server"
     risk = f", {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
-    yield "commits", f"{counted(commits['total'], 'commit')}, {kept}{risk}"
+    yield "commits", f"{count_of(commits['total'], 'commit')}, {kept}{risk}"
     yield "already gone", _gone(row)
     yield "nonsense", "; ".join(row["nonsense"])
     stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
@@ -96,9 +96,9 @@ def _uncommitted(row: AuditedRow) -> str:
     changes = (
         f"{count(found['changes'])} and more changes"
         if found["more"]
-        else counted(found["changes"], "change")
+        else count_of(found["changes"], "change")
     )
-    return f"{changes} on {count(found['branches'])} of {counted(found['asked'], 'branch')}"
+    return f"{changes} on {count(found['branches'])} of {count_of(found['asked'], 'branch')}"
 
 
 def _remnants(row: AuditedRow) -> str:
@@ -107,10 +107,10 @@ def _remnants(row: AuditedRow) -> str:
         return ""
     parts = []
     if found["delete_markers"]:
-        parts.append(counted(found["delete_markers"], "delete marker"))
+        parts.append(count_of(found["delete_markers"], "delete marker"))
     if found["unfinished_uploads"]:
         since = moment(found["oldest_upload"])
-        parts.append(f"{counted(found['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
+        parts.append(f"{count_of(found['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
     return ", ".join(parts)
 
 
@@ -126,7 +126,7 @@ def _gone(row: AuditedRow) -> str:
 def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     if gone["amount"] is not None:
         return f"{volume(gone['amount'])} ({gone['low_percent']:g} %){amount}"
-    found = f"{count(gone['gone'] or 0)} of {counted(gone['asked'] or 0, 'sampled object')}{sample}"
+    found = f"{count(gone['gone'] or 0)} of {count_of(gone['asked'] or 0, 'sampled object')}{sample}"
     share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with a confidence of 95 %"
     return f"{found}: {share}"
 
@@ -160,7 +160,7 @@ def figures_of(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
 
 
 def _hours(row: AuditedRow) -> str:
-    return counted(round(row["next_run"]["min_age_seconds"] / 3600), "hour")
+    return count_of(round(row["next_run"]["min_age_seconds"] / 3600), "hour")
 
 
 _UNCOUNTED = {

@@ -19,7 +19,7 @@ from lakeplan.output.report_shell import (
     table,
     whole_page,
 )
-from lakeplan.output.text import NO_MONEY, Money, amounts, count, counted, moment, size
+from lakeplan.output.text import NO_MONEY, Money, amounts, count, count_of, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow
@@ -98,7 +98,7 @@ def _summary(document: AuditDocument) -> Section:
                 el("strong", size(amount["size_bytes"])),
                 el(
                     "span",
-                    f"{counted(amount['objects'], 'object')} {words}"
+                    f"{count_of(amount['objects'], 'object')} {words}"
                     + ("" if name in _FREE else cost.words(amount["size_bytes"])),
                 ),
             ),
@@ -207,7 +207,7 @@ def _details(row: AuditedRow) -> Markup:
         ),
         *(el("p", text, cls="dim") for text in notes_of(row)),
     ]
-    title = f"{row['repository']}: {counted(len(row['advice']), 'finding')}"
+    title = f"{row['repository']}: {count_of(len(row['advice']), 'finding')}"
     return el("div", behind(title, *body), id=_id(row))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names, names_of, prose, table
-from lakeplan.output.text import count, counted, csv_cell, moment, size, volume
+from lakeplan.output.text import count, count_of, csv_cell, moment, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         CheckedRow,
         DamagedRow,
         FindingRow,
-        FoundInRun,
         NamedBy,
         QuarantineRow,
+        RunFinding,
     )
 
 SHOWN = 50
@@ -55,7 +55,7 @@ def render_check(document: CheckDocument, console: Console) -> None:
 def _total(document: CheckDocument) -> str:
     rows = document["repositories"]
     complete = sum(row["complete"] for row in rows)
-    text = f"{counted(complete, 'repository')} complete, {count(len(rows) - complete)} not"
+    text = f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} not"
     failed = len(document["failed"])
     return text + (f", {count(failed)} not checked." if failed else ".")
 
@@ -84,10 +84,10 @@ def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
     kept = f"{count(commits['rules'])} kept by rules" if row["rules"] else "all kept: no rules are stored"
     yield (
         "commits",
-        f"{counted(commits['total'], 'commit')}: {counted(commits['heads'], 'HEAD')}, {kept},"
+        f"{count_of(commits['total'], 'commit')}: {count_of(commits['heads'], 'HEAD')}, {kept},"
         f" {count(commits['tags'])} of tags, {count(commits['holds'])} of holds",
     )
-    yield "metadata", f"{counted(row['metaranges'], 'metarange')}, {counted(row['ranges'], 'range')}"
+    yield "metadata", f"{count_of(row['metaranges'], 'metarange')}, {count_of(row['ranges'], 'range')}"
     for name, key in _FIGURES.items():
         amount = row[key]  # type: ignore[literal-required]
         yield name, volume(amount) if amount["objects"] or key == "named" else ""
@@ -136,10 +136,10 @@ def _problem(one: FindingRow) -> str:
         return "checksum differs"
     if one["stored_bytes"] is None:
         return f"missing, {size(one['size_bytes'])}"
-    return f"{counted(one['stored_bytes'], 'byte')}, not {count(one['size_bytes'])}"
+    return f"{count_of(one['stored_bytes'], 'byte')}, not {count(one['size_bytes'])}"
 
 
-def _run(run: FoundInRun | None) -> str:
+def _run(run: RunFinding | None) -> str:
     if run is None:
         return ""
     began = f", {moment(run['started'])}" if run["started"] else ""
@@ -149,17 +149,17 @@ def _run(run: FoundInRun | None) -> str:
 def _damaged(one: DamagedRow) -> list[str]:
     where = f"{one['kind']} {one['id']}: {one['message']}"
     span = " to ".join(one["paths"])
-    entries = f"{counted(one['entries'], 'object')} from {span}; " if span else ""
+    entries = f"{count_of(one['entries'], 'object')} from {span}; " if span else ""
     branches = f"branch {names_of(one['branches'][:2], len(one['branches']))}, " if one["branches"] else ""
     return [where, f"{entries}{branches}commit {one['commit_id'][:12]}: none of its objects were checked"]
 
 
 def _quarantine(one: QuarantineRow) -> tuple[str, str]:
     if not one["readable"]:
-        there = counted(one["present"]["objects"], "copy", "copies")
+        there = count_of(one["present"]["objects"], "copy", "copies")
         return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
     bad = bool(one["lost"]["objects"] or one["resized"]["objects"])
-    parts = [f"{one['mark_id']}: {counted(one['recorded']['objects'], 'copy', 'copies')} recorded"]
+    parts = [f"{one['mark_id']}: {count_of(one['recorded']['objects'], 'copy', 'copies')} recorded"]
     for key, words in (
         ("present", "there"),
         ("restored", "restored"),
@@ -180,13 +180,13 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
-            f"{counted(row['unconfirmed'], 'object')} count as missing or of another size by the listing"
+            f"{count_of(row['unconfirmed'], 'object')} count as missing or of another size by the listing"
             " alone: too many are missing to ask for each"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"
     if row["unusual"]:
-        yield f"not checked: {counted(row['unusual'], 'object')} at keys with empty or dot segments"
+        yield f"not checked: {count_of(row['unusual'], 'object')} at keys with empty or dot segments"
     if any(one["named_by"] == ["tag"] for one in row["findings"]):
         yield "tags protect nothing on a server: what only a tag names may have expired by the rules"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.output.lifecycle import losses, only_here, stale_first, then_goes
+from lakeplan.output.lifecycle import expires_then, losses, only_here, stale_first
 from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
@@ -47,13 +47,13 @@ from lakeplan.output.plan_impact import (
 from lakeplan.output.plan_settings import (
     BY_RUN,
     TITLES,
-    going_of,
+    deletions_of,
     markdown_pins,
     settings_of,
     staying_of,
     why_they_stay,
 )
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, size
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow
@@ -72,14 +72,14 @@ def run_branches(repository: Json) -> str:
     title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
     if found["unknown"]:
         return f"{title}The branches to delete could not be determined: {prose(found['unknown'])}\n\n"
-    going = going_of(repository)
+    going = deletions_of(repository)
     if not going:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more, in the plan file\n" if len(going) > _SHOWN else ""
     counts = found["deletions"]
     line = (
-        f"{counted(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
+        f"{count_of(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
         f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
     )
     return (
@@ -96,17 +96,17 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
         moment(branch["since"] or ""),
         prose(", ".join(losses(branch))),
         moment(branch["safe_until"] or ""),
-        prose(then_goes(branch["follows"], cost)),
+        prose(expires_then(branch["follows"], cost)),
     ]
 
 
 def staying_branches(repository: Json) -> str:
     """What stays, by reason, and the totals of what follows; folded."""
     found, cost = repository["lifecycle"], Money.of(repository)
-    if found is None or found["unknown"] or not going_of(repository):
+    if found is None or found["unknown"] or not deletions_of(repository):
         return ""
     rest = staying_of(repository)
-    body = f"{counted(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
+    body = f"{count_of(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
     columns = ("objects", "bytes", *cost.header(" "))
     if found["totals"]:
         rows = [
@@ -209,14 +209,14 @@ def headline(repository: Json) -> str:
     if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
         text += f" ({_objects(month, cost)} in 30 days)"
     risk = now["objects_at_risk"]
-    return text + (f", **{counted(risk, 'object')} at risk**" if risk else "") + "."
+    return text + (f", **{count_of(risk, 'object')} at risk**" if risk else "") + "."
 
 
 def _objects(h: Json, cost: Money) -> str:
     if h["objects_expire"] is None:
-        return f"**UNKNOWN** objects of {counted(h['commits_expire'], 'commit')}"
+        return f"**UNKNOWN** objects of {count_of(h['commits_expire'], 'commit')}"
     words = prose(cost.words(h["bytes_expire"]))
-    return f"{counted(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}{words}"
+    return f"{count_of(h['objects_expire'], 'object')}, {_size(h['bytes_expire'])}{words}"
 
 
 def details_of(repository: Json) -> str:
@@ -270,7 +270,7 @@ def _tags(repository: Json) -> str:
     if not rows:
         return ""
     more = f"\nand {len(rows) - _TAGS:,} more\n" if len(rows) > _TAGS else ""
-    title = f"{counted(len(rows), 'tag')} would lose data (now or within 30 days)"
+    title = f"{count_of(len(rows), 'tag')} would lose data (now or within 30 days)"
     headers = (title, "commit", "objects", "bytes", *cost.header(" "))
     return table(headers, map(_cells, rows[:_TAGS]), figures=(2, 3, 4)) + more + "\n"
 
@@ -359,7 +359,7 @@ def _fitting(blocks: Sequence[_Block], room: int) -> str:
 
 
 def _several(keys: Sequence[str]) -> str:
-    return f"{counted(len(keys), 'repository')} ({_names(keys)})"
+    return f"{count_of(len(keys), 'repository')} ({_names(keys)})"
 
 
 def _names(values: Sequence[str], limit: int | None = _SCOPES) -> str:
@@ -419,7 +419,7 @@ def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool)
     lines = []
     for (name, message, opens), scopes in groups.items():
         about = _names(scopes, _SCOPES if compact else None)
-        text = f": {prose(message)}" if message else f" ({counted(len(scopes), 'gate')})"
+        text = f": {prose(message)}" if message else f" ({count_of(len(scopes), 'gate')})"
         opening = f" — {word}{prose(opens)}" if opens else ""
         lines.append(f"- {code(name)} of {about}{text}{opening}\n")
     return "".join(lines)
@@ -448,11 +448,11 @@ def _tail(document: Json) -> str:
     for repository in document["repositories"]:
         notes += [f"- {code(key_of(repository))}: {prose(text)}\n" for text in repository["warnings"]]
     if document["unmanaged"]:
-        count = counted(len(document["unmanaged"]), "repository")
+        count = count_of(len(document["unmanaged"]), "repository")
         notes.append(f"- named by no entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
     more = f"- and {len(notes) - _ROWS:,} more, in the plan file\n" if len(notes) > _ROWS else ""
     body = "".join(notes[:_ROWS]) + more
-    return ("\n" + folded(counted(len(notes), "note"), body) if notes else "") + _circumstances(document)
+    return ("\n" + folded(count_of(len(notes), "note"), body) if notes else "") + _circumstances(document)
 
 
 def _circumstances(document: Json) -> str:
@@ -583,4 +583,4 @@ def _done(results: list[ResultRow]) -> str:
     if not rows:
         return ""
     body = table(("repository", "setting", "change", "result"), rows)
-    return folded(counted(len(rows), "setting"), body)
+    return folded(count_of(len(rows), "setting"), body)

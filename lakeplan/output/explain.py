@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
 from lakeplan.output.sweep import keeper_words
-from lakeplan.output.text import count, counted, days, duration, moment, size
+from lakeplan.output.text import count, count_of, days, duration, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.explain.documents import (
@@ -67,15 +67,15 @@ def render_explain(document: ExplainDocument, console: Console) -> None:
     more = document["subject_count"] - len(document["subjects"])
     if more > 0:
         page.blank()
-        page.line(f"and {counted(more, 'older object')} at this path: name one with REF:PATH or its address")
+        page.line(f"and {count_of(more, 'older object')} at this path: name one with REF:PATH or its address")
     read = document["read"]
     if read["metaranges"] or document["notes"]:
         page.blank()
     if read["metaranges"]:
         page.line(
             Cell(
-                f"read: {counted(read['metaranges'], 'metarange')}, {counted(read['ranges'], 'range')} "
-                f"with {counted(read['entries'], 'entry')}",
+                f"read: {count_of(read['metaranges'], 'metarange')}, {count_of(read['ranges'], 'range')} "
+                f"with {count_of(read['entries'], 'entry')}",
                 "dim",
             )
         )
@@ -88,7 +88,7 @@ def _object(page: Page, subject: ObjectSubject) -> None:
     page.line(Cell(subject["address"], "bold"), f"  {amount}")
     held_by = ""
     if subject["commits"]:
-        held_by = f"{counted(subject['commits'], 'commit')}, {_commit_text(subject['first_commit'])}"
+        held_by = f"{count_of(subject['commits'], 'commit')}, {_commit_text(subject['first_commit'])}"
         held_by += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
     page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "held by": held_by})
     if subject["only_by_alias"]:
@@ -185,7 +185,7 @@ def _branch(page: Page, subject: BranchSubject) -> None:
             continue
         page.line(Cell(text, style), ": its HEAD, for as long as the branch exists", indent=4)
         page.line(f"rule: {_rule(verdict, subject['branch'])}", indent=4)
-        commits = counted(verdict["commits"], "commit")
+        commits = count_of(verdict["commits"], "commit")
         page.line(
             f"keeps {commits}, {count(verdict['commits_alone'])} of them alone, "
             f"from {_commit_text(verdict['oldest_commit'])} on",
@@ -193,7 +193,7 @@ def _branch(page: Page, subject: BranchSubject) -> None:
         )
         lost = verdict["commits_lost_if_deleted"]
         said = (
-            f"{counted(lost, 'commit')} would expire on the server" if lost else "no commit expires at once"
+            f"{count_of(lost, 'commit')} would expire on the server" if lost else "no commit expires at once"
         )
         page.line(f"if the branch is deleted now: {said}", indent=4)
 
@@ -213,7 +213,7 @@ def _verdict(page: Page, verdict: Verdict, holders: int) -> None:
         )
     more = []
     if verdict["reason_count"] > 3:
-        more.append(f"{counted(verdict['reason_count'] - 3, 'more start')} of walks")
+        more.append(f"{count_of(verdict['reason_count'] - 3, 'more start')} of walks")
     if holders > 1:
         kept = f"{count(verdict['commits_kept_by_server'])} of {count(holders)} commits that hold it are kept"
         if verdict["commits_kept_documented"] != verdict["commits_kept_by_server"]:
@@ -303,7 +303,7 @@ def _remedies(page: Page, lead: str, remedies: Sequence[RemedyRow], bound: str, 
     if len(remedies) > 1:
         lines.insert(0, page.join("any of" if lead == "to stay" else "all of"))
     if left_out:
-        lines.append(page.join(f"and {counted(left_out, 'more branch')}"))
+        lines.append(page.join(f"and {count_of(left_out, 'more branch')}"))
     if lines:
         page.hanging(Cell(lead, "dim"), *lines, indent=4)
 

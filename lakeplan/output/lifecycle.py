@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, duration, moment, volume
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, duration, moment, volume
 from lakeplan.values.branches import NOT_SEEN_BEFORE
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
             continue
         page.warnings(repository["warnings"])
         cost, branches = Money.of(repository), repository["branches"]
-        going_table(page, [b for b in branches if b["verdict"] == "delete"], document["as_of"], cost)
+        deletion_table(page, [b for b in branches if b["verdict"] == "delete"], document["as_of"], cost)
         staying_table(page, [b for b in branches if b["verdict"] != "delete"], document["as_of"])
         follows_table(page, repository, cost)
         stale_table(page, branches, cost)
@@ -86,12 +86,12 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
         page.dim(f"Idle ages: {caveat}.", indent=0)
     summary = document["summary"]
     page.blank()
-    failed = f", {counted(summary['failed'], 'repository')} failed" if summary["failed"] else ""
+    failed = f", {count_of(summary['failed'], 'repository')} failed" if summary["failed"] else ""
     text = f"{count(summary['delete'])} to delete, {count(summary['keep'])} to keep{failed}."
     page.labelled("Lifecycle plan:", "bold", f"{text} Judged at {moment(document['as_of'])}.", indent=0)
 
 
-def going_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
+def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
     """Branches that go: by which policy and since when, until when their commits are safe and what goes then
     (columns only where there is something to say); below it what is lost with a branch."""
     if not branches:
@@ -110,7 +110,7 @@ def stale_table(page: Page, branches: Sequence[BranchEntry], cost: Money, limit:
     stale = stale_first(branches)
     if not stale:
         return
-    title = f"{counted(len(stale), 'stale branch')}, and what only each of them holds (upper bounds)"
+    title = f"{count_of(len(stale), 'stale branch')}, and what only each of them holds (upper bounds)"
     page.line(Cell(title, "bold"), indent=2)
     headers = ("", "last commit", "commits", "objects", "bytes", *cost.header())
     rows = [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]]
@@ -177,7 +177,7 @@ def _going(branch: BranchEntry, as_of: str, cost: Money, *, wide: bool) -> list[
         branch["policy"] or "",
         _day(branch["since"]) if wide else "",
         Cell(_day(branch["safe_until"]), "yellow" if (branch["safe_until"] or as_of) < as_of else ""),
-        then_goes(branch["follows"], cost),
+        expires_then(branch["follows"], cost),
     ]
 
 
@@ -185,13 +185,13 @@ def _day(time: str | None) -> str:
     return moment(time)[:10] if time else ""
 
 
-def then_goes(follows: FollowsRow | None, cost: Money) -> str:
+def expires_then(follows: FollowsRow | None, cost: Money) -> str:
     """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
     if follows is None:
         return ""
     if not follows["commits"]:
         return "nothing"
-    commits = counted(follows["commits"], "commit")
+    commits = count_of(follows["commits"], "commit")
     if follows["objects"] is None or follows["size_bytes"] is None:
         return f"{commits}, objects {UNKNOWN}"
     return f"{commits}, {volume(follows, cost)}"
@@ -290,7 +290,7 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
         said = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
         if not any(said):
             continue
-        page.heading(repository["repository"], f"{counted(repository['kept'], 'branch')} kept")
+        page.heading(repository["repository"], f"{count_of(repository['kept'], 'branch')} kept")
         page.warnings(repository["warnings"])
         rows: Sequence[Sequence[str | Cell]] = [
             [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]
@@ -312,8 +312,8 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     summary = document["summary"]
     page.blank()
     errors = summary["repositories_failed"]
-    failed = f", {counted(errors, 'repository')} failed" if errors else ""
-    noticed = f", notice given of {counted(summary['noticed'], 'branch')}" if summary["noticed"] else ""
+    failed = f", {count_of(errors, 'repository')} failed" if errors else ""
+    noticed = f", notice given of {count_of(summary['noticed'], 'branch')}" if summary["noticed"] else ""
     text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{noticed}{failed}."
     page.labelled("Lifecycle run:", "bold", f"{text} Run {document['run_id']}.", indent=0)
 

@@ -19,7 +19,7 @@ from lakeplan.output.report_shell import (
     whole_page,
 )
 from lakeplan.output.sweep import age_words, class_rows, forecast_words, keeper_words, prefix_words
-from lakeplan.output.text import NO_MONEY, Money, amounts, count, counted, moment, size, volume
+from lakeplan.output.text import NO_MONEY, Money, amounts, count, count_of, moment, size, volume
 from lakeplan.values.urls import is_digest
 
 if TYPE_CHECKING:
@@ -69,17 +69,17 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         (
             "Would be deleted",
             size(goes["size_bytes"]),
-            f"{counted(goes['objects'], 'object')}{cost.words(goes['size_bytes'])}",
+            f"{count_of(goes['objects'], 'object')}{cost.words(goes['size_bytes'])}",
         ),
         (
             "Kept",
             size(kept["size_bytes"]),
-            f"{counted(kept['objects'], 'object')} that may expire, and are kept",
+            f"{count_of(kept['objects'], 'object')} that may expire, and are kept",
         ),
         (
             "Old enough",
             size(candidates["size_bytes"]),
-            f"{counted(candidates['objects'], 'object')} older than {moment(mark['cutoff'])}",
+            f"{count_of(candidates['objects'], 'object')} older than {moment(mark['cutoff'])}",
         ),
         ("May be swept", moment(mark["sweep_from"]), f"to {moment(mark['sweep_until'])}"),
     ]

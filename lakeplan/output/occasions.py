@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import NOTIFICATION_TEXT
-from lakeplan.output.text import count, counted, moment, safe, safe_json, size
+from lakeplan.output.text import count, count_of, moment, safe, safe_json, size
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.notify import ChannelKind, Event, Item, Message, Occasion
 
@@ -116,8 +116,8 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
     key, goes = f"{mark['server']}/{mark['repository']}", mark["goes"]
     return Item(
         subject=f"{key} {mark['mark_id']}",
-        text=f"{counted(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted, not before"
-        f" {moment(mark['sweep_from'])} and not after {moment(mark['sweep_until'])}",
+        text=f"{count_of(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted, not"
+        f" before {moment(mark['sweep_from'])} and not after {moment(mark['sweep_until'])}",
         command=f"lakeplan sweep show {mark['mark_id']}",
         owner=_owner(key, owner_of),
         facts={
@@ -139,7 +139,7 @@ def sweeps_ended(documents: Sequence[SweepDocument], owner_of: Owners) -> Occasi
 
 def _sweep(document: SweepDocument, owner_of: Owners) -> Item:
     deleted, failed, pending = document["deleted"], document["failed"], document["pending"]
-    texts = [f"{counted(deleted['objects'], 'object')} deleted ({size(deleted['size_bytes'])})"]
+    texts = [f"{count_of(deleted['objects'], 'object')} deleted ({size(deleted['size_bytes'])})"]
     texts += [f"{count(failed['objects'])} failed"] if failed["objects"] else []
     texts += [f"{count(pending['objects'])} left"] if pending["objects"] else []
     texts += [f"stopped: {document['problem']}"] if document["problem"] else []

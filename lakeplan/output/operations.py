@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import count, counted, csv_cell, days, moment
+from lakeplan.output.text import count, count_of, csv_cell, days, moment
 from lakeplan.values.settings import SettingKind
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ def _days(value: int | None) -> Cell:
 
 
 def _sum(summary: DriftSummary) -> str:
-    checked = f"{counted(summary['checked'] - summary['failed'], 'repository')} compared"
+    checked = f"{count_of(summary['checked'] - summary['failed'], 'repository')} compared"
     failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
     if not summary["drifted"]:
         known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "not known"
         return f"{known}. {checked}{failed}."
     classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
-    return f"{counted(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."
+    return f"{count_of(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."
 
 
 _HISTORY_STYLES = {
@@ -237,7 +237,7 @@ def render_run(document: HistoryDocument, console: Console) -> None:
     for repository in run["repositories"]:
         _entry_of_repository(page, repository)
     page.blank()
-    page.line(f"{counted(len(run['repositories']), 'repository')}.")
+    page.line(f"{count_of(len(run['repositories']), 'repository')}.")
 
 
 def _approval(approver: Mapping[str, str]) -> str:
@@ -322,7 +322,7 @@ def render_doctor(document: DoctorDocument, console: Console) -> None:
         page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
     summary = document["summary"]
     page.blank()
-    passed = f"{count(summary['ok'])} ok, {counted(summary['warn'], 'warning')}"
+    passed = f"{count(summary['ok'])} ok, {count_of(summary['warn'], 'warning')}"
     failed = f"{count(summary['fail'])} failed."
     page.labelled(f"Doctor ({document['for']}):", "bold", f"{passed}, {failed}", indent=0)
 

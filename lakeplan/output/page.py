@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from lakeplan.output.text import count, counted, safe, safe_segments
+from lakeplan.output.text import count, count_of, safe, safe_segments
 
 _NARROWEST = 40
 _NAME_WIDTH = 14
@@ -91,7 +91,7 @@ class Page:
     ) -> None:
         """How many rows a table of at most ``limit`` rows left out."""
         if limit is not None and total > limit:
-            left = counted(total - limit, noun) if noun else count(total - limit)
+            left = count_of(total - limit, noun) if noun else count(total - limit)
             self.dim(f"and {left} {words}", indent=indent)
 
     def show(self, what: RenderableType, *, indent: int = 0) -> None:

@@ -26,7 +26,7 @@ from lakeplan.output.plan_settings import (
     render_run_branches,
     render_setting_changes,
 )
-from lakeplan.output.text import count, counted, moment, size, sums
+from lakeplan.output.text import count, count_of, moment, size, sums
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow
@@ -110,7 +110,7 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
     if summary["branches_delete"] is not None:
         parts.append([Cell("Branches:", "bold"), _branches(summary)])
     if summary["refused_gates"]:
-        parts.append([Cell(f"BLOCKED by {counted(summary['refused_gates'], 'gate')}.", "bold red")])
+        parts.append([Cell(f"BLOCKED by {count_of(summary['refused_gates'], 'gate')}.", "bold red")])
     return parts
 
 
@@ -130,26 +130,26 @@ def _branches(summary: Json) -> str:
         return f"{text}; it is not known what then expires."
     if not summary["objects_follow"]:
         return f"{text}; no object then expires."
-    objects = counted(summary["objects_follow"], "object")
+    objects = count_of(summary["objects_follow"], "object")
     return f"{text}; {objects}, {size(summary['bytes_follow'])} then expire."
 
 
 def _impact(summary: Json) -> list[str | Cell]:
     """What goes now, in 30 days where that is more, and at risk; unknown impacts first."""
     costs = summary["cost_expire"]
-    text = f"{counted(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
+    text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")
     if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
         text += (
-            f" ({counted(summary['objects_expire_plus_30_days'], 'object')},"
+            f" ({count_of(summary['objects_expire_plus_30_days'], 'object')},"
             f" {size(summary['bytes_expire_plus_30_days'])}{sums(costs, 'per_month_plus_30_days')}"
             " in 30 days)"
         )
     if summary["objects_at_risk"]:
-        text += f", {counted(summary['objects_at_risk'], 'object')} at risk"
+        text += f", {count_of(summary['objects_at_risk'], 'object')} at risk"
     if summary["impact_known"]:
         return [f"{text}."]
-    unknown = Cell(f"UNKNOWN in {counted(summary['impact_unknown'], 'repository')}", "bold red")
+    unknown = Cell(f"UNKNOWN in {count_of(summary['impact_unknown'], 'repository')}", "bold red")
     everywhere = summary["impact_unknown"] == summary["add"] + summary["change"] + summary["clear"]
     return [unknown, "." if everywhere else f"; elsewhere {text}."]
 
@@ -216,7 +216,7 @@ def _left_out(page: Page, document: ApplyDocument) -> None:
     if document["unexpanded"]:
         page.heading("Unexpanded", "branches newer than the plan that a pattern of the tree matches")
         for key, branches in document["unexpanded"].items():
-            text = f"{counted(len(branches), 'branch')}: {names(branches, _BRANCHES_SHOWN)}"
+            text = f"{count_of(len(branches), 'branch')}: {names(branches, _BRANCHES_SHOWN)}"
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import counted, days
+from lakeplan.output.text import count_of, days
 
 Json = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def render_alike(
 ) -> None:
     """The head of a block: one repository, or several that change alike, and what it means."""
     page.blank()
-    title = keys[0] if len(keys) == 1 else f"{counted(len(keys), 'repository')} alike"
+    title = keys[0] if len(keys) == 1 else f"{count_of(len(keys), 'repository')} alike"
     kind, mark = f"  {setting}" if setting else "", "  adopted" if adopted else ""
     lines = [page.join(Cell(title, "bold"), kind, Cell(mark, "yellow"))]
     if len(keys) > 1:
@@ -185,7 +185,7 @@ def _several(values: Sequence[str]) -> str:
     if len(values) == 1:
         return values[0]
     shown = [value.removeprefix("branch ") for value in values]
-    return f"{counted(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
+    return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
 STRICTER = "the plan is judged by the stricter limits of both"
@@ -215,7 +215,7 @@ def loosened(document: Json) -> list[Loosened]:
 def loosening_title(document: Json) -> str:
     count = len(document["loosenings"])
     return (
-        f"This change loosens {counted(count, 'safeguard')} against {(document['base'] or 'its base')[:12]}"
+        f"This change loosens {count_of(count, 'safeguard')} against {(document['base'] or 'its base')[:12]}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, known, percent, priced, size
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, known, percent, priced, size
 from lakeplan.values.plan import STAGED_DATA
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
@@ -190,7 +190,7 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
         _moments(page, repository, horizons)
     released = max((h["commits_released"] for h in horizons), default=0)
     if released:
-        text = f"{counted(released, 'commit')} that expired under the stored rules would be kept again"
+        text = f"{count_of(released, 'commit')} that expired under the stored rules would be kept again"
         page.line(Cell(text, "green"), indent=2)
     _prefixes(page, impact["prefixes"], prefixes, cost)
 
@@ -281,7 +281,7 @@ def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
     if rows:
         page.table(headers, rows, figures=range(1, len(headers)), indent=0)
     for reason, keys in unknown.items():
-        where = f"{counted(len(keys), 'repository')}: {names(keys)}"
+        where = f"{count_of(len(keys), 'repository')}: {names(keys)}"
         page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
 
 
@@ -430,7 +430,7 @@ def render_warnings(
     for text, keys in texts.items():
         where = f"{names(keys)}: " if len(keys) == 1 else ""
         after = (
-            f" ({counted(len(keys), 'repository')}: {names(keys, _WARNED_SHOWN)})" if len(keys) > 1 else ""
+            f" ({count_of(len(keys), 'repository')}: {names(keys, _WARNED_SHOWN)})" if len(keys) > 1 else ""
         )
         page.hanging(bullet, page.join(Cell(where, "bold"), text, Cell(after, "dim")))
 
@@ -459,7 +459,7 @@ def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:
     rows, cost = tag_rows(repository), Money.of(repository)
-    title = f"{counted(len(rows), 'tag')} would lose data (now or within 30 days)"
+    title = f"{count_of(len(rows), 'tag')} would lose data (now or within 30 days)"
     page.hanging(Cell("!", "bold red"), page.join(Cell(f"{key_of(repository)}: ", "bold"), title))
     headers = ("tag", "commit", "objects lost", "bytes lost", *cost.header())
     page.table(headers, _plain(rows[:limit]), figures=(2, 3, 4), solid=(1,), indent=3)
@@ -494,5 +494,5 @@ def render_unmanaged(page: Page, document: Json) -> None:
     """Repositories on the servers that no entry names: never touched, and worth knowing."""
     unmanaged = document["unmanaged"]
     if unmanaged:
-        page.heading("Not managed", f"{counted(len(unmanaged), 'repository')} that no entry names")
+        page.heading("Not managed", f"{count_of(len(unmanaged), 'repository')} that no entry names")
         page.line(names(unmanaged, _UNMANAGED_SHOWN), indent=2)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.branches.fates import EVEREST
 from lakeplan.output.lifecycle import (
+    deletion_table,
     follows_table,
-    going_table,
     losses_of,
     reason_of,
     stale_table,
@@ -18,7 +18,7 @@ from lakeplan.output.lifecycle import (
 )
 from lakeplan.output.page import Cell, Page, code, names, prose, table
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
-from lakeplan.output.text import UNKNOWN, Money, count, counted, days, moment, size
+from lakeplan.output.text import UNKNOWN, Money, count, count_of, days, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry
@@ -184,7 +184,7 @@ def with_branches(repositories: Sequence[Json]) -> list[Json]:
     return [r for r in repositories if r["lifecycle"] is not None and r["failure"] is None]
 
 
-def going_of(repository: Json) -> list[BranchEntry]:
+def deletions_of(repository: Json) -> list[BranchEntry]:
     return [b for b in repository["lifecycle"]["branches"] if b["verdict"] == "delete"]
 
 
@@ -201,7 +201,7 @@ def render_run_branches(page: Page, document: Json) -> None:
         return
     page.heading("Branches", BY_RUN)
     few = len(repositories) <= _MANY
-    shown = repositories if few else [r for r in repositories if going_of(r)][:_MANY]
+    shown = repositories if few else [r for r in repositories if deletions_of(r)][:_MANY]
     room = _SHOWN
     for repository in shown:
         page.blank()
@@ -214,7 +214,7 @@ def render_run_branches(page: Page, document: Json) -> None:
         page.blank()
         rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest]
         page.table(("", "deleted now", "in 7 days", "in 30 days", "kept now"), rows, figures=(1, 2, 3, 4))
-    if any(len(going_of(r)) > _SHOWN for r in shown):
+    if any(len(deletions_of(r)) > _SHOWN for r in shown):
         page.dim("Every branch is in the plan file, and in `lakeplan branches plan`.")
 
 
@@ -229,13 +229,13 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
         return
     since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
     _counts_line(page, repository, "deleted", found, since)
-    going, rest = going_of(repository), staying_of(repository)
-    going_table(page, going[:limit], found["as_of"], cost)
+    going, rest = deletions_of(repository), staying_of(repository)
+    deletion_table(page, going[:limit], found["as_of"], cost)
     page.rest(len(going), limit, "more that go")
     if staying:
         staying_table(page, rest, found["as_of"])
     elif rest:
-        page.line(f"{counted(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
+        page.line(f"{count_of(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
     follows_table(page, found, cost)
     stale_table(page, found["branches"], cost, limit=_STALE if limit is not None else None)
     notes(page, found["notes"])
@@ -327,7 +327,7 @@ def markdown_pins(repository: Json) -> str:
         name, state, rule, reasons, objects, amount = _row(pin)
         rows.append([code(name), state, rule, prose(reasons), objects, amount])
     more = (
-        f"\nand {counted(len(pins) - _SHOWN, 'pin')} more, in the plan file\n" if len(pins) > _SHOWN else ""
+        f"\nand {count_of(len(pins) - _SHOWN, 'pin')} more, in the plan file\n" if len(pins) > _SHOWN else ""
     )
     title = f"\n#### {code(key_of(repository))}: pins, {_counts(repository)}\n\n"
     headers = ("pin", "", "rule", "for", "objects that it alone protects", "bytes")

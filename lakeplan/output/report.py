@@ -48,7 +48,7 @@ from lakeplan.output.report_shell import (
     upright,
 )
 from lakeplan.output.simulate import goes_at, title_of
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, days, known, moment, size, volume
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, known, moment, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import CurveDocument, CurveRow, ServerDaysPoint
@@ -77,7 +77,7 @@ def branches_section(document: Json) -> Section | None:
 def _branches_of(branches: Json, limit: int) -> Markup:
     rows, key = branches["rows"], branches["key"]
     going = sum(1 for r in rows if r["goes_at"])
-    words = f"{counted(len(rows), 'branch')}; policies let {count(going)} of them go within 30 days."
+    words = f"{count_of(len(rows), 'branch')}; policies let {count(going)} of them go within 30 days."
     parts: list[Markup | None] = [el("h3", key), el("p", words)]
     if not branches["dated"]:
         parts.append(el("p", _NO_DATES, cls="dim"))
@@ -111,10 +111,10 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         names = ", ".join(r["branch"] for r in there[:5]) + (", …" if len(there) > 5 else "")
         radius = 4 + min(6.0, 2 * math.log10(len(there)) * 2)
         cls = "dot goes" if goes else "dot"
-        said = f"{counted(len(there), 'branch')}: {names}"
+        said = f"{count_of(len(there), 'branch')}: {names}"
         parts.append(el("circle", el("title", said), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
-    said = f"{count(idle)} of {counted(len(rows), 'branch')} have been idle for more than 90 days."
+    said = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
     caption = f"{said} Ringed: policies let it go within 30 days. Both scales are of logarithms."
     return figure(picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
 
@@ -194,10 +194,10 @@ def _one_chart(timeline: Json, cost: Money) -> Markup:
 def _words(timeline: Json, cost: Money) -> Markup | None:
     items = []
     for m in timeline["moments"]:
-        objects = UNKNOWN if m["objects"] is None else counted(m["objects"], "object")
+        objects = UNKNOWN if m["objects"] is None else count_of(m["objects"], "object")
         goes = known(m["size_bytes"], size) + cost.words(m["size_bytes"])
         when = _WHEN[m["day"]]
-        items.append(el("li", el("strong", when), f": {counted(m['commits'], 'commit')}, {objects}, {goes}"))
+        items.append(el("li", el("strong", when), f": {count_of(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
         return None
     return join([el("p", "Through this plan, all that expires by then:"), el("ul", items)])
@@ -217,7 +217,7 @@ def _commits(timeline: Json) -> Markup:
         if d["branches"]:
             parts.append(_branch_mark(f, d))
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
-    said = ", ".join(f"{counted(total, 'commit')} under the {side} rules" for side, total in sides)
+    said = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
     caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
     if any(d["branches"] for d in days):
         caption += " Triangles: branches that policies let go."
@@ -226,7 +226,7 @@ def _commits(timeline: Json) -> Markup:
 
 
 def _branch_mark(f: Frame, day: Json) -> Markup:
-    said = f"{moment(day['until'])}: {counted(len(day['branches']), 'branch')}: {_names(day['branches'])}"
+    said = f"{moment(day['until'])}: {count_of(len(day['branches']), 'branch')}: {_names(day['branches'])}"
     at = f"translate({f.x(day['day'] - 0.5)} {TOP - 8})"
     return el("path", el("title", said), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
 
@@ -312,7 +312,7 @@ def _counts(graph: Json) -> Markup:
     headers = ("moment", *(label for label, _ in VERDICTS.values()))
     drawn = len(graph["rows"]["id"])
     left = graph["commits"] - drawn
-    notes = [f"{counted(graph['commits'], 'commit')}, read from {graph['source']}."]
+    notes = [f"{count_of(graph['commits'], 'commit')}, read from {graph['source']}."]
     if left:
         notes.append(
             f"{count(drawn)} are drawn: what changes sides, HEADs, the newest; {count(left)} more are not."

@@ -26,7 +26,7 @@ from lakeplan.output.plan_impact import (
 )
 from lakeplan.output.plan_settings import TITLES, settings_of
 from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
-from lakeplan.output.text import UNKNOWN, Money, count, counted, percent, priced, size, sums, volume
+from lakeplan.output.text import UNKNOWN, Money, count, count_of, percent, priced, size, sums, volume
 
 Json = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def summary_section(document: Json) -> Section:
     plan = document["plan"]
     blocked = plan["summary"]["refused_gates"]
     state = (
-        el("p", el("strong", "BLOCKED"), f" by {counted(blocked, 'gate')}: see Gates.", cls="alert")
+        el("p", el("strong", "BLOCKED"), f" by {count_of(blocked, 'gate')}: see Gates.", cls="alert")
         if blocked
         else None
     )
@@ -57,13 +57,13 @@ def _cards(plan: Json) -> Markup | None:
         (
             "Expires now",
             size(summary["bytes_expire"]),
-            counted(summary["objects_expire"], "object") + sums(summary["cost_expire"], "per_month"),
+            count_of(summary["objects_expire"], "object") + sums(summary["cost_expire"], "per_month"),
             without,
         ),
         (
             "In 30 days, assuming no new commits",
             size(summary["bytes_expire_plus_30_days"]),
-            counted(summary[later], "object") + sums(summary["cost_expire"], "per_month_plus_30_days"),
+            count_of(summary[later], "object") + sums(summary["cost_expire"], "per_month_plus_30_days"),
             without,
         ),
         ("At risk", count(summary["objects_at_risk"]), "objects that the documented rule keeps", without),
@@ -77,7 +77,9 @@ def _card(name: str, figure: str, words: str, without: int, *, of: int) -> Marku
         body = [el("strong", UNKNOWN, cls="unknown"), el("span", "in every repository")]
     else:
         more = (
-            el("span", f"and unknown in {counted(without, 'repository')}", cls="unknown") if without else None
+            el("span", f"and unknown in {count_of(without, 'repository')}", cls="unknown")
+            if without
+            else None
         )
         body = [el("strong", figure), el("span", words), *([more] if more else [])]
     return el("div", el("dt", name), el("dd", *body), cls="card")
@@ -118,7 +120,7 @@ def gates_section(document: Json) -> Section | None:
     if rows:
         parts.append(table("Gates", ("gate", "of", "outcome", "why", "opened by"), rows, hidden_caption=True))
     parts += more(len(shown))
-    parts.append(el("p", f"{counted(passed, 'gate')} passed.", cls="dim"))
+    parts.append(el("p", f"{count_of(passed, 'gate')} passed.", cls="dim"))
     return Section("gates", "Gates", join(parts))
 
 
@@ -178,7 +180,7 @@ def impact_section(document: Json) -> Section:
     for n, repository in enumerate(repositories[:_DETAILED]):
         parts.append(_details(repository, is_open=n < _OPEN))
     if len(repositories) > _DETAILED:
-        rest = counted(len(repositories) - _DETAILED, "repository")
+        rest = count_of(len(repositories) - _DETAILED, "repository")
         parts.append(el("p", f"The details of {rest} are in the plan file.", cls="dim"))
     return Section("impact", "Impact by repository", join(parts))
 
@@ -385,7 +387,7 @@ def _tags(repository: Json) -> Markup | None:
 def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
     if backlog is None or not backlog["commits"]:
         return None
-    words = f"Already expired under the stored rules: {counted(backlog['commits'], 'commit')}"
+    words = f"Already expired under the stored rules: {count_of(backlog['commits'], 'commit')}"
     if backlog["objects"] is not None:
         words += f" with {volume(backlog, cost)}"
     return el("p", f"{words}, whatever this plan does.", cls="dim")

@@ -28,7 +28,7 @@ from lakeplan.output.plan_settings import (
     run_branches_of,
     settings_of,
 )
-from lakeplan.output.text import Money, count, counted, days, duration, moment, safe, volume
+from lakeplan.output.text import Money, count, count_of, days, duration, moment, safe, volume
 
 if TYPE_CHECKING:
     from lakeplan.explain.policy_test import GraphRow, PolicyTestDocument, ResultRow
@@ -61,7 +61,7 @@ def render_repository(repository: Json, console: Console) -> None:
     if impact["backlog"] is not None:
         page.line(f"backlog under the stored rules: {_backlog(repository)}", indent=2)
     if impact["status"] == "simulated":
-        read = f"{counted(impact['ranges_read'], 'range')}, {counted(impact['entries_read'], 'entry')}"
+        read = f"{count_of(impact['ranges_read'], 'range')}, {count_of(impact['entries_read'], 'entry')}"
         page.line(Cell(f"read: {read}", "dim"), indent=2)
     render_gates(page, repository["gates"], all_of_them=True)
     render_warnings(page, [repository], tags_shown=None)
@@ -137,7 +137,7 @@ def _days(value: int | None) -> Cell:
 
 def _backlog(repository: Json) -> str:
     backlog = repository["impact"]["backlog"]
-    commits = counted(backlog["commits"], "commit")
+    commits = count_of(backlog["commits"], "commit")
     if backlog["objects"] is None:
         return f"{commits} (objects not read)"
     known = {**backlog, "size_bytes": backlog["size_bytes"] or 0}

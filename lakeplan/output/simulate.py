@@ -18,7 +18,7 @@ from lakeplan.output.text import (
     Money,
     amounts,
     count,
-    counted,
+    count_of,
     days,
     duration,
     moment,
@@ -77,9 +77,9 @@ def _read(document: SimulateDocument) -> str:
     refs, read = document["refs"], document["read"]
     text = ", ".join(
         (
-            counted(refs["commits"], "commit"),
-            counted(refs["branches"], "branch"),
-            counted(refs["tags"], "tag"),
+            count_of(refs["commits"], "commit"),
+            count_of(refs["branches"], "branch"),
+            count_of(refs["tags"], "tag"),
         )
     )
     if read is None:
@@ -342,7 +342,7 @@ def _description(document: CurveDocument) -> str:
     for curve in document["curves"]:
         now = curve["now"]
         said.append(
-            f"{title_of(curve)}: at {days(curve['days_now'])} {counted(now['objects'], 'object')} of "
+            f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(now['objects'], 'object')} of "
             f"{size(now['size_bytes'])} go."
         )
     return " ".join(said)

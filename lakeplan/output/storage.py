@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, csv_cell, days, moment, size, volume
+from lakeplan.output.text import (
+    UNKNOWN,
+    Money,
+    amounts,
+    count,
+    count_of,
+    csv_cell,
+    days,
+    moment,
+    size,
+    volume,
+)
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import (
@@ -99,7 +110,7 @@ def _total(document: StorageDocument) -> str:
     listed = f", {size(sum(stored))} stored" if stored else ""
     unlisted = f" in {count(len(stored))} of them" if stored and len(stored) < len(rows) else ""
     more = f", {count(failed)} not read" if failed else ""
-    return f"{counted(len(rows), 'repository')}{listed}{unlisted}{more}."
+    return f"{count_of(len(rows), 'repository')}{listed}{unlisted}{more}."
 
 
 def _repository(page: Page, row: StoredRow) -> None:

@@ -28,7 +28,7 @@ from lakeplan.output.storage import (
     parts_of,
     place_sum,
 )
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, counted, moment, safe, size
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, moment, safe, size
 from lakeplan.values.urls import is_digest
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ def _total(found: Sequence[AmountRow | None], words: str) -> Markup:
     known = [amount for amount in found if amount is not None]
     if not known:
         return el("strong", UNKNOWN)
-    objects = counted(sum(amount["objects"] for amount in known), "object")
+    objects = count_of(sum(amount["objects"] for amount in known), "object")
     some = (
-        f", in {count(len(known))} of {counted(len(found), 'repository')}" if len(known) < len(found) else ""
+        f", in {count(len(known))} of {count_of(len(found), 'repository')}" if len(known) < len(found) else ""
     )
     return join(
         [
@@ -153,7 +153,7 @@ def _holders(row: StoredRow, what: str, holders: list[HolderRow]) -> Markup | No
     ]
     name = f"{what.capitalize()} of {row['repository']}"
     found = table(name, headers, lines, figures=range(1, 5), sortable=True, hidden_caption=True)
-    return behind(counted(len(holders), "branch" if what == "branches" else "tag"), found)
+    return behind(count_of(len(holders), "branch" if what == "branches" else "tag"), found)
 
 
 def _ages(row: StoredRow) -> Markup | None:
@@ -212,7 +212,7 @@ def _places(row: StoredRow) -> Iterator[Markup]:
     yield el("div", found, cls="folders")
     left = row.get("prefixes_left_out", 0)
     words = "Each folder counts everything below it. An object with several paths counts in each."
-    yield el("p", f"{words} {counted(left, 'smaller folder')} left out." if left else words, cls="dim")
+    yield el("p", f"{words} {count_of(left, 'smaller folder')} left out." if left else words, cls="dim")
 
 
 _PARTS = ("held", "reclaimable now", "too young", "unreferenced")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.text import Money, amounts, count, counted, csv_cell, duration, moment, size, volume
+from lakeplan.output.text import Money, amounts, count, count_of, csv_cell, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
         "begun": ("Not finished:", "A sweep began to delete them and did not end."),
     }[stage]
     errors = f"; {failed} failed" if failed else ""
-    text = f"{volume(total)} in {counted(len(marks), 'repository')}{errors}. {end}"
+    text = f"{volume(total)} in {count_of(len(marks), 'repository')}{errors}. {end}"
     page.labelled(title, "bold", text, indent=0)
 
 
@@ -227,13 +227,13 @@ def _mark(page: Page, mark: MarkDocument) -> None:
     else:
         page.line("nothing to delete", indent=2)
     page.dim(
-        f"of {counted(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
+        f"of {count_of(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
         f" may be swept from {moment(mark['sweep_from'])} to {moment(mark['sweep_until'])}"
     )
     if "contents" in mark:
         render_contents(page, mark["contents"], cost)
     if mark["unreadable"]:
-        unreadable = counted(len(mark["unreadable"]), "repository")
+        unreadable = count_of(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
         text = f"{unreadable} of the server could not be read ({named}) and may hold addresses here"
         page.labelled("blocked:", "bold red", text)
@@ -305,7 +305,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     ]
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for reason, number in document["reasons"].items():
-        page.line(f"{counted(number, 'object')} {reason}", indent=2)
+        page.line(f"{count_of(number, 'object')} {reason}", indent=2)
     _settings_of_the_tree(page, document)
     _came_back(page, document)
     if document["problem"]:
@@ -318,7 +318,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     page.line(
         Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
         f" {count(deleted)} deleted, {size(size_bytes)}{cost.words(size_bytes)}",
-        f"; {counted(document['verified'], 'object')} checked again and gone.",
+        f"; {count_of(document['verified'], 'object')} checked again and gone.",
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
@@ -337,15 +337,15 @@ def _checked(page: Page, document: SweepDocument) -> None:
         page.labelled("check:", "bold green", text)
     else:
         found = (
-            f"{counted(after['missing']['objects'], 'object')} missing,"
+            f"{count_of(after['missing']['objects'], 'object')} missing,"
             f" {count(after['resized']['objects'])} of another size,"
-            f" {counted(after['damaged'], 'metadata file')} damaged,"
+            f" {count_of(after['damaged'], 'metadata file')} damaged,"
             f" {count(after['lost_copies'])} lost in quarantine"
         )
         page.labelled("INCOMPLETE:", "bold red", found)
         page.line(f"lakeplan check --target {shlex.quote(document['repository'])}", indent=4)
     if after["tags_only"]:
-        text = f"{counted(after['tags_only'], 'object')} that only tags name are missing"
+        text = f"{count_of(after['tags_only'], 'object')} that only tags name are missing"
         page.labelled("note:", "bold yellow", text)
 
 
@@ -354,7 +354,7 @@ def _came_back(page: Page, document: SweepDocument) -> None:
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
     elif document["came_back"]:
-        back = f"{counted(document['came_back'], 'object')} deleted and held again since: the data is"
+        back = f"{count_of(document['came_back'], 'object')} deleted and held again since: the data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
@@ -395,7 +395,7 @@ def render_restore(document: RestoreDocument, console: Console) -> None:
         page.labelled("FAILED", "bold red", f"{address}: {why}")
     there = f"{count(document['already_there'])} were there already"
     failed = f"; {count(document['failed'])} failed" if document["failed"] else ""
-    text = f"{counted(document['restored'], 'object')}; {there}{failed}."
+    text = f"{count_of(document['restored'], 'object')}; {there}{failed}."
     page.labelled("Restored:", "bold", text, indent=0)
     if document["note"]:
         page.labelled("note:", "bold yellow", document["note"])
@@ -427,7 +427,7 @@ def render_purge(document: PurgeDocument, console: Console) -> None:
         page.table(headers, rows, figures=range(3, len(headers)), solid=(1, 2), indent=0)
     for one in found:
         for why, number in one["kept_reasons"].items():
-            page.line(f"{one['mark_id']}: kept {counted(number, 'copy')}: {why}", indent=2)
+            page.line(f"{one['mark_id']}: kept {count_of(number, 'copy')}: {why}", indent=2)
         for key, why in one["failures"].items():
             page.labelled("FAILED", "bold red", f"{key}: {why}")
         if one["problem"]:
@@ -473,7 +473,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
     page.table(headers, rows, figures=(2,))
     page.rest(len(objects) + document["more"], SHOWN, "; --format csv or parquet lists all", noun="object")
     if document["more"]:
-        page.labelled("note:", "bold yellow", f"{counted(document['more'], 'object')} not listed. {NARROW}")
+        page.labelled("note:", "bold yellow", f"{count_of(document['more'], 'object')} not listed. {NARROW}")
 
 
 def objects_csv(document: ObjectsDocument) -> str:

@@ -85,7 +85,7 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def counted(value: int, noun: str, plural: str = "") -> str:
+def count_of(value: int, noun: str, plural: str = "") -> str:
     """A count with its noun: ``1 object``, ``2 objects``, ``3 repositories``."""
     if value == 1:
         return f"1 {noun}"
@@ -220,7 +220,7 @@ def amounts(part: Json, cost: Money = NO_MONEY) -> list[str]:
 def volume(part: Json, cost: Money = NO_MONEY) -> str:
     """``2 objects, 3.1 TB, 71.30 USD a month``: the same in a sentence."""
     size_bytes = part["size_bytes"]
-    return f"{counted(part['objects'], 'object')}, {size(size_bytes)}{cost.words(size_bytes)}"
+    return f"{count_of(part['objects'], 'object')}, {size(size_bytes)}{cost.words(size_bytes)}"
 
 
 def money(value: float, currency: str) -> str:

@@ -17,7 +17,7 @@ from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
-from lakeplan.review.gates import Openers, one_by_one, plan_gates
+from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -129,7 +129,7 @@ def apply_plan(
             hint="Write the change into the tree, and plan again.",
         )
     reviewed = _narrowed(reviewed, options.selection)
-    openers = Openers(options.allowed, tuple(tree.overrides), run.now().date())
+    openers = GateOverrides(options.allowed, tuple(tree.overrides), run.now().date())
     openers.check_named(r.key for r in reviewed.repositories)
     known = reviewed_repositories if options.only_refresh else known_repositories
     again = _again(reviewed, options, run, known(ports.state))
@@ -270,7 +270,7 @@ class _Limits:
 
     by_repository: Mapping[str, Safety]
     of_plan: Safety
-    openers: Openers
+    openers: GateOverrides
     on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
     checks: tuple[GateResult, ...] = ()
     """What the tree's checks say of this apply."""
@@ -280,7 +280,7 @@ def _check_gates(
     reviewed: Plan,
     live: Plan,
     checks: Sequence[Check],
-    openers: Openers,
+    openers: GateOverrides,
     judge: Callable[[Plan], tuple[GateResult, ...]] | None,
 ) -> tuple[GateResult, ...]:
     """Of the live plan where checks may be run, else of the review. A check without a result refuses."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
-from lakeplan.plan.drift_rules import LastApplied, Seen
+from lakeplan.plan.drift_rules import LastApplied, MatchingRun
 from lakeplan.review.run import GC, Run, close_journal
 from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
 from lakeplan.state.store import RunJournal, read_applied, repository_key
@@ -99,7 +99,7 @@ def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -
         found = replace(found, rules=rules, rules_recorded=True, config_hash=gc.config_hash)
     kinds = {kind: newer[kind.value] for kind in SettingKind if kind.value in newer}
     settings = {kind: items_from_body(kind, sighting.body or ()) for kind, sighting in kinds.items()}
-    seen_at = Seen(last.run_id, last.at, last.command)
+    seen_at = MatchingRun(last.run_id, last.at, last.command)
     return replace(found, settings={**found.settings, **settings}, seen=seen_at)
 
 

@@ -40,7 +40,7 @@ class BranchPorts:
 
 
 @dataclass(frozen=True)
-class LookOptions:
+class InspectionOptions:
     """``now`` is the moment of the look, ``as_of`` the one to judge at. ``simulate``: whether objects are
     read."""
 
@@ -51,7 +51,7 @@ class LookOptions:
 
 
 @dataclass(frozen=True)
-class BranchLook:
+class BranchInspection:
     """A look at the branches, before the simulation answered. ``unknown`` says why there is none."""
 
     found: Survey | None = None
@@ -70,13 +70,13 @@ def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
     )
 
 
-def look_at_branches(
+def inspect_branches(
     desired: DesiredRepository,
     server: ServerConfig,
     ports: BranchPorts,
     rules: GcRules | None,
-    look: LookOptions,
-) -> BranchLook:
+    look: InspectionOptions,
+) -> BranchInspection:
     """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
     told, and does not fail the plan of the rules."""
     zone = ZoneInfo(server.time_zone)
@@ -93,7 +93,7 @@ def look_at_branches(
             read_only=look.read_only,
         )
     except LakeplanError as error:
-        return BranchLook(unknown=str(error))
+        return BranchInspection(unknown=str(error))
     found = under(found, rules, zone)
     what = what_follows(found, rules, look.as_of, zone)
     stale = find_stale(found, rules, look.as_of, zone)
@@ -104,13 +104,13 @@ def look_at_branches(
     if what is not None and what.any_follow and look.simulate:
         # A key of its own: the same repository may also ask what its change of rules does.
         request = request_of(f"{desired.key}#branches", found, what, readers.refs)
-    return BranchLook(
+    return BranchInspection(
         found, what, request, stale, stale_asked, notes=(*((clock,) if clock else ()), *recalled.notes)
     )
 
 
 def branches_plan(
-    seen: BranchLook, results: Mapping[str, ImpactResult | LakeplanError], look: LookOptions
+    seen: BranchInspection, results: Mapping[str, ImpactResult | LakeplanError], look: InspectionOptions
 ) -> BranchesPlan:
     """The look with what follows from its deletions, as the plan lists it."""
     if seen.found is None:
@@ -144,7 +144,7 @@ def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) ->
     if row.reason == Keep.HELD.value:
         own = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]
         return bool(own) and not active_holds(own, moment)
-    return row.goes_by(moment) and not names_branch(active_holds(desired.holds, moment), row.branch_id)
+    return row.is_deleted_by(moment) and not names_branch(active_holds(desired.holds, moment), row.branch_id)
 
 
 def _asks_for_idleness(desired: DesiredRepository) -> bool:

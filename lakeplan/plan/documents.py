@@ -78,7 +78,7 @@ class LastApplyRow(TypedDict):
 
 
 class LastAppliedRow(TypedDict):
-    """``drift_rules.Seen``: the run that last wrote the values or found them as the tree has them."""
+    """``drift_rules.MatchingRun``: the run that last wrote the values or found them as the tree has them."""
 
     run_id: str
     at: str

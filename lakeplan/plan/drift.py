@@ -20,7 +20,7 @@ from lakeplan.plan.drift_compare import (
     manages,
     record_server_heads,
 )
-from lakeplan.plan.drift_rules import DriftClass, Seen, unmanaged_new
+from lakeplan.plan.drift_rules import DriftClass, MatchingRun, unmanaged_new
 from lakeplan.plan.gather_settings import server_policies
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.baselines import repositories_with_baseline
@@ -183,7 +183,7 @@ def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrif
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
     found = _with_sweeps(RepositoryDrift(key, last=last), state)
-    if last is None or not last.left_something:
+    if last is None or not last.has_remainder:
         return found
     note = f"the tree names no server {server!r} any more, so its rules could not be read"
     return replace(found, classes=(DriftClass.RELEASED,), note=note)
@@ -286,7 +286,7 @@ def _repository(drift: RepositoryDrift) -> DriftedRow:
     }
 
 
-def _applied_row(run: Seen) -> LastAppliedRow:
+def _applied_row(run: MatchingRun) -> LastAppliedRow:
     return {"run_id": run.run_id, "at": utc_text(run.at), "command": run.command}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeplan.branches.fates import takes
-from lakeplan.branches.memory import forget_seen, record_heads, seen_last
+from lakeplan.branches.memory import drop_observed, last_observed, record_heads
 from lakeplan.branches.pin_records import PinRecord, StoredRules, read_pin_record, read_stored
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -52,12 +52,12 @@ def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports:
             return ""
         live = ports.branches(desired.server).list_live(desired.name)
         named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]
-        if seen_last(ports.state, desired.key) != {b.id: (b.commit_id, b.hidden) for b in named}:
+        if last_observed(ports.state, desired.key) != {b.id: (b.commit_id, b.hidden) for b in named}:
             record_heads(ports.state, desired.key, named, ports.run)
     except LakeplanError as error:
         return f"{desired.key}: the HEADs of its branches could not be recorded for undo: {error}"
     try:
-        forget_seen(ports.state, desired.key, ports.run.now())
+        drop_observed(ports.state, desired.key, ports.run.now())
     except LakeplanError as error:
         return f"{desired.key}: old records of HEADs could not be removed: {error}"
     return ""

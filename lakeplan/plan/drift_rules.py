@@ -41,7 +41,7 @@ class DriftClass(str, Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class MatchingRun:
     """The import, or the apply, that found a repository as the tree has it."""
 
     run_id: str
@@ -64,12 +64,12 @@ class LastApplied:
     rules_recorded: bool = True
     settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
     attempts: Mapping[SettingKind | None, tuple[Any, ...]] = field(default_factory=dict)
-    seen: Seen | None = None
+    seen: MatchingRun | None = None
 
     @property
-    def newest(self) -> Seen:
+    def newest(self) -> MatchingRun:
         """The run that last wrote or saw values of it."""
-        written = Seen(self.run_id, self.at, "apply")
+        written = MatchingRun(self.run_id, self.at, "apply")
         return self.seen if self.seen is not None and self.seen.at >= self.at else written
 
     def with_rules(self, stored: GcRules | None) -> LastApplied:
@@ -78,7 +78,7 @@ class LastApplied:
         return replace(self, rules=stored, rules_recorded=True) if attempted else self
 
     @property
-    def left_something(self) -> bool:
+    def has_remainder(self) -> bool:
         """Whether something that it wrote may still be on the server."""
         attempted = any(body for bodies in self.attempts.values() for body in bodies)
         return self.rules is not None or any(self.settings.values()) or attempted

@@ -10,7 +10,7 @@ from typing import assert_never
 from lakeplan.branches.pin_records import StoredRules, read_stored
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.gather_settings import gather_settings, server_deletes_held, server_policies
-from lakeplan.plan.pins import PinLook
+from lakeplan.plan.pins import PinInspection
 from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.review.selection import RefsReader
@@ -55,7 +55,7 @@ class Gathered:
     repository: Repository
     plan: RepositoryPlan
     stored: StoredRules
-    pins: PinLook | None = None
+    pins: PinInspection | None = None
 
     def as_it_is(self) -> Gathered:
         """With nothing to write."""
@@ -73,7 +73,7 @@ class Gathered:
         )
         return replace(self, plan=plan)
 
-    def with_pins(self, pins: PinLook | None, *, known: bool) -> Gathered:
+    def with_pins(self, pins: PinInspection | None, *, known: bool) -> Gathered:
         """With pins that have to be written or shown."""
         if pins is None:
             return self

@@ -46,7 +46,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedRepository:
     """A repository that the tree does not name, and why. ``is_problem``: it has rules all the same."""
 
     repository: str
@@ -60,7 +60,7 @@ class Import:
 
     files: Mapping[str, str]
     imported: tuple[Imported, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedRepository, ...] = ()
     profiles: tuple[str, ...] = ()
 
 
@@ -81,11 +81,11 @@ def read_servers(
     progress: Progress,
     *,
     takes: Callable[[str, str], bool],
-) -> tuple[list[Imported], list[LeftOut]]:
+) -> tuple[list[Imported], list[SkippedRepository]]:
     """The rules, policies and object rules of every live repository that ``takes(server, name)``. What
     cannot be read is left out by name; a server that does not answer raises ServerError."""
     imported: list[Imported] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedRepository] = []
     for server in servers:
         reader = connect(server)
         names = [r.id for r in reader.list_repositories() if takes(server, r.id)]
@@ -94,9 +94,9 @@ def read_servers(
             progress.task(f"reading {server}", len(names)) as step,
             ThreadPoolExecutor(max_workers=WORKERS) as pool,
         ):
-            look = _Look(server, reader, owners)
+            look = _ServerImport(server, reader, owners)
 
-            def one(name: str, look: _Look = look) -> tuple[Imported | None, list[LeftOut]]:
+            def one(name: str, look: _ServerImport = look) -> tuple[Imported | None, list[SkippedRepository]]:
                 try:
                     return look.read(name)
                 finally:
@@ -108,29 +108,29 @@ def read_servers(
     return imported, left_out
 
 
-class _Look:
+class _ServerImport:
     """Reads the repositories of one server. A feature that it lacks is not asked for again and again."""
 
     def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
         self._server, self._reader, self._owners = server, reader, owners
         self._lacking: set[SettingKind] = set()
 
-    def read(self, name: str) -> tuple[Imported | None, list[LeftOut]]:
+    def read(self, name: str) -> tuple[Imported | None, list[SkippedRepository]]:
         key, owner = f"{self._server}/{name}", self._owners.of(self._server, name)
         try:
             rules = read_stored(self._reader, name).bare
         except LakeplanError as error:
-            return None, [LeftOut(key, error.message)]
+            return None, [SkippedRepository(key, error.message)]
         settings: dict[SettingKind, tuple[SettingItem, ...]] = {}
         left_out = []
         for kind in SettingKind:
             items = self._items(kind, name)
             if isinstance(items, LakeplanError):
-                left_out.append(LeftOut(key, f"its {kind.label}: {items.message}"))
+                left_out.append(SkippedRepository(key, f"its {kind.label}: {items.message}"))
             elif items:
                 settings[kind] = items
         if rules is None and not settings:
-            missing = [] if left_out else [LeftOut(key, "it has no GC rules", is_problem=False)]
+            missing = [] if left_out else [SkippedRepository(key, "it has no GC rules", is_problem=False)]
             return None, [*left_out, *missing]
         return Imported(self._server, name, rules, owner, settings), left_out
 
@@ -168,7 +168,7 @@ def sightings(
 def make_tree(
     endpoints: Mapping[str, str],
     repositories: Sequence[Imported],
-    left_out: Sequence[LeftOut],
+    left_out: Sequence[SkippedRepository],
     split: Split,
     *,
     state: str | None = None,
@@ -180,7 +180,7 @@ def make_tree(
     for repository in sorted(repositories, key=lambda r: r.key):
         nonsense = _nonsense(repository.rules)
         if nonsense:
-            out.append(LeftOut(repository.key, f"no tree may ask for what is stored: {nonsense}"))
+            out.append(SkippedRepository(repository.key, f"no tree may ask for what is stored: {nonsense}"))
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)
@@ -244,7 +244,7 @@ def _root(
     endpoints: Mapping[str, str],
     engines: Collection[str],
     profiles: Mapping[GcRules, str],
-    left_out: Iterable[LeftOut],
+    left_out: Iterable[SkippedRepository],
     state: str | None,
 ) -> str:
     lines = ["apiVersion: lakeplan/v1", "servers:"]

@@ -342,7 +342,14 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
         graph, own = judged.graph, own_commits(judged.graph)
         listed = {branch.id: branch for branch in judged.history.listed}
         rows = [
-            _row(plan, b.id, b.commit_id, fates.get(b.id), now, _Seen(graph, own[b.id], listed.get(b.id)))
+            _row(
+                plan,
+                b.id,
+                b.commit_id,
+                fates.get(b.id),
+                now,
+                _BranchDetails(graph, own[b.id], listed.get(b.id)),
+            )
             for b in graph.branches
             if b.id not in pins
         ]
@@ -351,7 +358,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _BranchDetails:
     """Of one branch: ``own`` are how many commits it alone leads to, and the date of the oldest."""
 
     graph: CommitGraph | None = None
@@ -360,7 +367,12 @@ class _Seen:
 
 
 def _row(
-    plan: RepositoryPlan, name: str, head: str, fate: BranchFate | None, now: int, seen: _Seen = _Seen()
+    plan: RepositoryPlan,
+    name: str,
+    head: str,
+    fate: BranchFate | None,
+    now: int,
+    seen: _BranchDetails = _BranchDetails(),
 ) -> Json:
     graph, own, listed = seen.graph, seen.own, seen.listed
     head_at = None if graph is None else graph.creation_us[graph.index[head]] // SECOND_US

@@ -21,14 +21,14 @@ from lakeplan.errors import (
     may_have_acted,
 )
 from lakeplan.plan.attempts import RulesAttempt
-from lakeplan.plan.pins import PinLook, When, look_at_pins
+from lakeplan.plan.pins import PinInspection, When, inspect_pins
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.run import PINS, Applied, Outcome, PinSync, Run, WritableServer, read_back
 from lakeplan.review.selection import read_all_refs
 from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import Pin, looks_like_pin
+from lakeplan.values.pins import Pin, may_be_pin
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.repository import Branch
 from lakeplan.values.rules import Action, GcRules
@@ -47,7 +47,7 @@ class PinnedRulesAttempt(RulesAttempt):
     """Computes everything anew right before it writes, and again before pins are deleted. Where it is killed
     or refuses to go on, nothing is kept less than before, and a later run finishes."""
 
-    _look: PinLook
+    _look: PinInspection
     _renew: Callable[[], None]
 
     def __init__(
@@ -125,14 +125,14 @@ class PinnedRulesAttempt(RulesAttempt):
         step = self._steps.get(Write.ENTRIES)
         return step.after.rules if step is not None else self._look.change.stored
 
-    def _inspect(self, connection: WritableServer) -> PinLook:
+    def _inspect(self, connection: WritableServer) -> PinInspection:
         key, name = self.repository.key, self.repository.name
         self._record = read_pin_record(self.state, key)
         stored = read_stored(connection.reader, name, look=True)
         after = self.repository.after if self.repository.action.writes else stored.bare
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
         when = When(self.run.now(), self._pins.zone, self._pins.retire)
-        return look_at_pins(self._pins.desired, stored, self._record, after, refs, when)
+        return inspect_pins(self._pins.desired, stored, self._record, after, refs, when)
 
     def prepare(self, connection: WritableServer) -> None:
         change = self._look.change
@@ -229,7 +229,7 @@ class PinnedRulesAttempt(RulesAttempt):
             return {branch.id: branch for branch in connection.reader.list_pins(name)}
 
         def complete(live: dict[str, LiveBranch]) -> bool:
-            return all(pin in live and looks_like_pin(live[pin]) for pin in wanted)
+            return all(pin in live and may_be_pin(live[pin]) for pin in wanted)
 
         live = read_back(read, complete, self.run.sleep)
         for pin, commit_id in wanted.items():
@@ -247,7 +247,7 @@ class PinnedRulesAttempt(RulesAttempt):
                     where=self.repository.key,
                     hint="Upgrade lakeFS, or remove pins, min_commits and keep from the tree.",
                 )
-            if not looks_like_pin(found):
+            if not may_be_pin(found):
                 raise StalePlan(
                     f"the branch {pin} is at {found.commit_id[:12]}, not where it was made",
                     where=self.repository.key,

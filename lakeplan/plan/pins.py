@@ -12,7 +12,7 @@ from lakeplan.branches.pins import (
     History,
     PinRules,
     blocking_rules,
-    wanted_pins,
+    required_pins,
     with_needed_days,
     with_pins,
     without_pins,
@@ -31,7 +31,7 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 
 
 @dataclass(frozen=True, eq=False)
-class PinLook:
+class PinInspection:
     """The pins of one repository, and what it takes to bring them up to date. ``history`` is without own
     pins; ``desired`` the rules to be, without the entries of own pins."""
 
@@ -75,14 +75,14 @@ class When:
     retire: Collection[str] | None = None
 
 
-def look_at_pins(
+def inspect_pins(
     desired: DesiredRepository,
     stored: StoredRules,
     record: PinRecord,
     after: GcRules | None,
     refs: Refs,
     when: When,
-) -> PinLook:
+) -> PinInspection:
     """Compares what the tree asks for with what there is. ``after``: the rules that the plan writes, without
     the entries of pins. Raises GateRefused when no safe way is found, LakeplanError for a broken history."""
     own = stored.own(record)
@@ -100,7 +100,7 @@ def look_at_pins(
     if blocked:
         loss = next(losses(history, change), None)
     else:
-        want = wanted_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
+        want = required_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
         free, taken = _free(want, stored)
         foreign = [*foreign, *taken]
         change = replace(change, want=(*free, *_not_reviewed(own, free, when.retire)))
@@ -113,7 +113,7 @@ def look_at_pins(
             " `lakeplan explain` of the commit.",
         )
     plan = PinsPlan(when.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
-    return PinLook(stored, record, history, change, plan)
+    return PinInspection(stored, record, history, change, plan)
 
 
 def _but(entries: Mapping[str, int], own: Collection[str], stored: StoredRules) -> dict[str, int]:
@@ -184,7 +184,9 @@ _FIRST_BIT = 2
 ONLY_PINNED = "only_pinned"
 
 
-def pins_request(look: PinLook, key: str, repository: Repository, metadata: MetadataReader) -> ImpactRequest:
+def pins_request(
+    look: PinInspection, key: str, repository: Repository, metadata: MetadataReader
+) -> ImpactRequest:
     """Asks what only each pin protects, now or within 30 days. Every pin has two bits for each digit of its
     number, one of which is set: an object of one pin alone has one of each pair, one of several pins has both
     of some pair."""

@@ -16,17 +16,17 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan import impact
 from lakeplan.plan.branches import (
-    BranchLook,
+    BranchInspection,
     BranchPorts,
-    LookOptions,
+    InspectionOptions,
     branches_plan,
+    inspect_branches,
     is_ours,
-    look_at_branches,
     with_losses,
 )
 from lakeplan.plan.gather import Gathered, failed, gather
 from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
-from lakeplan.plan.pins import PinLook, look_at_pins, pins_request, with_figures
+from lakeplan.plan.pins import PinInspection, inspect_pins, pins_request, with_figures
 from lakeplan.plan.pins import When as PinWhen
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds
@@ -94,7 +94,7 @@ class _Judged:
     verdicts: Verdicts | None = None
     blind_to: tuple[str, ...] = ()
     impact: Impact | None = None
-    branches: BranchLook | None = None
+    branches: BranchInspection | None = None
     pins_request: ImpactRequest | None = None
 
     @property
@@ -127,7 +127,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
-    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
+    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     if not lost:  # what a glob names on a lost server is not known
         openers.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
     planned, runner = _plan_all(tree, wanted, options, ports)
@@ -225,7 +225,7 @@ def _plan_all(
         with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
     plans = []
-    openers = gates.Openers(options.allowed, tuple(tree.overrides), options.as_of.date())
+    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     for item in judged:
         if isinstance(item, RepositoryPlan):
             plans.append(item)
@@ -244,9 +244,9 @@ def _plan_all(
     return plans, next((runner for runner in read if runner is not None), None)
 
 
-def _look(options: PlanOptions) -> LookOptions:
+def _look(options: PlanOptions) -> InspectionOptions:
     now = options.now or options.as_of
-    return LookOptions(now, options.as_of, options.read_only, simulate=options.simulate != "none")
+    return InspectionOptions(now, options.as_of, options.read_only, simulate=options.simulate != "none")
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
@@ -310,7 +310,7 @@ def _judge_one(
         if options.refresh:
             gathered = gathered.refreshed(known=desired.key in options.known)
         else:
-            pins = _look_at_pins(gathered, reader, server, options, ports.pins, read_refs)
+            pins = _inspect_pins(gathered, reader, server, options, ports.pins, read_refs)
             gathered = gathered.with_pins(pins, known=desired.key in options.known)
         if gathered.plan.writes or desired.tree:
             check_claims(reader.metadata(desired.name), desired.tree, desired.key)
@@ -321,7 +321,7 @@ def _judge_one(
     seen = None
     if ports.branches is not None and is_ours(desired, server):
         after = pins.rules_after if pins is not None else gathered.plan.after
-        seen = look_at_branches(desired, server, ports.branches, after, _look(options))
+        seen = inspect_branches(desired, server, ports.branches, after, _look(options))
     judged = _judge_rules(gathered, reader, server, options, ports.branches, seen, read_refs)
     asked = None
     if pins is not None and pins.plan.pins and options.simulate != "none":
@@ -330,14 +330,14 @@ def _judge_one(
     return replace(judged, branches=seen, pins_request=asked)
 
 
-def _look_at_pins(
+def _inspect_pins(
     gathered: Gathered,
     reader: LakeFSReader,
     server: ServerConfig,
     options: PlanOptions,
     recorded: PinRecords | None,
     read_refs: RefsReader,
-) -> PinLook | None:
+) -> PinInspection | None:
     """None where the tree asks for no pins and there are none."""
     desired, plan = gathered.desired, gathered.plan
     if options.only_pins and plan.after is None:
@@ -348,7 +348,7 @@ def _look_at_pins(
         return None
     retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
     when = PinWhen(options.as_of, ZoneInfo(server.time_zone), retire)
-    return look_at_pins(desired, stored, record, plan.after, read_refs()[0], when)
+    return inspect_pins(desired, stored, record, plan.after, read_refs()[0], when)
 
 
 def _judge_rules(
@@ -357,7 +357,7 @@ def _judge_rules(
     server: ServerConfig,
     options: PlanOptions,
     ports: BranchPorts | None,
-    seen: BranchLook | None,
+    seen: BranchInspection | None,
     read_refs: RefsReader,
 ) -> _Judged:
     """What changing the settings does: the verdict of every commit, and what to ask about objects."""
@@ -411,13 +411,15 @@ def _judge_rules(
 Deleted = Callable[[datetime, bool], frozenset[str]]
 
 
-def _deleted(pins: PinLook, others: Deleted | None, moment: datetime, proposed: bool) -> frozenset[str]:
+def _deleted(pins: PinInspection, others: Deleted | None, moment: datetime, proposed: bool) -> frozenset[str]:
     """With the pins that are not there before, or after."""
     gone = others(moment, proposed) if others is not None else frozenset()
     return gone | pins.without(proposed=proposed)
 
 
-def _history(seen: BranchLook | None, read_refs: RefsReader) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
+def _history(
+    seen: BranchInspection | None, read_refs: RefsReader
+) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
     """Refs, their graph, and what could not be seen; what a look at the branches read is not read again."""
     found = seen.found if seen is not None else None
     if found is not None and found.refs is not None and found.graph is not None:

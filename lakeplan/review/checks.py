@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lakeplan import limits
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.values.desired import Check
 from lakeplan.values.gates import CHECK, WHOLE_PLAN
 from lakeplan.values.local import absolute_entries
@@ -59,7 +59,7 @@ class _Failed(Exception):
 
 
 def judge(
-    checks: Iterable[Check], plan: Plan, given: bytes, place: Place, openers: Openers, path: str
+    checks: Iterable[Check], plan: Plan, given: bytes, place: Place, openers: GateOverrides, path: str
 ) -> tuple[tuple[GateResult, ...], tuple[str, ...]]:
     """Every check's results as gates, and its warnings. ``given``: the plan as JSON; ``path``: where programs
     are looked for. A check that fails refuses."""
@@ -92,7 +92,7 @@ def not_run(name: str) -> GateResult:
 
 
 def _refusal(
-    check: Check, finding: Finding, known: Mapping[str, RepositoryPlan], openers: Openers
+    check: Check, finding: Finding, known: Mapping[str, RepositoryPlan], openers: GateOverrides
 ) -> GateResult:
     repository = known.get(finding.repository or "")
     scope = WHOLE_PLAN if repository is None else repository.key

@@ -65,7 +65,7 @@ def names_of(key: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Openers:
+class GateOverrides:
     """What may override gates: ``--allow`` (``GATE``, or ``REPOSITORY=GATE`` with a repository by its name or
     as ``server/name``) and the tree's reviewed overrides."""
 
@@ -204,7 +204,7 @@ def _by_policy(policy: Policy) -> GateOutcome:
     return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
 
 
-def repository_gates(plan: RepositoryPlan, safety: Safety, openers: Openers) -> tuple[GateResult, ...]:
+def repository_gates(plan: RepositoryPlan, safety: Safety, openers: GateOverrides) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
     there is only what stops ``branches run``, and what a server's policies do to held branches."""
     if plan.failure is not None:
@@ -243,7 +243,7 @@ def run_gate(scope: str, count: int, safety: Safety) -> list[GateResult]:
 def plan_gates(
     repositories: Iterable[RepositoryPlan],
     safety: Safety,
-    openers: Openers,
+    openers: GateOverrides,
     *,
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Policy = "warn",

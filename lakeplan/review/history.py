@@ -22,7 +22,7 @@ _PREFIX = "history/"
 _WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
 
 
-class FoundRow(TypedDict):
+class ServerBefore(TypedDict):
     """What the server stored, as lakeFS has it."""
 
     body: Mapping[str, object] | list[object] | None
@@ -39,7 +39,7 @@ class SettingStep:
     replaced: bool = False
     before: tuple[SettingItem, ...] = ()
     after: tuple[SettingItem, ...] = ()
-    found: FoundRow | None = None
+    found: ServerBefore | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RunStep:
     before: GcRules | None = None
     after: GcRules | None = None
     settings: tuple[SettingStep, ...] = ()
-    found: FoundRow | None = None
+    found: ServerBefore | None = None
     mark_id: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Branches or objects by what became of them, of a run that writes no rules."""
@@ -381,7 +381,7 @@ class ChangedSetting(TypedDict):
     replaced: bool
     before: list[dict[str, object]]
     after: list[dict[str, object]]
-    found: FoundRow | None
+    found: ServerBefore | None
     changes: list[ChangedItem]
 
 
@@ -400,7 +400,7 @@ class RunRepository(TypedDict):
     replaced: bool
     before: RulesBody | None
     after: RulesBody | None
-    found: FoundRow | None
+    found: ServerBefore | None
     changes: list[ChangedDays]
     settings: list[ChangedSetting]
     mark_id: str

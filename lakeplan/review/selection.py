@@ -12,7 +12,7 @@ from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.retention.patterns import names_repository
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.pins import looks_like_pin
+from lakeplan.values.pins import may_be_pin
 from lakeplan.values.plan import Failure
 from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds
 
@@ -99,7 +99,7 @@ def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Re
 
 
 def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:
-    pins = (Branch(pin.id, pin.commit_id) for pin in reader.list_pins(repository) if looks_like_pin(pin))
+    pins = (Branch(pin.id, pin.commit_id) for pin in reader.list_pins(repository) if may_be_pin(pin))
     branches = (*reader.list_branches(repository), *pins)
     tags = tuple(reader.list_tags(repository))
     commits: dict[str, Commit] = {}

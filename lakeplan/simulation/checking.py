@@ -33,7 +33,7 @@ from lakeplan.simulation.requests import (
 )
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Question, is_kept_entry
-from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress, Silent
@@ -55,7 +55,7 @@ class Lacking:
         return is_kept_entry(each)
 
     def takes(self, each: Class) -> bool:
-        return is_kept_entry(each) and (not each.seen & Seen.LISTED or bool(each.seen & Seen.RESIZED))
+        return is_kept_entry(each) and (not each.seen & Sighting.LISTED or bool(each.seen & Sighting.RESIZED))
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         yield 0, Of.OBJECTS, to_bytes(objects)
@@ -245,8 +245,8 @@ def _objects_of(table: pa.Table, limit: int) -> list[NamedObject]:
             mask,
             last,
             size,
-            held=bool(seen & Seen.HELD),
-            resized=bool(seen & Seen.RESIZED),
+            held=bool(seen & Sighting.HELD),
+            resized=bool(seen & Sighting.RESIZED),
         )
         for of_one, address, mask, last, size, seen in zip(paths, *columns, strict=True)
     ]
@@ -261,14 +261,14 @@ def _presence(
 ) -> Presence:
     named, lacking, resized, outside = Amount(), Amount(), Amount(), Amount()
     for each in classes:
-        if each.seen & Seen.OUTSIDE:
+        if each.seen & Sighting.OUTSIDE:
             outside += each.amount
         if not is_kept_entry(Class(int(each.seen), each.mask)):
             continue
         named += each.amount
-        if each.seen & Seen.RESIZED:
+        if each.seen & Sighting.RESIZED:
             resized += each.amount
-        elif not each.seen & Seen.LISTED:
+        elif not each.seen & Sighting.LISTED:
             lacking += each.amount
     ranges = len(collected.items) + sum(one.kind == "range" for one in damaged)
     return Presence(

@@ -31,7 +31,7 @@ from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, Source, known_as
 from lakeplan.simulation.requests import Facts, Holders
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
@@ -211,7 +211,7 @@ def histograms(
     never_committed = Amount()
     needs = [coding.decode(holders) for holders in holder_sets]
     for each in classes:
-        if not each.is_candidate(listing) or each.seen & Seen.UNCOMMITTED:
+        if not each.is_candidate(listing) or each.seen & Sighting.UNCOMMITTED:
             continue
         if not each.is_committed:
             never_committed += each.amount

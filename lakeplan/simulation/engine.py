@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.exchange import Of, Piece, to_bytes
+from lakeplan.simulation.exchange import Of, Packet, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
-from lakeplan.simulation.verdicts import ObjectClass, RuleSetBits, Seen
+from lakeplan.simulation.verdicts import ObjectClass, RuleSetBits, Sighting
 from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
 from lakeplan.values.shown_records import RECORD, object_digests, packed
 from lakeplan.values.simulation import Amount, Transition
@@ -50,15 +50,15 @@ ByPrefix = dict[str, dict[str, Amount]]
 def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
     """Those of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
     seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
-    wanted = int(Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE)
-    going = (seen & wanted == wanted) & (seen & int(Seen.UNCOMMITTED) == 0) & (both & bits.server == 0)
+    wanted = int(Sighting.OLD if listing else Sighting.ENTRY | Sighting.CANDIDATE)
+    going = (seen & wanted == wanted) & (seen & int(Sighting.UNCOMMITTED) == 0) & (both & bits.server == 0)
     return objects if going.all() else objects.filter(pa.array(going))
 
 
 def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits) -> pa.Table:
     """The columns of ``objects/``, with ``rule_set`` last."""
     seen, both = _ints(going["seen"]), _ints(going["mask"]) | _ints(going["alias_mask"])
-    committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
+    committed = seen & int(Sighting.ENTRY | Sighting.ALIAS) != 0
     paths = sorted_paths(going["paths"])
     return pa.table(
         {
@@ -183,7 +183,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
     return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
 
 
-CANDIDATES = Seen.ENTRY | Seen.CANDIDATE
+CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class GoesUnderRules:
+class ExpiryUnderRules:
     """What the server's collector would delete under any of some rule sets. ``listing``: what is stored was
     listed. ``rows``: whether the objects are wanted too, beside amounts by prefix."""
 
@@ -213,8 +213,8 @@ class GoesUnderRules:
         return not all(each.any_mask & bits.server for bits in self.rule_sets)
 
     def takes(self, each: Class) -> bool:
-        wanted = Seen.OLD if self.listing else Seen.ENTRY | Seen.CANDIDATE
-        if each.seen & wanted != wanted or each.seen & Seen.UNCOMMITTED:
+        wanted = Sighting.OLD if self.listing else Sighting.ENTRY | Sighting.CANDIDATE
+        if each.seen & wanted != wanted or each.seen & Sighting.UNCOMMITTED:
             return False
         return any(not each.any_mask & bits.server for bits in self.rule_sets)
 
@@ -228,7 +228,7 @@ class GoesUnderRules:
 
 
 @dataclass(frozen=True)
-class GoesInTransitions:
+class ExpiryInTransitions:
     """What changes of rules let go. ``detail``: whose objects count by prefix. ``naming``: whose objects are
     named one by one."""
 
@@ -241,7 +241,7 @@ class GoesInTransitions:
         return (self.detail, *named)
 
     def wants(self, each: Class) -> bool:
-        if each.seen & Seen.LISTED and not each.seen & Seen.ENTRY:
+        if each.seen & Sighting.LISTED and not each.seen & Sighting.ENTRY:
             return False  # an entry has the text
         return not all(each.any_mask & transition.after for transition in self._all)
 
@@ -316,20 +316,20 @@ def ask(
     steps = (Step(partial(read_bins, job=job), 0), Step(partial(meet, job=job), spread), *more)
     found: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
     errors: dict[int, LakeplanError] = {}
-    for piece in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
-        if piece.of == Of.ERROR:
-            errors.setdefault(piece.source, failure(bytes(piece.data)))
-        elif piece.of == Of.COUNTS:
-            _count(found[piece.source], piece)
-        elif piece.of == Of.SEGMENT:
-            kept[piece.source].wrote(bytes(piece.data))
+    for packet in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
+        if packet.of == Of.ERROR:
+            errors.setdefault(packet.source, failure(bytes(packet.data)))
+        elif packet.of == Of.COUNTS:
+            _count(found[packet.source], packet)
+        elif packet.of == Of.SEGMENT:
+            kept[packet.source].wrote(bytes(packet.data))
         else:
-            yield piece.source, (Of(piece.of), piece.data)
+            yield packet.source, (Of(packet.of), packet.data)
     for one in kept:
         one.end()
     for place in range(len(asking)):
         classes = [
-            ObjectClass(Seen(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
+            ObjectClass(Sighting(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
             for (seen, mask, alias_mask, holders), amount in found[place].items()
         ]
         yield place, Answer(classes, errors.get(place))
@@ -379,7 +379,7 @@ class _Kept:
             self._source.cache.trim()
 
 
-def _count(found: dict[tuple[object, ...], Amount], piece: Piece) -> None:
-    for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(piece.data)):
+def _count(found: dict[tuple[object, ...], Amount], packet: Packet) -> None:
+    for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(packet.data)):
         key = (seen, mask, alias_mask, tuple(holders))
         found[key] = found.get(key, Amount()) + Amount(objects, size)

@@ -1,4 +1,4 @@
-"""What travels between the steps, and what comes out: pieces, and for Spark Arrow batches of one schema.
+"""What travels between the steps, and what comes out: packets, and for Spark Arrow batches of one schema.
 
 All rows travel many to a value, so that whoever carries them looks at none of them.
 """
@@ -17,7 +17,7 @@ ROWS_A_PIECE = 200_000
 
 
 class Of(IntEnum):
-    """What a piece holds."""
+    """What a packet holds."""
 
     BIN = 0
     """Work for the first step."""
@@ -47,7 +47,7 @@ Data: TypeAlias = "bytes | pa.Buffer"
 """Large ones are not copied on their way."""
 
 
-class Piece(NamedTuple):
+class Packet(NamedTuple):
     """``place``: which task of the next step gets it. ``source`` and ``part``: the repository, and the part
     of its hashes."""
 
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
     data: Data
 
 
-PIECES = pa.schema(
+PACKETS = pa.schema(
     [
         pa.field("place", pa.int32(), nullable=False),
         pa.field("source", pa.int32(), nullable=False),
@@ -78,19 +78,19 @@ TEXTS = pa.schema(
 )
 
 
-def to_batch(piece: Piece) -> pa.RecordBatch:
-    *numbers, data = piece
+def to_batch(packet: Packet) -> pa.RecordBatch:
+    *numbers, data = packet
     places = pa.py_buffer(np.array([0, len(data)], np.int32))
     columns = [pa.array(np.array([number], np.int32)) for number in numbers]
     value = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, places, pa.py_buffer(data)])
-    return pa.RecordBatch.from_arrays([*columns, value], schema=PIECES)
+    return pa.RecordBatch.from_arrays([*columns, value], schema=PACKETS)
 
 
-def pieces_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def packets_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Packet]:
     for batch in batches:
-        *numbers, data = (batch.column(name) for name in PIECES.names)
+        *numbers, data = (batch.column(name) for name in PACKETS.names)
         columns = (column.to_pylist() for column in numbers)
-        yield from map(Piece._make, zip(*columns, (value.as_buffer() for value in data), strict=True))
+        yield from map(Packet._make, zip(*columns, (value.as_buffer() for value in data), strict=True))
 
 
 def to_bytes(table: pa.Table) -> pa.Buffer:

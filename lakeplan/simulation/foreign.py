@@ -32,7 +32,7 @@ from lakeplan.formats.compiled import is_own, is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.exchange import Of, Packet
 from lakeplan.simulation.inputs import FETCHES
 from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Leaves, Runner, Step
@@ -196,11 +196,11 @@ class ForeignReader:
             self._open(entries) as (runner, _),
         ):
             bins = pack(numbered(items), runner.parallelism)
-            for piece in runner.run(bins, [Step(read, 0)], leaves_of(())):
-                data = bytes(piece.data)
-                if piece.of == Of.ERROR:
+            for packet in runner.run(bins, [Step(read, 0)], leaves_of(())):
+                data = bytes(packet.data)
+                if packet.of == Of.ERROR:
                     raise failure(data)
-                found.append((names[piece.source], data[:_ID].decode(), data[_ID:]))
+                found.append((names[packet.source], data[:_ID].decode(), data[_ID:]))
         return found
 
     def _check(self, foreign: Sequence[ForeignRanges]) -> None:
@@ -243,29 +243,29 @@ def _fetch_metarange(one: tuple[ForeignRanges, str]) -> bytes:
 
 
 def _read_odd(
-    pieces: Iterable[Piece],
+    packets: Iterable[Packet],
     _: Leaves,
     *,
     readers: Sequence[tuple[str, MetadataReader]],
     use_compiled: bool,
-) -> Iterator[Piece]:
+) -> Iterator[Packet]:
     """The step that reads ranges. ``readers``: name and reader of each repository, by number."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:
 
         def fetch(item: WorkItem) -> bytes:
             return readers[item.source][1].read_metadata("range", item.name)
 
-        for piece in pieces:
-            for item, fetched in ahead(unpack_bin(piece.data), fetch, pool, FETCH_AHEAD):
+        for packet in packets:
+            for item, fetched in ahead(unpack_bin(packet.data), fetch, pool, FETCH_AHEAD):
                 where = f"{readers[item.source][0]}: range {item.name}"
                 try:
                     arrays = read_range_arrays(
                         fetched(), name=where, verify_id=item.name, use_compiled=use_compiled
                     )
                     data = item.name.encode() + pack_odd(odd_entries(arrays))
-                    yield Piece(0, item.source, 0, Of.FOREIGN, data)
+                    yield Packet(0, item.source, 0, Of.FOREIGN, data)
                 except LakeplanError as error:
-                    yield Piece(0, item.source, 0, Of.ERROR, report_of(error, where).encode())
+                    yield Packet(0, item.source, 0, Of.ERROR, report_of(error, where).encode())
 
 
 FILE_BYTES = 64 << 20

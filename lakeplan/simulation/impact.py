@@ -14,7 +14,7 @@ from lakeplan.simulation.engine import (
     Answer,
     Asking,
     ByPrefix,
-    GoesInTransitions,
+    ExpiryInTransitions,
     Naming,
     add_prefixes,
     ask,
@@ -27,7 +27,7 @@ from lakeplan.simulation.listings import Inventory
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.values.plan_parts import RECORD_BYTES
 from lakeplan.values.progress import Progress, Silent
@@ -124,7 +124,7 @@ class LocalOrSpark:
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
         asking = [_asking(one, place, self._cache) for place, one in enumerate(asked)]
-        found = [_Found() for _ in asked]
+        found = [_RequestAnswers() for _ in asked]
         with (
             self._runners.open(sum(c.entries for c in collected)) as (runner, choice),
             self._progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
@@ -139,7 +139,7 @@ class LocalOrSpark:
 
 
 @dataclass
-class _Found:
+class _RequestAnswers:
     answer: Answer = field(default_factory=Answer)
     prefixes: ByPrefix = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
@@ -166,7 +166,7 @@ def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
         inventory=asked.inventory,
         stored_sizes=False,
     )
-    question = GoesInTransitions(asked.detail, asked.naming)
+    question = ExpiryInTransitions(asked.detail, asked.naming)
     return Asking(source, question, asked.items(place), asked.collected.entries)
 
 
@@ -210,7 +210,9 @@ def _largest(found: ByPrefix) -> tuple[PrefixAmount, ...]:
     return tuple(PrefixAmount(p, p.count("/"), a) for p, a in largest(found.get("", {}), MAX_PREFIXES))
 
 
-def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> ImpactResult | LakeplanError:
+def _result(
+    asked: _Asked, found: _RequestAnswers, choice: Choice, *, shown: bool
+) -> ImpactResult | LakeplanError:
     if found.answer.error is not None:
         return found.answer.error
     by_mask: dict[int, Amount] = {}
@@ -221,7 +223,7 @@ def _result(asked: _Asked, found: _Found, choice: Choice, *, shown: bool) -> Imp
             continue  # no collector looks where it is stored
         if each.mask:
             by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
-            if each.seen & Seen.LISTED:
+            if each.seen & Sighting.LISTED:
                 stored[each.mask] = stored.get(each.mask, Amount()) + each.amount
         if each.holders and asked.tag_loses(each.mask):
             holding = union([asked.collected.holder_sets[n] for n in each.holders])[0]

@@ -14,7 +14,7 @@ from typing import IO
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.exchange import Of, Packet
 from lakeplan.simulation.runners import LOCAL, Leaves, Step
 from lakeplan.simulation.work import ahead
 
@@ -40,27 +40,27 @@ class LocalRunner:
     def parallelism(self) -> int:
         return self._threads
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
         """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
         write is nobody's without an answer."""
         with ExitStack() as stack, _threads(self._threads) as pool:
             waiting = _Waiting(0)
             for number, data in enumerate(bins):
-                waiting.add(Piece(number, 0, 0, Of.BIN, data))
+                waiting.add(Packet(number, 0, 0, Of.BIN, data))
             for step in steps[:-1]:
                 following = stack.enter_context(closing(_Waiting(self._memory)))
 
                 def task(
                     place: int, step: Step = step, waiting: _Waiting = waiting, to: _Waiting = following
                 ) -> None:
-                    for piece in step.run(waiting.take(place), leaves):
-                        to.add(piece)
+                    for packet in step.run(waiting.take(place), leaves):
+                        to.add(packet)
 
                 for _, done in ahead(waiting.places(), task, pool, 2 * self._threads):
                     done()
                 waiting = following
 
-            def last(place: int) -> list[Piece]:
+            def last(place: int) -> list[Packet]:
                 return list(steps[-1].run(waiting.take(place), leaves))
 
             for _, found in ahead(waiting.places(), last, pool, self._threads):
@@ -99,13 +99,13 @@ class _Waiting:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes
-        self._pieces: defaultdict[int, list[Piece]] = defaultdict(list)
+        self._packets: defaultdict[int, list[Packet]] = defaultdict(list)
         self._places: set[int] = set()
         self._held = 0
         self._lock = Lock()
         self._file: IO[bytes] | None = None
         self._runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By place, where in the file its pieces begin and end."""
+        """By place, where in the file its packets begin and end."""
 
     def close(self) -> None:
         if self._file is not None:
@@ -114,41 +114,41 @@ class _Waiting:
     def places(self) -> list[int]:
         return sorted(self._places)
 
-    def add(self, piece: Piece) -> None:
+    def add(self, packet: Packet) -> None:
         with self._lock:
-            self._places.add(piece.place)
-            self._pieces[piece.place].append(piece)
-            self._held += len(piece.data)
+            self._places.add(packet.place)
+            self._packets[packet.place].append(packet)
+            self._held += len(packet.data)
             if self._memory and self._held > self._memory:
                 self._spill()
 
-    def take(self, place: int) -> Iterator[Piece]:
-        """Every piece of a place, once."""
+    def take(self, place: int) -> Iterator[Packet]:
+        """Every packet of a place, once."""
         with self._lock:
-            pieces, runs = self._pieces.pop(place, []), self._runs.pop(place, [])
-            self._held -= sum(len(piece.data) for piece in pieces)
+            packets, runs = self._packets.pop(place, []), self._runs.pop(place, [])
+            self._held -= sum(len(packet.data) for packet in packets)
         for start, end in runs:
             yield from self._read(start, end)
-        while pieces:
-            yield pieces.pop()
+        while packets:
+            yield packets.pop()
 
-    def _read(self, start: int, end: int) -> Iterator[Piece]:
+    def _read(self, start: int, end: int) -> Iterator[Packet]:
         assert self._file is not None
         while start < end:
             place, source, part, of, size = _HEAD.unpack(os.pread(self._file.fileno(), _HEAD.size, start))
             data = os.pread(self._file.fileno(), size, start + _HEAD.size)
-            yield Piece(place, source, part, of, data)
+            yield Packet(place, source, part, of, data)
             start += _HEAD.size + size
 
     def _spill(self) -> None:
         with _disk():
             file = self._file = self._file or tempfile.TemporaryFile(prefix="lakeplan-")  # noqa: SIM115
-            for place, pieces in self._pieces.items():
+            for place, packets in self._packets.items():
                 start = file.tell()
-                for piece in pieces:
-                    file.write(_HEAD.pack(*piece[:4], len(piece.data)))
-                    file.write(piece.data)
+                for packet in packets:
+                    file.write(_HEAD.pack(*packet[:4], len(packet.data)))
+                    file.write(packet.data)
                 self._runs[place].append((start, file.tell()))
             file.flush()
-        self._pieces.clear()
+        self._packets.clear()
         self._held = 0

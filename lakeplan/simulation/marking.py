@@ -23,7 +23,7 @@ from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
-from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Piece, from_bytes, to_bytes
+from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Packet, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, listing_items
 from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
@@ -33,7 +33,7 @@ from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, Rech
 from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import leaves_of
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import (
     FETCH_AHEAD,
     Kind,
@@ -66,14 +66,14 @@ class Writer:
     prefix: str
     going: frozenset[str] = frozenset()
 
-    def write(self, table: str, rows: pa.Table) -> Piece:
-        """One part, and the piece that says so. Its name is relative to ``prefix``."""
+    def write(self, table: str, rows: pa.Table) -> Packet:
+        """One part, and the packet that says so. Its name is relative to ``prefix``."""
         name = f"{table}/part-{uuid4().hex}.parquet"
         columns = {field.name: rows.column(field.name).combine_chunks() for field in MARKED}
         data, sha256 = write_part(columns, MARKED)
         self.store.create(self.prefix + name, data)
         size = pc.sum(columns["size_bytes"]).as_py()
-        return _piece(table, name, rows.num_rows, size, sha256, _amounts(rows))
+        return _packet(table, name, rows.num_rows, size, sha256, _amounts(rows))
 
 
 def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
@@ -86,12 +86,12 @@ def amounts_of(part: Mapping[str, object]) -> Mapping[MarkClass, tuple[int, int]
     return {MarkClass(name): (pair[0], pair[1]) for name, pair in amounts.items()}
 
 
-def list_into_parts(pieces: Iterable[Piece], _: Leaves, *, source: Source, prefix: str) -> Iterator[Piece]:
+def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, prefix: str) -> Iterator[Packet]:
     """The step of a listing. Parts of a listing have their whole key as name."""
     store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
-    for piece in pieces:
+    for packet in packets:
         try:
-            for rows in _sized(_old(_stored(unpack_bin(piece.data), source), source)):
+            for rows in _sized(_old(_stored(unpack_bin(packet.data), source), source)):
                 columns: dict[str, Sequence[object] | pa.Array] = {
                     "address": rows.keys.cast(pa.string()),
                     "size_bytes": pa.array(rows.sizes),
@@ -101,9 +101,9 @@ def list_into_parts(pieces: Iterable[Piece], _: Leaves, *, source: Source, prefi
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                 store.create(name, data)
-                yield _piece(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {})
+                yield _packet(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {})
         except LakeplanError as error:
-            yield Piece(0, 0, 0, Of.ERROR, report_of(error, source.name).encode())
+            yield Packet(0, 0, 0, Of.ERROR, report_of(error, source.name).encode())
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
@@ -134,14 +134,14 @@ def _sized(listing: Iterable[StoredColumns]) -> Iterator[StoredColumns]:
         yield joined(waiting)
 
 
-def write_parts(pieces: Iterable[Piece], _: Leaves, *, writer: Writer) -> Iterator[Piece]:
+def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iterator[Packet]:
     """The last step of a mark: what goes and what is kept, in parts of their own, in order of addresses."""
     by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
-    for piece in pieces:
-        if piece.of == Of.OBJECTS:
-            by_place[piece.place].append(from_bytes(piece.data))
+    for packet in packets:
+        if packet.of == Of.OBJECTS:
+            by_place[packet.place].append(from_bytes(packet.data))
         else:
-            yield piece
+            yield packet
     try:
         for place in sorted(by_place):
             rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
@@ -150,12 +150,12 @@ def write_parts(pieces: Iterable[Piece], _: Leaves, *, writer: Writer) -> Iterat
                 for at in range(0, chosen.num_rows, PART_ROWS):
                     yield writer.write(table, chosen.slice(at, PART_ROWS))
     except LakeplanError as error:
-        yield Piece(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode())
+        yield Packet(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode())
 
 
-def _piece(
+def _packet(
     table: str, name: str, rows: int, size: int, sha256: str, amounts: Mapping[str, tuple[int, int]]
-) -> Piece:
+) -> Packet:
     part = {
         "table": table,
         "name": name,
@@ -164,7 +164,7 @@ def _piece(
         "sha256": sha256,
         "amounts": amounts,
     }
-    return Piece(0, 0, 0, Of.PART, json.dumps(part).encode())
+    return Packet(0, 0, 0, Of.PART, json.dumps(part).encode())
 
 
 NAME_BEGINS = 4
@@ -201,8 +201,8 @@ class StepMarker:
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
             step = Step(partial(list_into_parts, source=source, prefix=prefix), 0)
-            pieces = runner.run(pack(numbered(items), runner.parallelism), [step], leaves_of(()))
-            return _parts_of([_part(Of(piece.of), bytes(piece.data)) for piece in pieces])[0]
+            packets = runner.run(pack(numbered(items), runner.parallelism), [step], leaves_of(()))
+            return _parts_of([_part(Of(packet.of), bytes(packet.data)) for packet in packets])[0]
 
     def mark(self, request: MarkRequest) -> Marked:
         """See the port. Raises LakeplanError of whatever could not be read or written."""
@@ -318,7 +318,7 @@ class Marks:
     held_prefixes: tuple[str, ...] = ()
 
     def wants(self, each: Class) -> bool:
-        return not (each.mask & Keep.SERVER or each.seen & Seen.UNCOMMITTED)
+        return not (each.mask & Keep.SERVER or each.seen & Sighting.UNCOMMITTED)
 
     def takes(self, each: Class) -> bool:
         return mark_class(each.seen, each.mask) is not None
@@ -335,7 +335,7 @@ class Marks:
     def _rows(self, objects: pa.Table) -> pa.Table:
         """``MARKED`` rows."""
         seen, mask = objects["seen"].to_numpy(), objects["mask"].to_numpy()
-        committed = seen & int(Seen.ENTRY | Seen.ALIAS) != 0
+        committed = seen & int(Sighting.ENTRY | Sighting.ALIAS) != 0
         kinds = {pair: mark_class(*pair) for pair in set(zip(seen.tolist(), mask.tolist(), strict=True))}
         classes = [kinds[pair] for pair in zip(seen.tolist(), mask.tolist(), strict=True)]
         last = [self.last_commits.get(at, (None, None)) for at in objects["last"].to_pylist()]
@@ -359,7 +359,7 @@ class Marks:
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
         found = [named[mask] for mask in masks.tolist()]
-        held = np.flatnonzero(objects["seen"].to_numpy() & int(Seen.HELD))
+        held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD))
         for row in held.tolist():
             of_row = paths[row].as_py()
             prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
@@ -376,11 +376,11 @@ class HeldAgain:
 
     def wants(self, each: Class) -> bool:
         # what is staged has no path either: both are one row, whichever is read first
-        return bool(each.seen & (Seen.MARKED | Seen.UNCOMMITTED))
+        return bool(each.seen & (Sighting.MARKED | Sighting.UNCOMMITTED))
 
     def takes(self, each: Class) -> bool:
-        holders = Seen.HELD | Seen.ALIAS | Seen.UNCOMMITTED | Seen.FOREIGN
-        return bool(each.seen & Seen.MARKED and (each.seen & holders or each.mask & Keep.SERVER))
+        holders = Sighting.HELD | Sighting.ALIAS | Sighting.UNCOMMITTED | Sighting.FOREIGN
+        return bool(each.seen & Sighting.MARKED and (each.seen & holders or each.mask & Keep.SERVER))
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         yield 0, Of.OBJECTS, to_bytes(objects.select(["address"]))
@@ -389,17 +389,17 @@ class HeldAgain:
 def mark_class(seen: int, mask: int) -> MarkClass | None:
     """None for what is no candidate or is simply kept. The order is the rule: what the server keeps is kept;
     of the rest whatever anything else keeps stays; only then may something go."""
-    if not seen & Seen.OLD or seen & Seen.UNCOMMITTED or mask & Keep.SERVER:
+    if not seen & Sighting.OLD or seen & Sighting.UNCOMMITTED or mask & Keep.SERVER:
         return None
     if mask & Keep.DOCUMENTED:
         return MarkClass.AT_RISK
-    if seen & (Seen.HELD | Seen.FOREIGN) or mask & Keep.PROTECTED:
+    if seen & (Sighting.HELD | Sighting.FOREIGN) or mask & Keep.PROTECTED:
         return MarkClass.PROTECTED
-    if seen & Seen.ALIAS:
+    if seen & Sighting.ALIAS:
         return MarkClass.UNCERTAIN_ADDRESS
     if mask & (Keep.EXPANDED | Keep.MARGIN):
         return MarkClass.NEAR_LIMIT
-    if seen & Seen.ENTRY:
+    if seen & Sighting.ENTRY:
         return MarkClass.NEWLY_EXPIRED if mask & Keep.BEFORE else MarkClass.BACKLOG
     return MarkClass.NEVER_COMMITTED
 

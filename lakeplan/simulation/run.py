@@ -30,7 +30,7 @@ from lakeplan.simulation.engine import (
     Answer,
     Asking,
     ByPrefix,
-    GoesUnderRules,
+    ExpiryUnderRules,
     add_prefixes,
     ask,
     goes,
@@ -157,7 +157,7 @@ def run_job(
         cache=cache,
         verify_ids=False,
     )
-    question = GoesUnderRules(bits, listing, rows=folder is not None)
+    question = ExpiryUnderRules(bits, listing, rows=folder is not None)
     asking = Asking(source, question, prepared.items, prepared.collected.entries)
     classes: list[ObjectClass] = []
     prefixes: ByPrefix = {}

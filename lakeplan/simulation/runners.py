@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakeplan.simulation.documents import RunnerVersions
-    from lakeplan.simulation.exchange import Piece
+    from lakeplan.simulation.exchange import Packet
 
 
 Leaves: TypeAlias = "npt.NDArray[np.void]"
@@ -25,11 +25,11 @@ Leaves: TypeAlias = "npt.NDArray[np.void]"
 
 @dataclass(frozen=True)
 class Step:
-    """``run`` gets pieces and ``steps.leaves_of`` all items, and gives pieces. Pieces with one ``place`` come
-    to one call; ``places`` says how many there are. ``run`` may carry credentials: runners write it to no
-    file. Leaves carry none."""
+    """``run`` maps packets to packets; it also gets ``steps.leaves_of`` all items. One call gets all packets
+    with the same ``place``, of which there are ``places``. ``run`` may carry credentials, so runners write it
+    to no file. Leaves carry none."""
 
-    run: Callable[[Iterable[Piece], Leaves], Iterator[Piece]]
+    run: Callable[[Iterable[Packet], Leaves], Iterator[Packet]]
     places: int
 
 
@@ -43,8 +43,8 @@ class Runner(Protocol):
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
-        """Each bin becomes a piece for the first step; gives the pieces of the last. Raises LakeplanError."""
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
+        """The packets of the last step. Each bin is a packet for the first one. Raises LakeplanError."""
 
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8
@@ -37,15 +37,15 @@ class Code(IntEnum):
     OUTSIDE = 7
 
 
-_SEEN: dict[int, Seen] = {
-    Code.PLAIN: Seen.ENTRY,
-    Code.CANDIDATE: Seen.ENTRY | Seen.CANDIDATE,
-    Code.HELD: Seen.ENTRY | Seen.HELD,
-    Code.HELD_CANDIDATE: Seen.ENTRY | Seen.CANDIDATE | Seen.HELD,
-    Code.ALIAS: Seen.ALIAS,
-    Code.FOREIGN: Seen.FOREIGN,
-    Code.STAGED: Seen.UNCOMMITTED,
-    Code.OUTSIDE: Seen.OUTSIDE,
+_SEEN: dict[int, Sighting] = {
+    Code.PLAIN: Sighting.ENTRY,
+    Code.CANDIDATE: Sighting.ENTRY | Sighting.CANDIDATE,
+    Code.HELD: Sighting.ENTRY | Sighting.HELD,
+    Code.HELD_CANDIDATE: Sighting.ENTRY | Sighting.CANDIDATE | Sighting.HELD,
+    Code.ALIAS: Sighting.ALIAS,
+    Code.FOREIGN: Sighting.FOREIGN,
+    Code.STAGED: Sighting.UNCOMMITTED,
+    Code.OUTSIDE: Sighting.OUTSIDE,
 }
 
 
@@ -57,10 +57,10 @@ class Listed(IntEnum):
     MARKED = 2
 
 
-_LISTED_SEEN: dict[int, Seen] = {
-    Listed.YOUNG: Seen.LISTED,
-    Listed.OLD: Seen.LISTED | Seen.OLD,
-    Listed.MARKED: Seen.MARKED,
+_LISTED_SEEN: dict[int, Sighting] = {
+    Listed.YOUNG: Sighting.LISTED,
+    Listed.OLD: Sighting.LISTED | Sighting.OLD,
+    Listed.MARKED: Sighting.MARKED,
 }
 
 
@@ -68,7 +68,7 @@ _LISTINGS = LISTINGS | {Kind.LISTED, Kind.MARKED}
 
 
 class Class(NamedTuple):
-    """What decides about an object: bits of ``Seen``, verdict bits of the commits that hold it for certain
+    """What decides about an object: bits of ``Sighting``, verdict bits of the commits that certainly hold it
     and of those that may, and numbers of the sets of branches or tags that hold it."""
 
     seen: int

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Of, Piece, pieces_in, to_batch
+from lakeplan.simulation.exchange import Of, Packet, packets_in, to_batch
 from lakeplan.simulation.runners import SPARK, Leaves, Step
 from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 
@@ -366,7 +366,7 @@ def _through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 SCHEMA = "place int, source int, part int, of int, data binary"
-"""``exchange.PIECES`` for Spark; a test compares the two."""
+"""``exchange.PACKETS`` for Spark; a test compares the two."""
 _WORD = 0xFFFFFFFF
 
 
@@ -388,7 +388,7 @@ class SparkRunner:
         java = str(jvm.java.lang.System.getProperty("java.version")) if jvm is not None else ""
         return {"pyspark": pyspark.__version__, "java": java}
 
-    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Piece]:
+    def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
         """See ``Runner``. Raises SimulationFailed when Spark stops."""
         # Broadcasts lie in plain temporary files; steps carry credentials, and travel as functions over a
         # socket.
@@ -396,12 +396,12 @@ class SparkRunner:
 
         def first(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
             numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-            pieces = (Piece(0, 0, 0, Of.BIN, given.value[0][number]) for number in numbers)
-            return map(to_batch, steps[0].run(pieces, given.value[1]))
+            packets = (Packet(0, 0, 0, Of.BIN, given.value[0][number]) for number in numbers)
+            return map(to_batch, steps[0].run(packets, given.value[1]))
 
         def then(step: Step):  # type: ignore[no-untyped-def]
             def run(batches):  # type: ignore[no-untyped-def]
-                return map(to_batch, step.run(pieces_in(batches), given.value[1]))
+                return map(to_batch, step.run(packets_in(batches), given.value[1]))
 
             return run
 
@@ -414,7 +414,7 @@ class SparkRunner:
             try:
                 frame.count()
                 for row in frame.toLocalIterator(prefetchPartitions=True):
-                    yield Piece(row.place, row.source, row.part, row.of, bytes(row.data))
+                    yield Packet(row.place, row.source, row.part, row.of, bytes(row.data))
             finally:
                 frame.unpersist()
                 given.unpersist()
@@ -424,8 +424,8 @@ def _placing(numbers: Sequence[int]):  # type: ignore[no-untyped-def]
     """Puts into ``place`` the number that Spark's ``repartition`` puts into a partition of its own."""
 
     def run(batches):  # type: ignore[no-untyped-def]
-        for piece in pieces_in(batches):
-            yield to_batch(piece._replace(place=numbers[piece.place]))
+        for packet in packets_in(batches):
+            yield to_batch(packet._replace(place=numbers[packet.place]))
 
     return run
 

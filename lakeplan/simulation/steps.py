@@ -1,4 +1,4 @@
-"""The steps of a simulation: functions from pieces to pieces. No step knows who runs it.
+"""The steps of a simulation: functions from packets to packets. No step knows who runs it.
 
 1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row an
    address, path and size (``table``), and sends rows by hash, with texts of those that may be asked for.
@@ -33,7 +33,7 @@ from lakeplan.simulation.exchange import (
     TEXTS,
     Data,
     Of,
-    Piece,
+    Packet,
     from_bytes,
     to_bytes,
 )
@@ -57,7 +57,7 @@ from lakeplan.simulation.table import (
     starts_of_pairs,
     unpack,
 )
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import FETCH_AHEAD, LISTINGS, Kind, WorkItem, ahead, report_of, unpack_bin
 
 MAX_ROWS = 2_000_000
@@ -120,7 +120,7 @@ class Asked:
     exact: bool = False
     """Objects whose hash two addresses share are none of those that are asked for."""
     compares_sizes: bool = False
-    """Whether ``Seen.RESIZED`` is noted: such an object's size is then that of the entry."""
+    """Whether ``Sighting.RESIZED`` is noted: such an object's size is then that of the entry."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ def judge_of(leaves: Leaves) -> Callable[[int], Leaf]:
     return leaf
 
 
-def read_bins(pieces: Iterable[Piece], leaves: Leaves, job: Job) -> Iterator[Piece]:
+def read_bins(packets: Iterable[Packet], leaves: Leaves, job: Job) -> Iterator[Packet]:
     """The first step. ``leaves`` are ``leaves_of`` all items."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool, ThreadPoolExecutor(FETCH_AHEAD) as listers:
-        for piece in pieces:
-            for source, items in groupby(unpack_bin(piece.data), key=lambda item: item.source):
+        for packet in packets:
+            for source, items in groupby(unpack_bin(packet.data), key=lambda item: item.source):
                 of = job.asked[source].source
                 reader = _Reader(source if of.target is None else of.target, of, job, leaves)
                 yield from reader.read(list(items), pool, listers)
@@ -181,7 +181,7 @@ class _Reader:
 
     def read(
         self, items: list[WorkItem], pool: ThreadPoolExecutor, listers: ThreadPoolExecutor
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Packet]:
         listings = [item for item in items if item.kind in LISTINGS]
         listed = ahead(listings, self._fetch, listers, FETCH_AHEAD)
         begun = [*islice(listed, 1)]  # listings go on while ranges are read
@@ -207,7 +207,7 @@ class _Reader:
             # To every part: a task that Spark repeats may meet an error that the first attempt did not, and
             # any part may be the only one that still waits for what it gives.
             report = min(self._errors).encode()
-            yield from (self._piece(part, Of.ERROR, report) for part in range(self._parts))
+            yield from (self._packet(part, Of.ERROR, report) for part in range(self._parts))
 
     def _fetch(self, item: WorkItem) -> Fetched:
         return fetch(self._of, item)
@@ -220,7 +220,7 @@ class _Reader:
 
     def _fold(
         self, items: Iterable[tuple[WorkItem, Callable[[], Fetched]]], *, all_texts: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Packet]:
         use_compiled = self._job.use_compiled
         fold = _Fold(self._new_table(), all_texts)
         for item, fetched in items:
@@ -248,7 +248,7 @@ class _Reader:
             for code in range(CODES)
         ]
 
-    def _flush(self, fold: _Fold) -> Iterator[Piece]:
+    def _flush(self, fold: _Fold) -> Iterator[Packet]:
         sets = Sets()
         pairs, rows = fold.table.rows(sets)
         numbers = np.array([item.number for item in fold.items], np.int64)
@@ -265,13 +265,13 @@ class _Reader:
         )
         written = write_segment(self._of, [item.name for item in fold.items], rows, sets, texts)
         if written is not None:
-            yield self._piece(0, Of.SEGMENT, json.dumps(written).encode())
+            yield self._packet(0, Of.SEGMENT, json.dumps(written).encode())
 
-    def _kept(self, opened: Opened, numbers: Ints) -> Iterator[Piece]:
+    def _kept(self, opened: Opened, numbers: Ints) -> Iterator[Packet]:
         yield from self._send(opened.rows, opened.sets, numbers)
         yield from self._send_wanted(opened.rows, opened.sets, numbers, opened.texts)
 
-    def _send(self, rows: Rows, sets: Sets, numbers: Ints) -> Iterator[Piece]:
+    def _send(self, rows: Rows, sets: Sets, numbers: Ints) -> Iterator[Packet]:
         """``numbers`` of the items whose leaves ``sets`` have, -1 for those that nobody asks about."""
         leaves = leaves_among(numbers)
         if (numbers < 0).any():
@@ -284,7 +284,7 @@ class _Reader:
         sets: Sets,
         numbers: Ints,
         texts: Callable[[npt.NDArray[np.bool_]], Sequence[pa.Array]],
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Packet]:
         """Texts of rows that all the leaves here do not keep."""
         classes, leaf, leaves = Classes(), judge_of(self._leaves), leaves_among(numbers)
         found, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
@@ -296,21 +296,21 @@ class _Reader:
             columns = [hashes, *texts(some), nothing, nothing]
             yield from self._send_texts(pa.Table.from_arrays(columns, schema=TEXTS))
 
-    def _send_texts(self, texts: pa.Table) -> Iterator[Piece]:
+    def _send_texts(self, texts: pa.Table) -> Iterator[Packet]:
         """``texts`` in ascending order of hashes."""
         hashes = texts["hash"].to_numpy()
         yield from self._by_part(
             hashes, lambda some: to_bytes(texts.slice(some.start, some.stop - some.start)), Of.TEXTS
         )
 
-    def _by_part(self, ascending: Hashes, packed: Callable[[slice], bytes], of: Of) -> Iterator[Piece]:
+    def _by_part(self, ascending: Hashes, packed: Callable[[slice], bytes], of: Of) -> Iterator[Packet]:
         ends = np.searchsorted(part_of(ascending, self._parts), np.arange(self._parts + 1)).tolist()
         for part in range(self._parts):
             for at in range(ends[part], ends[part + 1], ROWS_A_PIECE):
-                yield self._piece(part, of, packed(slice(at, min(at + ROWS_A_PIECE, ends[part + 1]))))
+                yield self._packet(part, of, packed(slice(at, min(at + ROWS_A_PIECE, ends[part + 1]))))
 
-    def _piece(self, part: int, of: Of, data: bytes) -> Piece:
-        return Piece(self._job.place(self._target, part), self._target, part, of, data)
+    def _packet(self, part: int, of: Of, data: bytes) -> Packet:
+        return Packet(self._job.place(self._target, part), self._target, part, of, data)
 
 
 @dataclass
@@ -367,20 +367,20 @@ def part_of(hashes: Hashes, parts: int) -> Ints:
     return found
 
 
-def meet(pieces: Iterable[Piece], leaves: Leaves, job: Job) -> Iterator[Piece]:
-    """The second step: all pieces of some parts. ``leaves`` are ``leaves_of`` all items."""
+def meet(packets: Iterable[Packet], leaves: Leaves, job: Job) -> Iterator[Packet]:
+    """The second step: all packets of some parts. ``leaves`` are ``leaves_of`` all items."""
     found: dict[tuple[int, int], dict[int, list[Data]]] = defaultdict(lambda: defaultdict(list))
-    for piece in pieces:
-        found[piece.source, piece.part][piece.of].append(piece.data)
+    for packet in packets:
+        found[packet.source, packet.part][packet.of].append(packet.data)
     for source, part in sorted(found):
         its = found.pop((source, part))
         for data in its[Of.SEGMENT]:
-            yield Piece(0, source, part, Of.SEGMENT, data)
+            yield Packet(0, source, part, Of.SEGMENT, data)
         if Of.ERROR in its:
-            yield Piece(0, source, part, Of.ERROR, min(map(bytes, its[Of.ERROR])))
+            yield Packet(0, source, part, Of.ERROR, min(map(bytes, its[Of.ERROR])))
             continue
         for place, of, data in _answers(job.asked[source], leaves, its[Of.ROWS], its[Of.TEXTS]):
-            yield Piece(place, source, part, of, data)
+            yield Packet(place, source, part, of, data)
 
 
 def _answers(
@@ -435,10 +435,10 @@ def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
 
 
 def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) -> Objects:
-    """The same objects; those that are stored in another size than a kept entry says get ``Seen.RESIZED`` and
-    that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
+    """The same objects. Those that are stored in another size than a kept entry says get ``Sighting.RESIZED``
+    and that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
     names = np.array([is_kept_entry(each) for each in classes.all], np.bool_)
-    stored = np.array([bool(each.seen & Seen.LISTED) for each in classes.all], np.bool_)
+    stored = np.array([bool(each.seen & Sighting.LISTED) for each in classes.all], np.bool_)
     entries = seen.part(names[numbers[seen.sets]] & (seen.sizes < STORED))
     places, _ = places_in(objects.hashes, entries.hashes)
     differs = stored[objects.classes[places]] & (entries.sizes != objects.sizes[places])
@@ -447,7 +447,7 @@ def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) 
     sizes, found, rows = objects.sizes.copy(), objects.classes.copy(), places[differs]
     sizes[rows] = 0
     np.maximum.at(sizes, rows, entries.sizes[differs])
-    resized = classes.number(Class(int(Seen.RESIZED)))
+    resized = classes.number(Class(int(Sighting.RESIZED)))
     rows = np.unique(rows)
     found[rows] = by_pairs(found[rows], np.full(rows.size, resized), classes.join)
     return Objects(objects.hashes, sizes, found, objects.lasts)
@@ -455,7 +455,7 @@ def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) 
 
 def is_kept_entry(each: Class) -> bool:
     """Whether an entry of a commit with a verdict, or below a held prefix, names it for certain."""
-    return bool(each.seen & Seen.ENTRY and (each.mask or each.seen & Seen.HELD))
+    return bool(each.seen & Sighting.ENTRY and (each.mask or each.seen & Sighting.HELD))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:

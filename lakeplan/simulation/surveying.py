@@ -29,7 +29,7 @@ from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.requests import AGES, SampledEntry, Surveyed, SurveyRequest
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Question
-from lakeplan.simulation.verdicts import ObjectClass, Seen
+from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.values.simulation import Amount
 
@@ -49,13 +49,13 @@ class Places:
         return True
 
     def takes(self, each: Class) -> bool:
-        return bool(each.seen & (Seen.LISTED if self.listing else Seen.ENTRY))
+        return bool(each.seen & (Sighting.LISTED if self.listing else Sighting.ENTRY))
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         pairs = list(zip(objects["seen"].to_pylist(), masks.tolist(), strict=True))
         of_pair = {
-            (seen, mask): self.part_of(ObjectClass(Seen(seen), mask, 0, (), Amount()))
+            (seen, mask): self.part_of(ObjectClass(Sighting(seen), mask, 0, (), Amount()))
             for seen, mask in set(pairs)
         }
         parts = pa.array([of_pair[pair] for pair in pairs])

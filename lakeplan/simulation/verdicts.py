@@ -114,7 +114,7 @@ def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: 
     return kept
 
 
-class Seen(IntFlag):
+class Sighting(IntFlag):
     """Where an address was seen."""
 
     ENTRY = 1
@@ -149,7 +149,7 @@ NOTHING = Amount()
 class ObjectClass:
     """``amount``: how many objects, and their bytes. ``holders``: numbers of holder sets."""
 
-    seen: Seen
+    seen: Sighting
     mask: int
     alias_mask: int
     holders: tuple[int, ...]
@@ -160,15 +160,15 @@ class ObjectClass:
         return self.mask | self.alias_mask
 
     def is_candidate(self, listing: bool) -> bool:
-        wanted = Seen.OLD if listing else Seen.ENTRY | Seen.CANDIDATE
+        wanted = Sighting.OLD if listing else Sighting.ENTRY | Sighting.CANDIDATE
         return self.seen & wanted == wanted
 
     def counts(self, listing: bool) -> bool:
-        return bool(self.seen & (Seen.LISTED if listing else Seen.ENTRY))
+        return bool(self.seen & (Sighting.LISTED if listing else Sighting.ENTRY))
 
     @property
     def is_committed(self) -> bool:
-        return bool(self.seen & (Seen.ENTRY | Seen.ALIAS))
+        return bool(self.seen & (Sighting.ENTRY | Sighting.ALIAS))
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,13 @@ def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: boo
 def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator[str]:
     """The fields of ``Totals`` in which a class counts."""
     if not each.counts(listing):
-        if listing and each.mask & bits.server and each.seen & Seen.CANDIDATE:
+        if listing and each.mask & bits.server and each.seen & Sighting.CANDIDATE:
             yield "missing"
     elif each.any_mask & bits.server:
         yield "kept_by_commits"
         if not each.mask & bits.server:
             yield "protected_by_alias"
-    elif each.seen & Seen.UNCOMMITTED:
+    elif each.seen & Sighting.UNCOMMITTED:
         yield "kept_uncommitted"
     elif not each.is_candidate(listing):
         yield "kept_young" if listing else "kept_elsewhere"

@@ -333,8 +333,8 @@ class AzureReader(AzurePlace):
             raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
         return data
 
-    def read_piece(self, key: str, start: int, length: int) -> bytes:
-        """See ``PieceReader``."""
+    def read_span(self, key: str, start: int, length: int) -> bytes:
+        """See ``SpanReader``."""
         where = self._where(key)
         try:
             download = self._client.get().download_blob(self._base + key, offset=start, length=length)

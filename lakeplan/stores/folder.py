@@ -116,8 +116,8 @@ class FolderReader(Opened):
             )
         return data
 
-    def read_piece(self, key: str, start: int, length: int) -> bytes:
-        """See ``PieceReader``."""
+    def read_span(self, key: str, start: int, length: int) -> bytes:
+        """See ``SpanReader``."""
         try:
             with self._open(key) as file:
                 file.seek(start)

@@ -66,10 +66,10 @@ class ColumnReader(Protocol):
 
 
 @runtime_checkable
-class PieceReader(Protocol):
+class SpanReader(Protocol):
     """What a reader has besides that reads objects of any size."""
 
-    def read_piece(self, key: str, start: int, length: int) -> bytes:
+    def read_span(self, key: str, start: int, length: int) -> bytes:
         """So many bytes from ``start`` on, which lies inside the object; fewer only at its end. Raises
         StorageNotFound, StorageDenied, StorageError."""
 

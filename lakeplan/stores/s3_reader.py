@@ -42,8 +42,8 @@ class S3Reader(S3Place):
     def read(self, key: str) -> bytes:
         return self._read(key, {})
 
-    def read_piece(self, key: str, start: int, length: int) -> bytes:
-        """See ``PieceReader``."""
+    def read_span(self, key: str, start: int, length: int) -> bytes:
+        """See ``SpanReader``."""
         return self._read(key, {"Range": f"bytes={start}-{start + length - 1}"})
 
     def _read(self, key: str, options: Mapping[str, str]) -> bytes:

@@ -27,8 +27,8 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.simulation.requests import SampledEntry
 from lakeplan.state.sweeps import read_purged
-from lakeplan.stores.protocols import PieceReader, StateReader, SweepStore
-from lakeplan.sweep.documents import FoundInRun, QuarantineRow, ReadRow
+from lakeplan.stores.protocols import SpanReader, StateReader, SweepStore
+from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import newest_attempts, official_run, read_stored, read_summary
@@ -49,7 +49,7 @@ NO_MARK = "its mark cannot be read, so nobody knows what was moved there"
 class _Run:
     """A run and the files, by key, that name what it deleted."""
 
-    row: FoundInRun
+    row: RunFinding
     mark: Mark | None = None
     prefix: str = ""
 
@@ -63,11 +63,11 @@ class _Run:
                 yield read_report(site.store.read(stored.key), name=name)
 
 
-def last_runs(site: Site, addresses: Collection[str]) -> dict[str, FoundInRun]:
+def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
     """For each of some addresses the newest run of any collector, lakeplan's sweeps among them, whose records
     name it. What cannot be read of a run is passed over with a warning: others write there, too. Raises
     StorageError."""
-    left, found = set(addresses), dict[str, FoundInRun]()
+    left, found = set(addresses), dict[str, RunFinding]()
     for run in sorted(_runs(site), key=lambda run: run.row["started"], reverse=True):
         try:
             for some in run.addresses(site):
@@ -269,13 +269,13 @@ class DataRead:
 def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
     """Reads the objects of these entries. What differs is read twice. Raises StorageError, and LakeplanError
     for a store that cannot read in pieces."""
-    if not isinstance(store, PieceReader):
+    if not isinstance(store, SpanReader):
         raise LakeplanError(
             "objects of this storage cannot be read in pieces",
             where=store.url,
             hint="Run the check without --read-data.",
         )
-    pieces: PieceReader = store
+    pieces: SpanReader = store
     found = DataRead()
 
     def compared(entry: SampledEntry) -> tuple[SampledEntry, str]:
@@ -304,7 +304,7 @@ def _count(found: DataRead, entry: SampledEntry, outcome: str) -> None:
         found.differing.append(entry)
 
 
-def _compared(store: SweepStore, pieces: PieceReader, entry: SampledEntry) -> str:
+def _compared(store: SweepStore, pieces: SpanReader, entry: SampledEntry) -> str:
     wanted = _md5_of(entry.e_tag)
     try:
         facts = store.stat(entry.address)
@@ -319,10 +319,10 @@ def _compared(store: SweepStore, pieces: PieceReader, entry: SampledEntry) -> st
     return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
 
 
-def _digest(pieces: PieceReader, key: str, size: int) -> str:
+def _digest(pieces: SpanReader, key: str, size: int) -> str:
     digest, at = hashlib.md5(usedforsecurity=False), 0
     while at < size:
-        piece = pieces.read_piece(key, at, min(PIECE, size - at))
+        piece = pieces.read_span(key, at, min(PIECE, size - at))
         if not piece:
             break
         digest.update(piece)

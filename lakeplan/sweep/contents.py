@@ -40,7 +40,7 @@ from lakeplan.sweep.records import read_marked
 from lakeplan.sweep.values import Mark
 from lakeplan.values.records import utc_text
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MarkClass, Part, going_classes
+from lakeplan.values.sweep import MarkClass, Part, deleted_classes
 
 READ_AHEAD = 8
 DAY_US = 86_400_000_000
@@ -72,7 +72,7 @@ def read_contents(
 ) -> ContentsRow:
     """Amounts by class, by prefix of ``depth`` folders, by age, by last commit and by what keeps objects.
     ``step`` is called after each part. Raises as ``read_marked``."""
-    tally = _Tally(mark, depth)
+    tally = _Totals(mark, depth)
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
         tally.add(table)
     return tally.document()
@@ -90,14 +90,14 @@ def read_prefixes(
 ) -> list[TreeRow]:
     """The folders of every depth up to ``TREE_DEPTH``, for a tree: each counts all objects below it. The
     largest, and with each all above it."""
-    tally = _Tally(mark, TREE_DEPTH)
+    tally = _Totals(mark, TREE_DEPTH)
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
         tally.add(table)
     return tally.tree()
 
 
 @dataclass
-class _Tally:
+class _Totals:
     """Sums over the parts of a mark."""
 
     mark: Mark
@@ -112,7 +112,7 @@ class _Tally:
     has_keepers: bool = True
 
     def add(self, table: pa.Table) -> None:
-        going = [kind.value for kind in going_classes(self.mark.settings.never_committed)]
+        going = [kind.value for kind in deleted_classes(self.mark.settings.never_committed)]
         goes = pc.is_in(table["class"], pa.array(going, pa.string()))
         columns = {"goes": goes, "size": table["size_bytes"], "prefix": prefixes_of(table, self.depth)}
         _sum(self.prefixes, pa.table(columns), ("prefix", "goes"))
@@ -224,7 +224,7 @@ def list_objects(
 ) -> ObjectsDocument:
     """The objects of these classes (by default, those that would be deleted) of which a path begins with
     ``prefix``, at most ``MOST_OBJECTS``. Raises as ``read_marked``."""
-    wanted = list(classes) or [kind.value for kind in going_classes(mark.settings.never_committed)]
+    wanted = list(classes) or [kind.value for kind in deleted_classes(mark.settings.never_committed)]
     objects: list[ObjectRow] = []
     more = 0
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):

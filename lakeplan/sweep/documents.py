@@ -399,7 +399,7 @@ class NamedCommitsRow(TypedDict):
     holds: int
 
 
-class FoundInRun(TypedDict):
+class RunFinding(TypedDict):
     """The last collector run whose records name an object. ``started`` as its report writes it."""
 
     run_id: str
@@ -421,7 +421,7 @@ class FindingRow(TypedDict):
     size_bytes: int
     stored_bytes: int | None
     named_by: list[NamedBy]
-    collector_run: FoundInRun | None
+    collector_run: RunFinding | None
     quarantine: str
 
 

@@ -20,11 +20,11 @@ from lakeplan.review.claims import check_claims
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import SEEN_NOTHING, SeenAtMark
+from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
 from lakeplan.sweep.rules import place_of
 from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Cleared, GcDesired
-from lakeplan.values.pins import looks_like_pin, stands_like_pin
+from lakeplan.values.pins import has_pin_commit, may_be_pin
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules, RulesBefore
 from lakeplan.values.sweep import Part, UncommittedRun
@@ -80,7 +80,7 @@ class Inspection:
         return {id for id, mask in pairs if id and mask & keeps}
 
 
-def take_look(site: Site, stored: GcRules, *, now: datetime, before: RulesBefore) -> Inspection:
+def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: RulesBefore) -> Inspection:
     """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
     recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
     a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
@@ -207,10 +207,10 @@ def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, befor
 
 def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
     """Branches of the dump that are pins; what is visible is not one, whatever its name."""
-    if not any(stands_like_pin(branch.id, branch.commit_id) for branch in refs.branches):
+    if not any(has_pin_commit(branch.id, branch.commit_id) for branch in refs.branches):
         return frozenset()
     live = site.reader.list_pins(site.desired.name)
-    return frozenset(branch.id for branch in live if looks_like_pin(branch))
+    return frozenset(branch.id for branch in live if may_be_pin(branch))
 
 
 REPOSITORIES_AT_ONCE = 8
@@ -241,7 +241,7 @@ class _Server:
             return cls(reader, error=error)
 
 
-_Found = Mapping[tuple[str, Repository], ForeignRanges | str]
+_ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]
 """By server and repository: what it has, or why it cannot be read."""
 
 
@@ -314,7 +314,9 @@ def _concerns(site: Site, server: str, repository: Repository) -> bool:
     return place_of(repository.storage_namespace).kind == place_of(site.repository.storage_namespace).kind
 
 
-def _of_site(site: Site, servers: Mapping[str, _Server], found: _Found) -> Others | LakeplanError:
+def _of_site(
+    site: Site, servers: Mapping[str, _Server], found: _ForeignByRepository
+) -> Others | LakeplanError:
     own = servers[site.server.name]
     if own.error is not None:
         return own.error
@@ -351,7 +353,7 @@ def recheck_request(
     parts: tuple[Part, ...],
     look: Inspection,
     foreign: tuple[ForeignRanges, ...],
-    seen: SeenAtMark,
+    seen: KnownAtMark,
 ) -> RecheckRequest:
     """Which objects of these parts a snapshot holds, without what the mark saw already."""
     kept, prefixes = look.kept_metaranges(), look.held_prefixes
@@ -399,11 +401,11 @@ def needed_now(
     repository that cannot be read, and LakeplanError for whatever makes an inspection unsafe."""
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
-    look = take_look(site, read_rules(site), now=now, before=None)
+    look = inspect_repository(site, read_rules(site), now=now, before=None)
     keep()
     wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(
-        recheck_request(site, mark, wanted, look, foreign, SEEN_NOTHING), limit=MOST_NEEDED
+        recheck_request(site, mark, wanted, look, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
     )
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(

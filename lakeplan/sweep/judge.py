@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 from lakeplan.errors import GateRefused, StalePlan, UsageError
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.strictness import since_mark, stricter_safety, stricter_sweep
 from lakeplan.stores.protocols import StateWriter
@@ -37,7 +37,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
 
 
 def judge_for_approval(
-    site: Site, mark: Mark, openers: Openers, *, automatic: bool
+    site: Site, mark: Mark, openers: GateOverrides, *, automatic: bool
 ) -> tuple[Judged, tuple[GateResult, ...]]:
     """The gates by today's tree, and what they were judged by, for the record."""
     judged = Judged(
@@ -86,7 +86,7 @@ def judge_again(held: Site, mark: Mark, approval: Approval, today: date) -> None
         sweep=held.desired.sweep,
         grace_period_seconds=max(graces),
     )
-    gates = _gates(held, mark, judged, Openers(frozenset(), held.overrides, today))
+    gates = _gates(held, mark, judged, GateOverrides(frozenset(), held.overrides, today))
     given = {(a.gate, a.unit, a.value, a.limit) for a in approval.judged.allowed}
     refuse_shut((g for g in gates if (g.gate, g.unit, g.value, g.limit) not in given), mark, again=True)
 
@@ -106,7 +106,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     )
 
 
-def _gates(site: Site, mark: Mark, judged: Judged, openers: Openers) -> tuple[GateResult, ...]:
+def _gates(site: Site, mark: Mark, judged: Judged, openers: GateOverrides) -> tuple[GateResult, ...]:
     return mark_gates(
         site.desired,
         mark.goes,
@@ -125,7 +125,7 @@ def approve(
     run: Run,
     *,
     reason: str,
-    openers: Openers,
+    openers: GateOverrides,
     automatic: bool = False,
 ) -> Approval:
     """Records who approves which bytes, by what they were judged, and what was ``shown`` of the mark. Raises

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakeplan.errors import LakeplanError, StorageError
-from lakeplan.formats.namespace import CLOCK_FILE, COLLECTOR_RUNS, MARK_FILE, SEEN_FILE, mark_prefix
-from lakeplan.review.gates import Openers
+from lakeplan.formats.namespace import CLOCK_FILE, COLLECTOR_RUNS, KNOWN_FILE, MARK_FILE, mark_prefix
+from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest
-from lakeplan.sweep.inspection import Inspection, Others, read_others, read_rules, take_look
+from lakeplan.sweep.inspection import Inspection, Others, inspect_repository, read_others, read_rules
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
+from lakeplan.sweep.observed_rules import observe_rules, site_clocks
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.rules import candidate_age_seconds, check_collectable, check_engine, mark_gates
-from lakeplan.sweep.rules_seen import see_rules, site_clocks
 from lakeplan.sweep.values import Mark, digest_of
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import duration_text
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Part, SweepSettings, Versions, going_classes
+from lakeplan.values.sweep import Part, SweepSettings, Versions, deleted_classes
 
 GROUP_COMMITS = 200_000
 """More commits than these are not held in memory until the others are read."""
@@ -42,7 +42,7 @@ class MarkOptions:
 
     mark_id: str
     settings: SweepSettings
-    openers: Openers
+    openers: GateOverrides
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ class _Marker:
             clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
             stored = read_rules(site)
             settle = options.settings.settle_seconds
-            seen = see_rules(site, ports.state, stored, clocks, settle_seconds=settle)
+            seen = observe_rules(site, ports.state, stored, clocks, settle_seconds=settle)
             looked_at = clocks.earliest
-            look = take_look(site, stored, now=looked_at, before=seen.before)
+            look = inspect_repository(site, stored, now=looked_at, before=seen.before)
         except BaseException:
             _drop_listing(site, listing)
             raise
@@ -164,7 +164,7 @@ class _Marker:
         candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
         gates = mark_gates(
             site.desired,
-            marked.amount(*going_classes(options.settings.never_committed)),
+            marked.amount(*deleted_classes(options.settings.never_committed)),
             candidates,
             options.settings,
             site.desired.safety,
@@ -189,7 +189,7 @@ class _Marker:
             held_prefixes=look.held_prefixes,
             marked=marked,
             candidates=candidates,
-            seen_sha256=_write_seen(site, mark_prefix(options.mark_id), look, others.foreign),
+            seen_sha256=_write_known(site, mark_prefix(options.mark_id), look, others.foreign),
             collector_runs=begun.collectors,
             unreadable=others.unreadable,
             gates=gates,
@@ -244,7 +244,7 @@ def _request(begun: Begun, others: Others) -> MarkRequest:
     )
 
 
-def _write_seen(site: Site, prefix: str, look: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
+def _write_known(site: Site, prefix: str, look: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
     """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
     kept = look.kept_metaranges()
     data = json_line(
@@ -254,7 +254,7 @@ def _write_seen(site: Site, prefix: str, look: Inspection, foreign: tuple[Foreig
             "foreign": {other.name: list(other.metaranges) for other in foreign},
         }
     )
-    site.store.create(prefix + SEEN_FILE, data)
+    site.store.create(prefix + KNOWN_FILE, data)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -20,7 +20,7 @@ from lakeplan.formats.namespace import (
     SWEEPS_PREFIX,
 )
 from lakeplan.limits import parse_json
-from lakeplan.review.gates import Openers, Verdict
+from lakeplan.review.gates import GateOverrides, Verdict
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.records import continue_or_abort, is_over, read_summary
@@ -258,7 +258,10 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
     text = f"it is not known whether {name}{more} has data in this storage: {why}"
     gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
-    if Openers(frozenset(), site.overrides, today).decide(gate, site.desired).outcome is GateOutcome.REFUSED:
+    if (
+        GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
+        is GateOutcome.REFUSED
+    ):
         raise GateRefused(
             f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",

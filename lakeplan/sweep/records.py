@@ -13,9 +13,9 @@ import pyarrow as pa
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageNotFound, UsageError
 from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_deleted, read_part
 from lakeplan.formats.namespace import (
+    KNOWN_FILE,
     MARK_FILE,
     OFFICIAL_FILE,
-    SEEN_FILE,
     SUMMARY_FILE,
     attempt_of,
     mark_prefix,
@@ -205,7 +205,7 @@ _SEEN = records.record(
 
 
 @dataclass(frozen=True)
-class SeenAtMark:
+class KnownAtMark:
     """What the mark knew to be kept, and what it read of other repositories. ``other_metaranges`` are those
     of commits that nothing kept: paths below held prefixes were read there. Marks of earlier releases name
     none."""
@@ -215,13 +215,13 @@ class SeenAtMark:
     other_metaranges: frozenset[str] = frozenset()
 
 
-SEEN_NOTHING = SeenAtMark(frozenset(), {})
+KNOWN_NOTHING = KnownAtMark(frozenset(), {})
 """So that an inspection reads everything: for marks whose own word does not count."""
 
 
-def load_seen(site: Site, mark: Mark) -> SeenAtMark:
+def load_known(site: Site, mark: Mark) -> KnownAtMark:
     """Raises StalePlan when it is not what the mark wrote."""
-    key = mark_prefix(mark.mark_id) + SEEN_FILE
+    key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
         raise StalePlan(
@@ -231,7 +231,7 @@ def load_seen(site: Site, mark: Mark) -> SeenAtMark:
         )
     what, where = "what the mark saw", f"{site.store.url}/{key}"
     record = records.read_record(data, _SEEN, what=what, where=where, hint="Run `lakeplan sweep mark` again.")
-    return SeenAtMark(
+    return KnownAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},
         frozenset(record.get("other_metaranges") or ()),

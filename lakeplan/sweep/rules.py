@@ -10,7 +10,7 @@ from math import ceil
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, UsageError
-from lakeplan.review.gates import Named, Openers, Verdict, by_limit
+from lakeplan.review.gates import GateOverrides, Named, Verdict, by_limit
 from lakeplan.sweep.values import Mark, settings_row
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
@@ -75,7 +75,7 @@ def mark_gates(
     safety: Safety,
     *,
     grace_period_seconds: int | None,
-    openers: Openers,
+    openers: GateOverrides,
 ) -> tuple[GateResult, ...]:
     """``candidates``: what is stored and old enough to go at all, of which ``goes`` would."""
     percent = 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0

@@ -21,18 +21,19 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.sweep.inspection import all_others, read_rules, recheck_request, take_look
+from lakeplan.sweep.inspection import all_others, inspect_repository, read_rules, recheck_request
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
 from lakeplan.sweep.neighbours import check_site
+from lakeplan.sweep.observed_rules import observe_rules, site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import (
-    SEEN_NOTHING,
-    SeenAtMark,
+    KNOWN_NOTHING,
+    KnownAtMark,
     StoredMark,
     deleted,
     load_approval,
-    load_seen,
+    load_known,
     newest_attempts,
     noted_runs,
     official_run,
@@ -40,7 +41,6 @@ from lakeplan.sweep.records import (
     read_end,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
-from lakeplan.sweep.rules_seen import see_rules, site_clocks, site_lease
 from lakeplan.sweep.values import Approval, Mark
 from lakeplan.values.simulation import Amount, Choice
 from lakeplan.values.sweep import Part, PartEnd, Status, SweepSettings
@@ -111,7 +111,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     with lease:
         check_round(site, mark, approval, ports, by_text(run))
         check_site(site, clocks.latest.date())
-        runner = _Runner(site, mark, ports, load_seen(site, mark), lease.renew, by_text(run))
+        runner = _Runner(site, mark, ports, load_known(site, mark), lease.renew, by_text(run))
         runner.read_records()
         if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
             runner.try_failed_again()
@@ -183,7 +183,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
     approval = read_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)
     with lease:
-        seen = load_seen(site, mark) if stored.recorded else SEEN_NOTHING
+        seen = load_known(site, mark) if stored.recorded else KNOWN_NOTHING
         runner = _Runner(site, mark, ports, seen, lease.renew, by_text(run))
         settings = mark.settings if approval is None else approval.judged.sweep
         runner.read_records()
@@ -209,7 +209,7 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
     clocks = check_clocks(site, mark, ports, by)
     check_pins(site.reader, ports.state, site.key)
     settle = site.desired.sweep.settle_seconds
-    seen = see_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
+    seen = observe_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
     check_may_run(site, mark, clocks, seen.lowered_at)
     judge_again(site, mark, approval, clocks.latest.date())
 
@@ -291,7 +291,7 @@ def _own_report(site: Site, mark: Mark) -> set[str]:
 
 class _Runner:
     def __init__(
-        self, site: Site, mark: Mark, ports: SweepPorts, seen: SeenAtMark, keep: Callable[[], None], by: str
+        self, site: Site, mark: Mark, ports: SweepPorts, seen: KnownAtMark, keep: Callable[[], None], by: str
     ) -> None:
         self._by = by
         self._site = site
@@ -412,7 +412,7 @@ class _Runner:
         foreign = all_others(site, keep=self._keep)
         looked_at = self._ports.now()
         now = check_clocks(site, mark, self._ports, self._by).earliest
-        look = take_look(site, read_rules(site), now=now, before=None)
+        look = inspect_repository(site, read_rules(site), now=now, before=None)
         request = recheck_request(site, mark, tuple(left), look, foreign, self._seen)
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:

@@ -18,7 +18,7 @@ from lakeplan.errors import (
     UsageError,
 )
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
-from lakeplan.review.gates import Openers, names_of
+from lakeplan.review.gates import GateOverrides, names_of
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal
@@ -113,7 +113,7 @@ def mark_all(
     run: Run,
     *,
     settings: Callable[[SweepSettings], SweepSettings],
-    openers: Openers,
+    openers: GateOverrides,
     new_mark_id: Callable[[], str],
 ) -> MarkReport:
     """Marks every selected repository. ``settings`` puts a command's options over the
@@ -318,7 +318,7 @@ def sweep_marks(
     ports: SweepPorts,
     *,
     shown: Mapping[str, Digests],
-    openers: Openers,
+    openers: GateOverrides,
     new_run: Callable[[], Run],
     new_official_id: Callable[[], str],
 ) -> AutomaticEnd:
@@ -368,7 +368,7 @@ def _sweep_one(
     mark: Mark,
     tree: DesiredTree,
     ports: SweepPorts,
-    openers: Openers,
+    openers: GateOverrides,
     shown: Digests | None,
     run_and_id: tuple[Run, str],
 ) -> SweptOrWhy:

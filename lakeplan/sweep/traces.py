@@ -23,7 +23,7 @@ from lakeplan.sweep.records import (
 )
 from lakeplan.sweep.values import Approval
 from lakeplan.values.records import utc_text
-from lakeplan.values.sweep import Part, Status, going_classes
+from lakeplan.values.sweep import Part, Status, deleted_classes
 
 MOST_MARKS = 20
 """The newest of a repository."""
@@ -84,7 +84,7 @@ def _of_mark(
 ) -> Iterator[tuple[str, TraceRow]]:
     mark = stored.mark
     approval = read_approval(state, stored)
-    going = {kind.value for kind in going_classes(mark.settings.never_committed)}
+    going = {kind.value for kind in deleted_classes(mark.settings.never_committed)}
     attempts: Mapping[str, int] | None = None
     parts = (*mark.marked.going, *mark.marked.kept)
     for part, table in zip(parts, marked_tables(store, mark, parts), strict=True):

@@ -29,7 +29,7 @@ from lakeplan.values.sweep import (
     SettingsRow,
     SweepSettings,
     Versions,
-    going_classes,
+    deleted_classes,
 )
 
 
@@ -122,7 +122,7 @@ class Mark:
     @property
     def goes(self) -> Amount:
         """What a sweep may delete."""
-        return self.marked.amount(*going_classes(self.settings.never_committed))
+        return self.marked.amount(*deleted_classes(self.settings.never_committed))
 
     def to_document(self) -> MarkRow:
         return {

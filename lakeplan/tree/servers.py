@@ -55,7 +55,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-def environment_word(server: str) -> str:
+def environment_name(server: str) -> str:
     """``<SERVER>`` in ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID``: capitals, ``-`` as ``_``."""
     return server.upper().replace("-", "_")
 
@@ -90,7 +90,7 @@ class ServersReader:
                 text = "a server's name begins with a letter and has letters, digits, - and _ (at most 63)"
                 self._problems.add(at, path, text)
                 continue
-            word = environment_word(name)
+            word = environment_name(name)
             reserved = next((r for r in RESERVED_WORDS if word == r or word.startswith(r + "_")), None)
             if reserved:
                 text = f"LAKEPLAN_{reserved}_… means something else to lakeplan: give the server another name"

@@ -29,14 +29,14 @@ def is_pin_name(branch_id: str) -> bool:
     return _NAME.fullmatch(branch_id) is not None
 
 
-def stands_like_pin(branch_id: str, commit_id: str) -> bool:
+def has_pin_commit(branch_id: str, commit_id: str) -> bool:
     """Whether a branch stands at the commit in its name, as pins do."""
     return branch_id == pin_name(commit_id) and is_pin_name(branch_id)
 
 
-def looks_like_pin(branch: LiveBranch) -> bool:
+def may_be_pin(branch: LiveBranch) -> bool:
     """Whether a branch is hidden and stands at the commit in its name."""
-    return branch.hidden and stands_like_pin(branch.id, branch.commit_id)
+    return branch.hidden and has_pin_commit(branch.id, branch.commit_id)
 
 
 @dataclass(frozen=True)

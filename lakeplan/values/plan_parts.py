@@ -185,7 +185,7 @@ class BranchRow:
         """Whether it goes, at once or after its notice."""
         return self.goes or self.reason in _AWAITS_NOTICE
 
-    def goes_by(self, moment: datetime) -> bool:
+    def is_deleted_by(self, moment: datetime) -> bool:
         """Whether it goes by then if nobody writes; what is staged on it may keep it all the same."""
         due = self.due is not None and self.due <= moment
         return self.goes or (due and self.reason in _GO_WHEN_DUE)

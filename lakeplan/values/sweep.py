@@ -268,7 +268,7 @@ MarkStage = Literal["marked", "approved", "begun"]
 EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
 
 
-def going_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
+def deleted_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
     """What a sweep with this ``never_committed`` may delete."""
     return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
 

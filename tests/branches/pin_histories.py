@@ -17,7 +17,7 @@ from lakeplan.branches.pins import (
     History,
     PinRules,
     blocking_rules,
-    wanted_pins,
+    required_pins,
     with_needed_days,
     with_pins,
     without_entries,
@@ -138,7 +138,7 @@ class Life:
         assert not blocking_rules(self.desired)
         holds = [Hold("commit", self.random.choice(self.commits).id)] if self.random.random() < 0.3 else []
         asked = self.random.choice((EVERYTHING, EVERYTHING, EVERYTHING, PinRules(tags=("*",)), PinRules()))
-        want = tuple(wanted_pins(history, asked, holds, self.pins))
+        want = tuple(required_pins(history, asked, holds, self.pins))
         have = with_needed_days(history.graph, self.pins)
         change, loss = safe_change(history, Change(self.stored, self.desired, have, want))
         if loss is not None:

@@ -11,7 +11,7 @@ from lakeplan.branches.memory import (
     Deletion,
     DeletionRecord,
     Fate,
-    forget_seen,
+    drop_observed,
     list_runs,
     record_heads,
 )
@@ -45,7 +45,7 @@ def id_at(moment: datetime) -> str:
 def reads(world) -> list[str]:
     """Run ids of the records that forgetting reads."""
     world.state.log.clear()
-    forget_seen(world.state, KEY, world.clock.now)
+    drop_observed(world.state, KEY, world.clock.now)
     return [line.rpartition("/")[2].removesuffix(".json") for line in world.state.log if "read" in line]
 
 
@@ -80,5 +80,5 @@ def it_tells_the_age_by_the_record_where_the_id_has_none(world):
     for days in (0, 1, SEEN_KEPT.days + 2):
         world.clock.wait(days)
         record_heads(world.state, KEY, [branch], world.this_run())
-    forget_seen(world.state, KEY, world.clock.now)
+    drop_observed(world.state, KEY, world.clock.now)
     assert list_runs(world.state, KEY) == ["run-002", "run-003"]

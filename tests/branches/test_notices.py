@@ -430,13 +430,13 @@ class DescribeRecords:
         row = row_of(world.outlooks().feature_1)
         assert not row.goes
         assert row.is_expired
-        assert not row.goes_by(world.clock.now + timedelta(days=2))
-        assert row.goes_by(world.clock.now + timedelta(days=3))
+        assert not row.is_deleted_by(world.clock.now + timedelta(days=2))
+        assert row.is_deleted_by(world.clock.now + timedelta(days=3))
         exempt(world, "feature-2", 5)
         row = row_of(world.outlooks().feature_2)
         assert not row.is_expired
-        assert not row.goes_by(world.clock.now + timedelta(days=4))
-        assert row.goes_by(world.clock.now + timedelta(days=5))
+        assert not row.is_deleted_by(world.clock.now + timedelta(days=4))
+        assert row.is_deleted_by(world.clock.now + timedelta(days=5))
 
     def it_fails_when_a_record_is_of_another_format(self, idle):
         idle.state.write(

@@ -20,7 +20,7 @@ from lakeplan.branches.pin_records import (
 )
 from lakeplan.errors import FormatError, GateRefused, WriteConflict
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import Pin, is_pin_name, looks_like_pin, pin_name, stands_like_pin
+from lakeplan.values.pins import Pin, has_pin_commit, is_pin_name, may_be_pin, pin_name
 from lakeplan.values.rules import GcRules
 from tests.memory import MemoryState
 
@@ -62,11 +62,11 @@ def it_tells_pins_by_name_place_and_that_they_are_hidden() -> None:
         "main",
     ):
         assert not is_pin_name(other)
-    assert stands_like_pin(pin_name(A), A)
-    assert not stands_like_pin(pin_name(A), B)
-    assert not stands_like_pin("lakeplan-pin-zzz", "zzz")
-    assert looks_like_pin(pin(A))
-    assert not looks_like_pin(pin(A, hidden=False))
+    assert has_pin_commit(pin_name(A), A)
+    assert not has_pin_commit(pin_name(A), B)
+    assert not has_pin_commit("lakeplan-pin-zzz", "zzz")
+    assert may_be_pin(pin(A))
+    assert not may_be_pin(pin(A, hidden=False))
 
 
 def it_takes_the_entries_of_pins_out_and_of_no_other_branch() -> None:

@@ -18,7 +18,7 @@ from lakeplan.branches.pins import (
     missing_entries,
     newest_of,
     own_pins,
-    wanted_pins,
+    required_pins,
     with_entries,
     with_needed_days,
     with_pins,
@@ -72,7 +72,7 @@ def test_a_pin_keeps_what_a_real_server_was_seen_to_keep(
 
 def test_a_tag_gets_a_pin_of_0_days_where_a_commit_follows_it() -> None:
     refs = replace(MEASURED, tags=(Tag("v1", "c2"), Tag("other", "c1")))
-    assert wanted_pins(history(refs, GcRules(7)), PinRules(tags=("v*",))) == [Pin("c2", 0, ("tag v1",))]
+    assert required_pins(history(refs, GcRules(7)), PinRules(tags=("v*",))) == [Pin("c2", 0, ("tag v1",))]
 
 
 DANGLING = draw_refs("""
@@ -86,7 +86,7 @@ DANGLING = draw_refs("""
 def test_a_pin_at_a_dangling_commit_has_the_default_days_because_0_would_cost_its_ancestors() -> None:
     refs = replace(DANGLING, tags=(Tag("v1", "x2"),))
     rules = GcRules(35)
-    assert wanted_pins(history(refs, rules, 10), PinRules(tags=("*",))) == [Pin("x2", None, ("tag v1",))]
+    assert required_pins(history(refs, rules, 10), PinRules(tags=("*",))) == [Pin("x2", None, ("tag v1",))]
     assert kept(refs, rules) == "m1 root x1 x2"
     assert kept(refs, rules, Pin("x2", 0)) == "m1 root x2"
     assert kept(refs, rules, Pin("x2")) == "m1 root x1 x2"
@@ -98,29 +98,29 @@ def test_a_pin_at_a_dangling_commit_has_the_default_days_because_0_would_cost_it
 def test_no_pin_for_a_commit_that_expires_nowhere_or_whose_data_another_commit_keeps() -> None:
     asked = PinRules(tags=("*",))
     refs = replace(MEASURED, tags=(Tag("v1", "c2"),))
-    assert wanted_pins(history(refs, GcRules(250)), asked) == []
-    assert wanted_pins(history(refs, GcRules(250), 60), asked) == [Pin("c2", 0, ("tag v1",))]
+    assert required_pins(history(refs, GcRules(250)), asked) == []
+    assert required_pins(history(refs, GcRules(250), 60), asked) == [Pin("c2", 0, ("tag v1",))]
     again = tuple(replace(c, meta_range_id="mr-c4") if c.id == "c2" else c for c in refs.commits)
-    assert wanted_pins(history(replace(refs, commits=again), GcRules(7)), asked) == []
+    assert required_pins(history(replace(refs, commits=again), GcRules(7)), asked) == []
 
 
 def test_a_pin_that_is_there_stays_for_as_long_as_it_is_asked_for() -> None:
     refs = replace(MEASURED, tags=(Tag("v1", "c2"),))
     there = [Pin("c2"), Pin("c1")]
-    found = wanted_pins(history(refs, GcRules(500)), PinRules(tags=("*",)), (), there)
+    found = required_pins(history(refs, GcRules(500)), PinRules(tags=("*",)), (), there)
     assert [pin.commit_id for pin in found] == ["c2"]
 
 
 def test_holds_on_a_branch_ask_for_all_that_its_head_was_made_from() -> None:
     asked = PinRules(holds=True)
     holds = [Hold("branch", "main"), Hold("prefix", "legal/")]
-    found = wanted_pins(history(MEASURED, GcRules(7)), asked, holds)
+    found = required_pins(history(MEASURED, GcRules(7)), asked, holds)
     assert [(pin.commit_id, pin.reasons) for pin in found] == [
         ("c1", ("hold on branch main",)),
         ("c2", ("hold on branch main",)),
     ]
     over = [Hold("commit", "c1", until=NOW.date() - timedelta(days=1))]
-    assert wanted_pins(history(MEASURED, GcRules(7)), asked, over) == []
+    assert required_pins(history(MEASURED, GcRules(7)), asked, over) == []
 
 
 def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> None:
@@ -178,7 +178,7 @@ def test_what_only_the_documented_rule_keeps_is_pinned_when_at_risk_is_asked_for
     rules = GcRules(30, {"dev": 11, "main": 15})
     found = history(refs, rules)
     at_risk = {found.graph.ids[n] for n in found.at_risk()}
-    pins = wanted_pins(found, PinRules(at_risk=True))
+    pins = required_pins(found, PinRules(at_risk=True))
     assert {pin.commit_id for pin in pins} == at_risk
     assert set(kept(refs, rules, *pins).split()) >= at_risk
 
@@ -317,7 +317,7 @@ def test_an_entry_that_a_pin_must_not_have_is_taken_out() -> None:
 
 
 def test_a_hold_on_a_commit_asks_for_that_commit_alone() -> None:
-    found = wanted_pins(history(MEASURED, GcRules(7)), PinRules(holds=True), [Hold("commit", "c2")])
+    found = required_pins(history(MEASURED, GcRules(7)), PinRules(holds=True), [Hold("commit", "c2")])
     assert [pin.commit_id for pin in found] == ["c2"]
 
 
@@ -330,7 +330,7 @@ def test_the_newest_commits_are_asked_for_on_every_branch_that_the_pattern_match
         maintained -> e 10 b
     """)
     asked = PinRules(newest=(Kept("main*", 3),))
-    found = {p.commit_id: p.reasons for p in wanted_pins(history(refs, GcRules(7)), asked)}
+    found = {p.commit_id: p.reasons for p in required_pins(history(refs, GcRules(7)), asked)}
     reasons = ("last 3 commits of main", "last 3 commits of maintained")
     assert found == {"a": reasons}
 
@@ -346,7 +346,7 @@ def test_days_are_those_of_the_server_s_zone() -> None:
     for zone in (timezone.utc, NEW_YORK):
         one = replace(history(refs, GcRules(7), 30), zone=zone)
         asked = PinRules(newest=(Kept("main", daily=3),))
-        found[zone] = {p.commit_id for p in wanted_pins(one, asked)}
+        found[zone] = {p.commit_id for p in required_pins(one, asked)}
     assert found == {timezone.utc: {"b", "a"}, NEW_YORK: {"c", "a"}}
 
 

@@ -15,7 +15,7 @@ from lakeplan.lakefs import transport
 from lakeplan.plan import attempts
 from lakeplan.simulation import observing
 from lakeplan.state.clocks import Clocks
-from lakeplan.sweep import deleting, inspection, purge, rules_seen, service
+from lakeplan.sweep import deleting, inspection, observed_rules, purge, service
 from lakeplan.sweep import run as sweep_run
 from lakeplan.sweep.inspection import Needed
 from lakeplan.values.sweep import Status
@@ -79,7 +79,7 @@ FIXES: Mapping[str, Fix] = {
     "purge inspects": Fix("A4", _patch(purge, "needed_now", _nothing_is_needed)),
     "holds keep branches": Fix("A5", _patch(survey, "held_branches", lambda *args: set())),
     "holds are recorded": Fix("A5", _patch(inspection, "keep_held", lambda *args: ())),
-    "clocks are compared": Fix("A6", _patch(rules_seen, "read_clocks", _our_clock)),
+    "clocks are compared": Fix("A6", _patch(observed_rules, "read_clocks", _our_clock)),
     "automatic compares sets": Fix("A7", _patch(service, "_not_shown", lambda *args: "")),
     "an older ledger is not trusted": Fix("A8", _patch(recall, "_distrust", lambda *args: "")),
     "a notice is about a HEAD": Fix("16 C5", _patch(notices, "is_about", lambda *args: True)),

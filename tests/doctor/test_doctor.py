@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakeplan.doctor.doctor import Result, check_clock, check_flavour, check_state
-from lakeplan.doctor.repositories import Found, stored_nonsense, summed
+from lakeplan.doctor.repositories import CheckResult, stored_nonsense, summed
 from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.errors import StorageDenied
 from lakeplan.stores.folder import FolderState, FolderStore
@@ -89,11 +89,11 @@ def it_lists_nonsense_and_leaves_sense_alone():
 
 
 def it_takes_the_worst_of_many_repositories_and_says_where():
-    ok, warn, fail = (Found("x", result, result, "do") for result in ("ok", "warn", "fail"))
-    assert summed({"a": [ok], "b": [ok]}) == [Found("x", "ok", "on 2 repositories")]
-    assert summed({"a": [ok]}) == [Found("x", "ok", "ok")]
-    assert summed({"a": [warn], "b": [fail], "c": [ok]}) == [Found("x", "fail", "fail (on b)", "do")]
-    assert summed({"a": [ok], "b": [Found("y", "ok", "fine")]})[1] == Found("y", "ok", "fine")
+    ok, warn, fail = (CheckResult("x", result, result, "do") for result in ("ok", "warn", "fail"))
+    assert summed({"a": [ok], "b": [ok]}) == [CheckResult("x", "ok", "on 2 repositories")]
+    assert summed({"a": [ok]}) == [CheckResult("x", "ok", "ok")]
+    assert summed({"a": [warn], "b": [fail], "c": [ok]}) == [CheckResult("x", "fail", "fail (on b)", "do")]
+    assert summed({"a": [ok], "b": [CheckResult("y", "ok", "fine")]})[1] == CheckResult("y", "ok", "fine")
 
 
 class DescribeProbe:

@@ -57,7 +57,7 @@ class Killed(BaseException):
     """As a kill: nothing catches it."""
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, at: int = 0, *, after: bool = False) -> list[str]:
+def count_of(monkeypatch: pytest.MonkeyPatch, at: int = 0, *, after: bool = False) -> list[str]:
     """The writes that are sent from now on; it dies at the one of this number, before or after the server
     did it."""
     real, seen = writers._Writer._send, []
@@ -83,7 +83,7 @@ ORDER = ["PUT settings", "POST branches", "POST branches", "PUT settings", "DELE
 def it_writes_in_the_order_that_keeps_everything(world, changing, monkeypatch):
     states = [row["state"] for row in planned(world)["pins"]["pins"]]
     assert sorted(states) == ["missing", "missing", "retired"]
-    seen = counted(monkeypatch)
+    seen = count_of(monkeypatch)
     applied(world)
     assert seen == ORDER
     assert set(hidden(world)) == {pin_of(changing[2]), pin_of(changing[-1])}
@@ -95,7 +95,7 @@ def it_writes_in_the_order_that_keeps_everything(world, changing, monkeypatch):
 def it_keeps_all_wherever_it_is_killed_and_the_next_apply_finishes(world, changing, monkeypatch, at, after):
     start = kept(world)
     with monkeypatch.context() as patch:
-        counted(patch, at, after=after)
+        count_of(patch, at, after=after)
         with pytest.raises(Killed):
             applied(world)
     killed = kept(world)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.output.text import count, counted, days, duration, moment, percent, size
+from lakeplan.output.text import count, count_of, days, duration, moment, percent, size
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def it_shows_percent(part: int, whole: int, text: str) -> None:
 
 def it_counts_with_separators_and_nouns() -> None:
     assert count(1_204_331) == "1,204,331"
-    assert counted(1, "object") == "1 object"
-    assert counted(0, "repository") == "0 repositories"
-    assert counted(4_812, "branch") == "4,812 branches"
-    assert counted(2, "entry") == "2 entries"
+    assert count_of(1, "object") == "1 object"
+    assert count_of(0, "repository") == "0 repositories"
+    assert count_of(4_812, "branch") == "4,812 branches"
+    assert count_of(2, "entry") == "2 entries"
 
 
 def it_shows_days_as_the_server_has_them() -> None:

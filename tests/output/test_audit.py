@@ -137,7 +137,11 @@ def it_says_what_the_next_collection_leaves_out() -> None:
             None,
             "older versions and unfinished uploads are not counted: Azure lists no uploads",
         ),
-        ("gs://bucket/x", {**UNKNOWN, "noncurrent": NOTHING}, "unfinished uploads are not counted: lakeplan"),
+        (
+            "gs://bucket/x",
+            {**UNKNOWN, "noncurrent": NOTHING},
+            "unfinished uploads are not counted: lakeplan",
+        ),
         ("s3://bucket/x", None, "older versions and unfinished uploads are not counted: the store"),
         ("s3://bucket/x", UNKNOWN, "older versions and unfinished uploads are not counted: the store"),
         (

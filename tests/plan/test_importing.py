@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.plan.importing import Imported, LeftOut, Owners, make_tree
+from lakeplan.plan.importing import Imported, Owners, SkippedRepository, make_tree
 from lakeplan.retention.patterns import expand
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.rules import GcRules
@@ -62,7 +62,7 @@ def it_leaves_out_what_no_tree_may_ask_for_and_says_so(days):
     made = make_tree(
         ONE,
         [Imported("prod", "a", GcRules(21, {"main": days}))],
-        [LeftOut("prod/b", "it has no GC rules", is_problem=False)],
+        [SkippedRepository("prod/b", "it has no GC rules", is_problem=False)],
         "server",
     )
     assert made.imported == ()
@@ -101,7 +101,7 @@ def it_keeps_a_name_of_a_server_in_its_comment(end):
     """A tree may name commands to run (``checks``): no server may write into it."""
     evil = f"prod/b{end}checks: [{{name: evil, run: [sh, evil.sh]}}]{end}#"
     made = make_tree(
-        ONE, [Imported("prod", "a", GcRules(9))], [LeftOut(evil, "it has no GC rules")], "server"
+        ONE, [Imported("prod", "a", GcRules(9))], [SkippedRepository(evil, "it has no GC rules")], "server"
     )
     document = yaml.safe_load(made.files["lakeplan.yaml"])
     assert set(document) == {"apiVersion", "servers", "unmanaged", "include"}

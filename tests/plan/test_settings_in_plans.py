@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DAY = 86400
 OLD = (Policy("old", ("f-*",), 30 * DAY),)
 NEW = (Policy("old", ("f-*",), 7 * DAY),)
-CLOSED = gates.Openers(frozenset(), (), date(2026, 1, 1))
+CLOSED = gates.GateOverrides(frozenset(), (), date(2026, 1, 1))
 
 
 def policies(before=None, after=NEW, **fields) -> PoliciesPlan:

@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lakeplan.errors import UsageError
-from lakeplan.review.gates import Openers, one_by_one, plan_gates, repository_gates
+from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates, repository_gates
 from lakeplan.values.desired import Override, Safety, Source
 from lakeplan.values.plan import (
     Failure,
@@ -25,7 +25,7 @@ from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan, SettingCha
 from lakeplan.values.rules import Action, GcRules
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SHUT = Openers(frozenset(), (), date(2026, 1, 1))
+SHUT = GateOverrides(frozenset(), (), date(2026, 1, 1))
 
 
 def horizon(expire: int = 0, kept: int = 100, size: int = 0, risk: int = 0) -> HorizonImpact:
@@ -48,7 +48,9 @@ def a_plan(now: HorizonImpact, **changes: object) -> RepositoryPlan:
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
-def outcomes(plan: RepositoryPlan, safety: Safety | None = None, openers: Openers = SHUT) -> dict[str, str]:
+def outcomes(
+    plan: RepositoryPlan, safety: Safety | None = None, openers: GateOverrides = SHUT
+) -> dict[str, str]:
     return {g.gate: g.outcome.value for g in repository_gates(plan, safety or Safety(), openers)}
 
 
@@ -72,9 +74,11 @@ def it_passes_what_stays_within_the_limits():
 )
 def it_refuses(plan: RepositoryPlan, gate: str):
     assert outcomes(plan)[gate] == "refused"
-    allowed = Openers(frozenset({gate}), (), date(2026, 1, 1))
+    allowed = GateOverrides(frozenset({gate}), (), date(2026, 1, 1))
     assert outcomes(plan, openers=allowed)[gate] == "allowed"
-    assert outcomes(plan, openers=Openers(frozenset({"other"}), (), date(2026, 1, 1)))[gate] == "refused"
+    assert (
+        outcomes(plan, openers=GateOverrides(frozenset({"other"}), (), date(2026, 1, 1)))[gate] == "refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def note(**values: object) -> Override:
     ],
 )
 def it_opens_by_override_within_its_bounds(override: Override, outcome: str):
-    openers = Openers(frozenset(), (override,), date(2026, 1, 1))
+    openers = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
 
 
@@ -158,7 +162,7 @@ class DescribeAllow:
         ],
     )
     def it_is_for_the_repository_that_it_names(self, allowed, outcome):
-        openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
         assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
 
     @pytest.mark.parametrize(
@@ -171,34 +175,34 @@ class DescribeAllow:
         ],
     )
     def it_has_to_name_a_repository_of_the_run(self, flag, hint):
-        openers = Openers(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
         with pytest.raises(UsageError, match=f"--allow {flag}: .* is not among") as caught:
             openers.check_named(["prod/analytics", "prod/raw"])
         assert hint in caught.value.hint
 
     def it_ends_at_the_last_sign_of_equality(self):
-        openers = Openers(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
         with pytest.raises(UsageError, match="--allow prod/a=b=clear: prod/a=b is not among"):
             openers.check_named(["prod/a", "a"])
 
     def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):
-        Openers(frozenset({"raw=clear", "prod/analytics=clear", "clear"}), (), date(2026, 1, 1)).check_named(
-            ["prod/analytics", "prod/raw"]
-        )
+        GateOverrides(
+            frozenset({"raw=clear", "prod/analytics=clear", "clear"}), (), date(2026, 1, 1)
+        ).check_named(["prod/analytics", "prod/raw"])
 
     @pytest.mark.parametrize("flag", ["prod/a", "a"])
     def it_does_not_reach_a_repository_that_another_server_calls_so(self, flag):
-        openers = Openers(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
         imposter = replace(a_plan(horizon(expire=40)), server="evil", name="prod/a")
         assert outcomes(imposter, openers=openers)["expired-objects"] == "refused"
         with pytest.raises(UsageError, match="is not among"):
             openers.check_named(["evil/prod/a"])
-        openers = Openers(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
         openers.check_named(["evil/prod/a"])
         assert outcomes(imposter, openers=openers)["expired-objects"] == "allowed"
 
     def judged(self, *allowed: str, keys=("prod/a", "prod/b")):
-        openers = Openers(frozenset(allowed), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
         found = {}
         for key in keys:
             plan = replace(a_plan(horizon(expire=40)), server=key.split("/")[0], name=key.split("/")[1])
@@ -358,7 +362,7 @@ class DescribeWhatAGateReports:
 
     def it_says_what_opened_it_or_would(self):
         def said(*allowed: str, overrides=(), **changes: object) -> str:
-            openers = Openers(frozenset(allowed), overrides, date(2026, 1, 1))
+            openers = GateOverrides(frozenset(allowed), overrides, date(2026, 1, 1))
             gates = repository_gates(a_plan(horizon(expire=40), **changes), Safety(), openers)
             return next(g.opens_with for g in gates if g.gate == "expired-objects")
 
@@ -372,7 +376,7 @@ class DescribeWhatAGateReports:
 
     def it_names_how_many_repositories_one_flag_would_open(self):
         plans = [a_plan(horizon(expire=40), name=name) for name in ("a", "b", "c")]
-        openers = Openers(frozenset({"expired-objects"}), (), date(2026, 1, 1))
+        openers = GateOverrides(frozenset({"expired-objects"}), (), date(2026, 1, 1))
         found = one_by_one({p.key: repository_gates(p, Safety(), openers) for p in plans})
         assert [g.opens_with for g in found["prod/b"] if g.gate == "expired-objects"] == [
             "--allow prod/b=expired-objects at a terminal;"
@@ -393,11 +397,11 @@ def it_refuses_what_a_plan_file_says_was_allowed():
 
 
 def it_leaves_a_gate_alone_that_has_no_figure_for_an_override_with_a_bound():
-    openers = Openers(frozenset(), (note(gate="adoption", max=5),), date(2026, 1, 1))
+    openers = GateOverrides(frozenset(), (note(gate="adoption", max=5),), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(), adopted=True), openers=openers)["adoption"] == "refused"
-    openers = Openers(frozenset(), (note(gate="adoption"),), date(2026, 1, 1))
+    openers = GateOverrides(frozenset(), (note(gate="adoption"),), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(), adopted=True), openers=openers)["adoption"] == "overridden"
-    openers = Openers(frozenset(), (note(max=40),), date(2026, 1, 1))
+    openers = GateOverrides(frozenset(), (note(max=40),), date(2026, 1, 1))
     assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == "overridden"
 
 
@@ -423,7 +427,7 @@ class DescribeTheWholePlan:
         assert gate.scope == "plan"
 
     def it_counts_as_overridden_when_every_contributor_is(self):
-        openers = Openers(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        openers = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         one = a_plan(horizon(expire=90))
         one = replace(one, gates=repository_gates(one, Safety(), openers))
         quiet = a_plan(horizon(expire=0), name="quiet")
@@ -438,7 +442,7 @@ class DescribeTheWholePlan:
             assert gate.outcome is GateOutcome.REFUSED
 
     def it_stays_passed_where_every_contributor_is_overridden(self):
-        openers = Openers(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        openers = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         strict = Safety(max_expired_objects_percent=10)
         one = a_plan(horizon(expire=20))
         one = replace(one, gates=repository_gates(one, strict, openers))
@@ -468,7 +472,7 @@ class DescribeTheWholePlan:
         (gate,) = plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="fail")
         assert gate.message == "1 repository on the servers is named by no entry"
         assert gate.opens_with == "overrides in the tree, or --allow unmanaged at a terminal"
-        allowed = Openers(frozenset({"unmanaged"}), (), date(2026, 1, 1))
+        allowed = GateOverrides(frozenset({"unmanaged"}), (), date(2026, 1, 1))
         (gate,) = plan_gates([], Safety(), allowed, unmanaged=("prod/x",), on_unmanaged="fail")
         assert gate.outcome is GateOutcome.ALLOWED
 
@@ -498,14 +502,16 @@ class DescribeTheWholePlan:
         ],
     )
     def it_takes_overrides_of_every_repository_only(self, override, outcome):
-        openers = Openers(frozenset(), (override,), date(2026, 1, 1))
+        openers = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
         (gate,) = [
             g for g in plan_gates([a_plan(horizon(expire=40))], Safety(), openers) if g.unit == "percent"
         ]
         assert gate.outcome.value == outcome
 
     def it_says_that_each_repository_was_opened(self):
-        openers = Openers(frozenset(), (note(gate="deleted-branches", repository="analytics"),), NOW.date())
+        openers = GateOverrides(
+            frozenset(), (note(gate="deleted-branches", repository="analytics"),), NOW.date()
+        )
         policies = PoliciesPlan(Action.CHANGE, deletions={Horizon.MONTH.value: 99})
         one = a_plan(horizon(expire=1), branch_lifecycle=policies)
         one = replace(one, gates=repository_gates(one, Safety(), openers))

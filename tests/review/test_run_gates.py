@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from lakeplan.review.gates import Openers, plan_gates, repository_gates
+from lakeplan.review.gates import GateOverrides, plan_gates, repository_gates
 from lakeplan.values.branches import Consequence
 from lakeplan.values.desired import Override, Safety, Source
 from lakeplan.values.plan import Failure, Plan, RepositoryPlan
@@ -15,7 +15,7 @@ from lakeplan.values.plan_parts import BranchesPlan, BranchRow
 from lakeplan.values.rules import Action
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SHUT = Openers(frozenset(), (), NOW.date())
+SHUT = GateOverrides(frozenset(), (), NOW.date())
 TWO = Safety(max_deleted_branches=2)
 
 
@@ -45,12 +45,12 @@ def many(count: int) -> list[BranchRow]:
     return [row(f"f-{n}") for n in range(count)]
 
 
-def opened(*notes: tuple[str, float | None]) -> Openers:
+def opened(*notes: tuple[str, float | None]) -> GateOverrides:
     said = tuple(
         Override(repository, "deleted-branches", limit, "spring", date(2099, 1, 1), Source("a", 1, 1))
         for repository, limit in notes
     )
-    return Openers(frozenset(), said, date(2026, 1, 1))
+    return GateOverrides(frozenset(), said, date(2026, 1, 1))
 
 
 @pytest.mark.parametrize(("count", "outcome"), [(1, "passed"), (2, "passed"), (3, "refused")])
@@ -98,10 +98,10 @@ def it_refuses_once_what_has_one_cause() -> None:
         (opened(("analytics", 3)), "overridden"),
         (opened(("analytics", 2)), "refused"),
         (opened(("other", None)), "refused"),
-        (Openers(frozenset({"deleted-branches"}), (), NOW.date()), "allowed"),
+        (GateOverrides(frozenset({"deleted-branches"}), (), NOW.date()), "allowed"),
     ],
 )
-def it_opens_as_other_gates_do(openers: Openers, outcome: str) -> None:
+def it_opens_as_other_gates_do(openers: GateOverrides, outcome: str) -> None:
     (gate,) = repository_gates(a_plan(*many(3)), TWO, openers)
     assert gate.outcome.value == outcome
 
@@ -115,7 +115,7 @@ def it_counts_all_repositories_together() -> None:
 
 
 def it_is_overridden_over_all_when_it_is_in_each_that_deletes() -> None:
-    def outcome(openers: Openers, of_b: int = 3) -> str:
+    def outcome(openers: GateOverrides, of_b: int = 3) -> str:
         plans = [a_plan(*many(3), name="a"), a_plan(*many(of_b), name="b")]
         plans = [replace(p, gates=repository_gates(p, TWO, openers)) for p in (*plans, a_plan(name="quiet"))]
         (gate,) = plan_gates(plans, TWO, openers)
@@ -150,7 +150,7 @@ class DescribeTags:
         assert "1 tag (v0) may" in one.message
 
     def it_refuses_by_default_and_opens_like_any_gate(self) -> None:
-        def outcome(openers: Openers) -> str:
+        def outcome(openers: GateOverrides) -> str:
             gates = repository_gates(a_plan(row("f-1", "v1")), TWO, openers)
             return next(g.outcome.value for g in gates if g.gate == "tag-loss")
 

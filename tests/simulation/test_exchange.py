@@ -4,10 +4,19 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.exchange import PIECES, TEXTS, Of, Piece, from_bytes, pieces_in, to_batch, to_bytes
+from lakeplan.simulation.exchange import (
+    PACKETS,
+    TEXTS,
+    Of,
+    Packet,
+    from_bytes,
+    packets_in,
+    to_batch,
+    to_bytes,
+)
 
-pieces = st.builds(
-    Piece,
+packets = st.builds(
+    Packet,
     st.integers(0, 2**31 - 1),
     st.integers(0, 99),
     st.integers(0, 99),
@@ -16,13 +25,13 @@ pieces = st.builds(
 )
 
 
-@given(st.lists(pieces, max_size=8), st.booleans())
-def test_pieces_arrive_as_they_were_sent(sent: list[Piece], together: bool) -> None:
-    batches = [to_batch(piece) for piece in sent]
+@given(st.lists(packets, max_size=8), st.booleans())
+def test_pieces_arrive_as_they_were_sent(sent: list[Packet], together: bool) -> None:
+    batches = [to_batch(packet) for packet in sent]
     if together and batches:
         batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    assert all(batch.schema == PIECES for batch in batches)
-    assert list(pieces_in(batches)) == sent
+    assert all(batch.schema == PACKETS for batch in batches)
+    assert list(packets_in(batches)) == sent
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.text(), st.none() | st.text()), max_size=8))

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.engine import GoesInTransitions, GoesUnderRules, Naming, Nothing
+from lakeplan.simulation.engine import ExpiryInTransitions, ExpiryUnderRules, Naming, Nothing
 from lakeplan.simulation.marking import HeldAgain, Marks
 from lakeplan.simulation.sets import CODES, NOWHERE, Class, leaf_of
-from lakeplan.simulation.verdicts import RuleSetBits, Seen
+from lakeplan.simulation.verdicts import RuleSetBits, Sighting
 from lakeplan.simulation.work import Kind
 from lakeplan.values.simulation import Transition
 
 RULES = (RuleSetBits("rules", 1, 2), RuleSetBits("compare", 4, 8))
 QUESTIONS = {
-    "simulate": GoesUnderRules(RULES, listing=False, rows=True),
-    "simulate a listing": GoesUnderRules(RULES, listing=True, rows=True),
-    "plan": GoesInTransitions(Transition(1, 2), Naming("a/b", ((1, 1, 4), (2, 4, 8)))),
+    "simulate": ExpiryUnderRules(RULES, listing=False, rows=True),
+    "simulate a listing": ExpiryUnderRules(RULES, listing=True, rows=True),
+    "plan": ExpiryInTransitions(Transition(1, 2), Naming("a/b", ((1, 1, 4), (2, 4, 8)))),
     "mark": Marks({}),
     "mark again": HeldAgain(),
 }
@@ -46,7 +46,7 @@ def test_whatever_may_be_first_of_an_object_has_its_text(name: str, parts: list[
     listed has no path, so an entry is of another pair, and a plan names objects by entries alone."""
     question: Any = QUESTIONS[name]
     if question.takes(whole(parts)):
-        firsts = [part for part in parts if name != "plan" or part.seen & Seen.ENTRY]
+        firsts = [part for part in parts if name != "plan" or part.seen & Sighting.ENTRY]
         assert firsts
         assert all(question.wants(part) for part in firsts)
 

@@ -19,7 +19,7 @@ from lakeplan.simulation.sets import (
     by_pairs,
     leaf_of,
 )
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import Kind
 
 leaves = st.lists(st.integers(0, 9), max_size=6)
@@ -92,21 +92,25 @@ class DescribeLeaves:
     @pytest.mark.parametrize(
         ("code", "seen"),
         [
-            (Code.PLAIN, Seen.ENTRY),
-            (Code.CANDIDATE, Seen.ENTRY | Seen.CANDIDATE),
-            (Code.HELD, Seen.ENTRY | Seen.HELD),
-            (Code.HELD_CANDIDATE, Seen.ENTRY | Seen.CANDIDATE | Seen.HELD),
-            (Code.ALIAS, Seen.ALIAS),
-            (Code.FOREIGN, Seen.FOREIGN),
-            (Code.STAGED, Seen.UNCOMMITTED),
+            (Code.PLAIN, Sighting.ENTRY),
+            (Code.CANDIDATE, Sighting.ENTRY | Sighting.CANDIDATE),
+            (Code.HELD, Sighting.ENTRY | Sighting.HELD),
+            (Code.HELD_CANDIDATE, Sighting.ENTRY | Sighting.CANDIDATE | Sighting.HELD),
+            (Code.ALIAS, Sighting.ALIAS),
+            (Code.FOREIGN, Sighting.FOREIGN),
+            (Code.STAGED, Sighting.UNCOMMITTED),
         ],
     )
-    def it_says_where_it_was_seen(self, code: Code, seen: Seen) -> None:
+    def it_says_where_it_was_seen(self, code: Code, seen: Sighting) -> None:
         assert leaf_of(Kind.RANGE, code, 0, -1, -1) == Leaf(Class(int(seen)))
 
     @pytest.mark.parametrize("kind", [Kind.LISTING, Kind.ROOT_LISTING, Kind.LISTED, Kind.MARKED])
     def it_knows_of_what_is_stored_only_that(self, kind: Kind) -> None:
-        seen = {Listed.YOUNG: Seen.LISTED, Listed.OLD: Seen.LISTED | Seen.OLD, Listed.MARKED: Seen.MARKED}
+        seen = {
+            Listed.YOUNG: Sighting.LISTED,
+            Listed.OLD: Sighting.LISTED | Sighting.OLD,
+            Listed.MARKED: Sighting.MARKED,
+        }
         for code, expected in seen.items():
             assert leaf_of(kind, code, 7, 7, 7) == Leaf(Class(int(expected)))
 

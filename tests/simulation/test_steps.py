@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays, ranges
 from lakeplan.simulation import engine, listings, observing, steps
-from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.exchange import Of, Packet
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
@@ -42,7 +42,7 @@ SAME = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_
 
 @pytest.fixture
 def finely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part for every few rows, tables that are emptied often, two rows a piece."""
+    """A part for every few rows, tables that are emptied often, two rows a packet."""
     monkeypatch.setattr(engine, "FEW_ROWS", 0)
     monkeypatch.setattr(engine, "ROWS_A_PART", 2)
     monkeypatch.setattr(steps, "MAX_ROWS", 3)
@@ -175,8 +175,8 @@ class DescribeWhatCannotBeRead:
         job = Job((Asked(source, Unkept(1), parts := 4),), parts)
 
         def given() -> set[tuple[int, int]]:
-            bins = [Piece(0, 0, 0, Of.BIN, data) for data in pack(items, 1)]
-            return {(piece.place, piece.of) for piece in read_bins(bins, leaves_of(items), job)}
+            bins = [Packet(0, 0, 0, Of.BIN, data) for data in pack(items, 1)]
+            return {(packet.place, packet.of) for packet in read_bins(bins, leaves_of(items), job)}
 
         assert given() == {(place, Of.ROWS) for place in range(parts)}
         files.files.clear()

@@ -149,8 +149,8 @@ def it_is_sorted_where_nothing_is_compiled() -> None:
 def test_rows_of_any_tables_say_the_same_together(
     given_items: list[list[Sighting]], data: st.DataObject
 ) -> None:
-    """Whatever bins items are put into, and however often a table is emptied; over the wire in pieces."""
-    pieces = []
+    """Whatever bins items are put into, and however often a table is emptied; over the wire in packets."""
+    packets = []
     for number in data.draw(st.permutations(range(len(given_items)))):
         of, left = given_items[number], Sets()
         cut = data.draw(st.integers(0, len(of)))
@@ -159,9 +159,9 @@ def test_rows_of_any_tables_say_the_same_together(
             add(table, some, number)
             _, rows = table.rows(left)
             at = data.draw(st.integers(0, len(rows)))
-            pieces += [pack(rows.part(part), left) for part in (slice(0, at), slice(at, None))]
+            packets += [pack(rows.part(part), left) for part in (slice(0, at), slice(at, None))]
     sets = Sets()
-    rows = concat([unpack(data, sets) for data in pieces])
+    rows = concat([unpack(data, sets) for data in packets])
     assert objects_in(rows, sets) == objects_expected(list(enumerate(given_items)))
 
 

@@ -18,14 +18,14 @@ from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.sets import Class
-from lakeplan.simulation.verdicts import Seen
+from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.values.objects import AddressType, Entry, StoredObject
 
 URL = "s3://bucket/ns"
 YOUNG_FROM = 1_000
 HELD_PREFIX = "b/"
-NOWHERE = Seen(0)
+NOWHERE = Sighting(0)
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Meant:
 
     entry: Entry
     key: str | None
-    seen: Seen = NOWHERE
+    seen: Sighting = NOWHERE
 
 
 def relative(path: str, key: str, size: int) -> Meant:
     is_candidate = key.startswith("data/") or "/" not in key
-    seen = Seen.ENTRY | Seen.CANDIDATE if is_candidate else Seen.ENTRY
+    seen = Sighting.ENTRY | Sighting.CANDIDATE if is_candidate else Sighting.ENTRY
     return Meant(Entry(path, key, AddressType.RELATIVE, size), key, seen)
 
 
@@ -49,7 +49,7 @@ def inside(path: str, key: str, size: int) -> Meant:
 
 
 def alias(path: str, key: str, size: int) -> Meant:
-    return Meant(Entry(path, f"s3://any/where/{key}", AddressType.FULL, size), key, Seen.ALIAS)
+    return Meant(Entry(path, f"s3://any/where/{key}", AddressType.FULL, size), key, Sighting.ALIAS)
 
 
 def outside(path: str, key: str, size: int) -> Meant:
@@ -87,7 +87,7 @@ class World:
 
 @dataclass
 class Found:
-    seen: Seen = NOWHERE
+    seen: Sighting = NOWHERE
     mask: int = 0
     alias_mask: int = 0
     holders: frozenset[int] = frozenset()
@@ -110,13 +110,15 @@ def expected(world: World, name: Callable[[str], Hashable] = str) -> dict[Hashab
             if not each.foreign:
                 _add(found[name(meant.key)], each, meant, held=world.held)
             elif meant.entry.address_type is AddressType.FULL:
-                found[name(meant.key)].seen |= Seen.ALIAS if meant.seen is Seen.ALIAS else Seen.FOREIGN
+                found[name(meant.key)].seen |= (
+                    Sighting.ALIAS if meant.seen is Sighting.ALIAS else Sighting.FOREIGN
+                )
     for run in world.staged:
         for key in run:
-            found[name(key)].seen |= Seen.UNCOMMITTED
+            found[name(key)].seen |= Sighting.UNCOMMITTED
     stored: Counter[Hashable] = Counter()
     for key, (size, old) in world.stored.items():
-        found[name(key)].seen |= Seen.LISTED | (Seen.OLD if old else NOWHERE)
+        found[name(key)].seen |= Sighting.LISTED | (Sighting.OLD if old else NOWHERE)
         stored[name(key)] = max(stored[name(key)], size)
     for named, size in stored.items():
         found[named].size = size  # what the storage says
@@ -125,12 +127,12 @@ def expected(world: World, name: Callable[[str], Hashable] = str) -> dict[Hashab
 
 def _add(one: Found, each: Range, meant: Meant, *, held: bool) -> None:
     one.seen |= meant.seen
-    if meant.seen is Seen.ALIAS:
+    if meant.seen is Sighting.ALIAS:
         one.alias_mask |= each.mask
     else:
         one.mask |= each.mask
         if held and meant.entry.path.startswith(HELD_PREFIX):
-            one.seen |= Seen.HELD
+            one.seen |= Sighting.HELD
     if each.holders >= 0:
         one.holders |= {each.holders}
     one.last = max(one.last, each.last)

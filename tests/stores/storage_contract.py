@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pytest
 
 from lakeplan.errors import StorageError, StorageNotFound
-from lakeplan.stores.protocols import ClassReader, NamespaceReader, PieceReader
+from lakeplan.stores.protocols import ClassReader, NamespaceReader, SpanReader
 
 Put = Callable[[str, bytes], None]
 
@@ -40,12 +40,12 @@ class StorageContract:
     def it_reads_an_object_in_pieces(self, reader: NamespaceReader, put: Put) -> None:
         data = bytes(range(256)) * 40
         put("data/a", data)
-        assert isinstance(reader, PieceReader)
-        assert reader.read_piece("data/a", 0, 100) == data[:100]
-        assert reader.read_piece("data/a", 100, 10_000) == data[100:10_100]
-        assert reader.read_piece("data/a", 10_000, 1_000) == data[10_000:]
+        assert isinstance(reader, SpanReader)
+        assert reader.read_span("data/a", 0, 100) == data[:100]
+        assert reader.read_span("data/a", 100, 10_000) == data[100:10_100]
+        assert reader.read_span("data/a", 10_000, 1_000) == data[10_000:]
         with pytest.raises(StorageNotFound):
-            reader.read_piece("data/none", 0, 1)
+            reader.read_span("data/none", 0, 1)
 
     def it_says_by_type_that_an_object_is_missing(self, reader: NamespaceReader, put: Put) -> None:
         put("there", b"1")

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.sweep.rules import mark_gates
 from lakeplan.values.desired import Override, Safety, Source
 from lakeplan.values.plan import GateOutcome
@@ -15,7 +15,7 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import SweepSettings
 
 TODAY = date(2026, 3, 31)
-CLOSED = Openers(frozenset(), (), TODAY)
+CLOSED = GateOverrides(frozenset(), (), TODAY)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def outcomes(
     settings: SweepSettings | None = None,
     safety: Safety | None = None,
     grace: int | None = 86400,
-    openers: Openers = CLOSED,
+    openers: GateOverrides = CLOSED,
 ) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for gate in mark_gates(
@@ -141,7 +141,7 @@ class DescribeOpening:
     goes, candidates = Amount(50, 50), Amount(100, 100)
 
     def it_opens_by_name_only(self) -> None:
-        allowed = Openers(frozenset({"expired-objects"}), (), TODAY)
+        allowed = GateOverrides(frozenset({"expired-objects"}), (), TODAY)
         settings = SweepSettings(min_age_seconds=0)
         found = outcomes(self.goes, self.candidates, settings=settings, openers=allowed)
         assert found["expired-objects"] == [GateOutcome.ALLOWED.value]
@@ -162,5 +162,5 @@ class DescribeOpening:
     ) -> None:
         source = Source("lakeplan.yaml", 1, 1)
         note = Override("repo*", "expired-objects", 60.0, "clean-up", date(2026, 4, 1), source)
-        openers = Openers(frozenset(), (replace(note, **change),), TODAY)  # type: ignore[arg-type]
+        openers = GateOverrides(frozenset(), (replace(note, **change),), TODAY)  # type: ignore[arg-type]
         assert outcomes(self.goes, self.candidates, openers=openers)["expired-objects"] == [expected.value]

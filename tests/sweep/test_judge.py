@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import GateRefused, StalePlan
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.sweep.judge import (
     held_to_approval,
     judge_again,
@@ -26,7 +26,7 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import SweepSettings
 
 TODAY = date(2026, 3, 31)
-CLOSED = Openers(frozenset(), (), TODAY)
+CLOSED = GateOverrides(frozenset(), (), TODAY)
 DAY = 86_400
 SETTINGS = SweepSettings(min_age_seconds=3 * DAY, max_objects=100, max_bytes=10_000)
 WHERE = "prod/lake: mark m1"
@@ -83,7 +83,7 @@ class DescribeApproving:
 
     def it_records_what_was_overridden_at_a_terminal_and_nothing_else(self) -> None:
         note = Override("lake", "expired-bytes", None, "clean-up", TODAY, Source("a.yaml", 1, 1))
-        openers = Openers(frozenset({"expired-objects"}), (note,), TODAY)
+        openers = GateOverrides(frozenset({"expired-objects"}), (note,), TODAY)
         safety = Safety(max_expired_objects_percent=10.0, max_expired_bytes=1)
         judged, gates = judge_for_approval(site(safety), MARK, openers, automatic=False)
         assert judged.allowed == (Allowance("expired-objects", "percent", 20.0, 10.0),)

@@ -55,7 +55,7 @@ class World:
         assert site is self.site
         return "rules"
 
-    def take_look(self, site: Any, stored: str, *, now: datetime, before: Any) -> Any:
+    def inspect_repository(self, site: Any, stored: str, *, now: datetime, before: Any) -> Any:
         assert (site, stored, now, before) == (self.site, "rules", SAFEST, None)
         self.order.append("inspect")
         self.at += timedelta(minutes=1)
@@ -79,7 +79,7 @@ class World:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(world: World) -> World:
-        for name in ("foreign_ranges", "read_rules", "take_look"):
+        for name in ("foreign_ranges", "read_rules", "inspect_repository"):
             monkeypatch.setattr(module, name, getattr(world, name))
         return world
 

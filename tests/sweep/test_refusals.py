@@ -20,7 +20,7 @@ from lakeplan.errors import (
     StorageNotFound,
     UsageError,
 )
-from lakeplan.formats.namespace import MARK_FILE, OWNER_KEY, SEEN_FILE, mark_prefix
+from lakeplan.formats.namespace import KNOWN_FILE, MARK_FILE, OWNER_KEY, mark_prefix
 from lakeplan.formats.ranges import read_metarange
 from lakeplan.review import selection
 from lakeplan.state.clocks import Clocks
@@ -322,7 +322,7 @@ class DescribeRunning:
     def it_refuses_when_what_the_mark_had_seen_changed(
         self, world: SweepWorld, repo: LakeRepository, mark: Mark, untouched: Callable[[], bool]
     ) -> None:
-        path = repo.folder / mark_prefix(mark.mark_id) / SEEN_FILE
+        path = repo.folder / mark_prefix(mark.mark_id) / KNOWN_FILE
         path.write_bytes(path.read_bytes() + b"\n")
         with pytest.raises(StalePlan, match="is not what the mark wrote"):
             world.run(mark)

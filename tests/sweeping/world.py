@@ -18,7 +18,7 @@ from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import UncommittedPreparer
@@ -164,8 +164,8 @@ class SweepWorld:
         return open_site(select_one(tree, f"prod/{name}", ports), tree, ports)
 
     @property
-    def openers(self) -> Openers:
-        return Openers(self.allowed, tuple(self.tree().overrides), self.now().date())
+    def openers(self) -> GateOverrides:
+        return GateOverrides(self.allowed, tuple(self.tree().overrides), self.now().date())
 
     # ---- commands
     def mark(self, name: str = "repo1") -> Mark:

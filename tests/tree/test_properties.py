@@ -126,7 +126,7 @@ def it_lets_the_exact_entry_have_the_last_word(
 
 VALID = (Path(__file__).parent / "trees" / "small" / "repositories" / "analytics.yaml").read_text()
 ROOT = (Path(__file__).parent / "trees" / "small" / "lakeplan.yaml").read_text()
-PIECES = [
+PACKETS = [
     "~",
     "null",
     "[]",
@@ -153,7 +153,7 @@ def damaged(draw: st.DrawFn, text: str) -> str:
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.integers(0, 12)))
-        text = text[:start] + draw(st.one_of(st.sampled_from(PIECES), st.text(max_size=3))) + text[end:]
+        text = text[:start] + draw(st.one_of(st.sampled_from(PACKETS), st.text(max_size=3))) + text[end:]
     return text
 
 

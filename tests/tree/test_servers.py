@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from lakeplan.cli import click
 from lakeplan.cli.main import whole_command
-from lakeplan.tree.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_word
+from lakeplan.tree.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_name
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.desired import Price
 
@@ -135,7 +135,7 @@ def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
 
 
 def it_writes_a_name_as_the_environment_has_it() -> None:
-    assert environment_word("my-prod") == "MY_PROD"
+    assert environment_name("my-prod") == "MY_PROD"
 
 
 class DescribeTwoNamesOfOneServer:

@@ -139,7 +139,7 @@ def it_puts_an_empty_value_where_its_key_stands() -> None:
     assert (empty.value, empty.source.line, empty.source.column) == (None, 2, 3)
 
 
-PIECES = st.sampled_from(
+PACKETS = st.sampled_from(
     [
         "a",
         "b:",
@@ -184,7 +184,7 @@ PIECES = st.sampled_from(
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
+@given(st.one_of(st.text(), st.lists(PACKETS, max_size=30).map("".join)))
 @pytest.mark.parametrize("kind", LOADERS, ids=lambda loader: loader.__name__)
 def it_never_raises_and_every_position_is_inside_the_file(kind: object, text: str) -> None:
     problems = Problems()

@@ -15,7 +15,7 @@ from lakeplan.cli.console import say, stdout
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.limits import read_file
-from lakeplan.output.text import counted
+from lakeplan.output.text import count_of
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review.selection import Selection
 from lakeplan.tree.editing import double_quoted
@@ -56,7 +56,7 @@ def adopt(
     keys = newly_matched(session, selection)
     if keys:
         write_entries(session.tree, file, keys)
-    text = f"Wrote {counted(len(keys), 'entry', 'entries')} into {file}: {', '.join(keys)}"
+    text = f"Wrote {count_of(len(keys), 'entry', 'entries')} into {file}: {', '.join(keys)}"
     if not quiet:
         say(stdout(no_color=no_color), text if keys else "No glob matches a new repository.")
 

@@ -19,7 +19,7 @@ from lakeplan.cli.checks import PlanChecks
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import RunChecks, show_plan, tell_failures
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.console import print_error, said_yes, say, stderr, stdout, told
+from lakeplan.cli.console import confirm, print_error, say, stderr, stdout, told
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
@@ -53,7 +53,7 @@ from lakeplan.plan.baselines import note_baselines, record_baselines
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.claims import claim_all
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import ApplyPorts, ApplyReport, Run, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
@@ -100,7 +100,7 @@ class AfterApply:
         self, tree: DesiredTree, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
     ) -> tuple[MarkReport, AutomaticEnd]:
         today = now_utc().astimezone(timezone.utc).date()
-        openers = Openers(frozenset(), tuple(tree.overrides), today)
+        openers = GateOverrides(frozenset(), tuple(tree.overrides), today)
         report = mark_all(
             tree,
             chosen,
@@ -124,7 +124,7 @@ class AfterApply:
     def _show(self, report: MarkReport, end: AutomaticEnd) -> None:
         """The apply's own report has its formats; people see what was marked beside it, on the other stream
         when a document goes to standard output."""
-        stream = stderr if self.outputs.is_stdout_taken else stdout
+        stream = stderr if self.outputs.is_stdout_used else stdout
         document = with_costs(after_document(report, end), self.session.tree, "swept")
         marked = with_costs(document["marked"], self.session.tree, "marks")
         document = {**document, "marked": marked}
@@ -283,7 +283,7 @@ class ApplyFlow:
         if checks.may_run:
             plan = checks.added_to(plan)
         rich = replace(self.outputs, all=(Output(RICH, None),))
-        show_plan(plan, rich, to_stderr=self.outputs.is_stdout_taken)
+        show_plan(plan, rich, to_stderr=self.outputs.is_stdout_used)
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked:
             _, document = self.outputs.shown_plan(plan)
@@ -293,7 +293,7 @@ class ApplyFlow:
             self._record_baselines(plan)
             return planned
         question, no_color = "Apply this? Only the answer yes applies it", self.outputs.no_color
-        if not auto_approve and not said_yes(question, otherwise="Nothing was written.", no_color=no_color):
+        if not auto_approve and not confirm(question, otherwise="Nothing was written.", no_color=no_color):
             return ExitCode.ERROR
         approver = {} if auto_approve else {"by": str(self.run.holder["user"])}
         flow = replace(self, run=replace(self.run, approver=approver or self.run.approver))
@@ -396,7 +396,7 @@ class ApplyFlow:
 
     def _checks(self) -> PlanChecks:
         today = self.run.now().date()
-        openers = Openers(self.options.allowed, self.session.tree.overrides, today)
+        openers = GateOverrides(self.options.allowed, self.session.tree.overrides, today)
         return PlanChecks(self.session.tree, openers, forced=self.run_checks)
 
     def _judge(self) -> Callable[[Plan], tuple[GateResult, ...]] | None:

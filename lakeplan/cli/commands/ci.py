@@ -10,7 +10,7 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands import SHORT_HELP
-from lakeplan.cli.pipelines import Pipeline, words_of
+from lakeplan.cli.pipelines import Pipeline, split_arguments
 from lakeplan.errors import UsageError
 
 PLAN = """Plan a pull request against its base commit, and write the files that the other jobs need.
@@ -74,7 +74,7 @@ DEFAULT_INTO = Path("lakeplan-results")
 
 @command(PLAN, "Plan a pull request.", common="log_level")
 def plan(*, tree: options.TreeDir = Path(), into: Into = DEFAULT_INTO, arguments: Arguments = "") -> int:
-    return Pipeline(tree, into, words_of(arguments)).plan()
+    return Pipeline(tree, into, split_arguments(arguments)).plan()
 
 
 @command(COMMENT, "Comment on a pull request.", common="log_level")
@@ -97,7 +97,7 @@ def apply(
     arguments: Arguments = "",
     no_comment: Annotated[bool, typer.Option("--no-comment", help="Do not post the result.")] = False,
 ) -> int:
-    return Pipeline(tree, into, words_of(arguments), comments=not no_comment).apply()
+    return Pipeline(tree, into, split_arguments(arguments), comments=not no_comment).apply()
 
 
 @command(ANSWER, "Answer a command in a comment.", common="log_level")
@@ -110,7 +110,7 @@ def answer(
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
-    return Pipeline(tree, into, words_of(arguments)).answer(workflow)
+    return Pipeline(tree, into, split_arguments(arguments)).answer(workflow)
 
 
 @command(RUN, "Run any other command.", common="log_level")
@@ -120,12 +120,12 @@ def run(
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
-    words = words_of(line)
+    words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
         raise UsageError(
             f"{line!r} is no command of lakeplan", hint="Run `lakeplan --help` for the commands."
         )
-    pipeline = Pipeline(tree, DEFAULT_INTO, words_of(arguments))
+    pipeline = Pipeline(tree, DEFAULT_INTO, split_arguments(arguments))
     return pipeline.validate() if words == ["validate"] else pipeline.run(words)
 
 

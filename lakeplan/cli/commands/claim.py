@@ -10,7 +10,7 @@ import typer
 
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
-from lakeplan.cli.console import said_yes, say, stdout
+from lakeplan.cli.console import confirm, say, stdout
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ConfigError, UsageError
@@ -83,7 +83,7 @@ def _ask(key: str, others: list[str]) -> None:
             "claim --take asks for confirmation, and there is no terminal", hint="Add --auto-approve."
         )
     question = f"{key} belongs to {', '.join(map(repr, others))}. Only the answer yes takes it over"
-    if not said_yes(question, otherwise="Nothing was changed.", no_color=False):
+    if not confirm(question, otherwise="Nothing was changed.", no_color=False):
         raise typer.Exit(1)
 
 

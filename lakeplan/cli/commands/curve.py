@@ -16,7 +16,7 @@ from lakeplan.api import read_rules
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.completing import entry_of, looked_up, one_repository
+from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.namespaces import (
     CacheChoice,
     Caching,
@@ -203,7 +203,7 @@ def _from_server(
 
     server, name = one_repository(session.tree, repository)
     reader, config = session.reader(server), session.tree.servers[server]
-    found = looked_up(session.tree, reader, server, name)
+    found = find_repository(session.tree, reader, server, name)
     chosen = read_rules(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(

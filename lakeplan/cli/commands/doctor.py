@@ -22,7 +22,7 @@ from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.output.operations import render_doctor
-from lakeplan.output.text import counted
+from lakeplan.output.text import count_of
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.runners import SPARK
 
@@ -105,8 +105,8 @@ def _examine(
 ) -> Iterator[Check]:
     tree = session.tree
     check_server(tree, selection)
-    files, servers = counted(len(tree.files), "file"), counted(len(tree.servers), "server")
-    yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {counted(len(tree.entries), 'entry')}")
+    files, servers = count_of(len(tree.files), "file"), count_of(len(tree.servers), "server")
+    yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}")
     if tree.notify is not None:
         yield from check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
     yield from examine(

@@ -16,7 +16,7 @@ from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.completing import entry_of, looked_up, one_repository
+from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.known import known_of
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.outputs import Outputs
@@ -40,7 +40,7 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.pins import is_pin_name, stands_like_pin
+from lakeplan.values.pins import has_pin_commit, is_pin_name
 
 DAY = timedelta(hours=24)
 NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
@@ -52,7 +52,7 @@ def live_world(
     """The repository with its stored rules, and the tree's where they differ. Raises ServerError, and
     UsageError when nobody knows the repository."""
     reader = session.reader(server)
-    repository = looked_up(session.tree, reader, server, name)
+    repository = find_repository(session.tree, reader, server, name)
     stored = reader.get_gc_rules(name)
     refs, blind_to = read_all_refs(reader, name, read_only=read_only)
     graph = CommitGraph.from_refs(refs)
@@ -85,7 +85,7 @@ def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> Exp
         return None
     if isinstance(desired.gc, Cleared):
         return ExplainedRules("proposed", None)
-    branches = (b.id for b in graph.branches if not stands_like_pin(b.id, b.commit_id))
+    branches = (b.id for b in graph.branches if not has_pin_commit(b.id, b.commit_id))
     expansion = expand(desired.gc, branches)
     sources = {branch: str(rule.source) for branch, rule in expansion.by_branch.items()}
     default = desired.values.get("/gc/default_retention_days", desired.gc.source)

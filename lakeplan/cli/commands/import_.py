@@ -21,13 +21,13 @@ from lakeplan.cli.who import now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
-from lakeplan.output.text import counted
+from lakeplan.output.text import count_of
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.plan.importing import (
     Import,
     Imported,
-    LeftOut,
     Owners,
+    SkippedRepository,
     Split,
     make_tree,
     read_servers,
@@ -122,7 +122,7 @@ def import_(
         if session.approve is not None:
             session = replace(session, approve=typed_addresses(tree, os.environ))
         imported: Sequence[Imported]
-        left_out: Sequence[LeftOut]
+        left_out: Sequence[SkippedRepository]
         read_at = now_utc()
         if from_files:
             imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
@@ -280,7 +280,7 @@ def _no_rules(path: Path, error: Exception) -> LakeplanError:
 def make_checked(
     endpoints: Mapping[str, str],
     imported: Sequence[Imported],
-    left_out: Sequence[LeftOut],
+    left_out: Sequence[SkippedRepository],
     split: Split,
     scratch: Path,
     *,
@@ -295,7 +295,9 @@ def make_checked(
         alone = make_tree(endpoints, [repository], (), "repository")
         why = _problems(alone, scratch / str(n))
         if why:
-            bad.append(LeftOut(repository.key, f"no tree can express what is stored: {'; '.join(why)}"))
+            bad.append(
+                SkippedRepository(repository.key, f"no tree can express what is stored: {'; '.join(why)}")
+            )
         else:
             good.append(repository)
     made = make_tree(endpoints, good, [*made.left_out, *bad], split, state=state)
@@ -355,6 +357,7 @@ def _report(made: Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
     if not ignores:
         line(IGNORE_BY_HAND)
     line(
-        f"Wrote {counted(len(made.files), 'file')} into {tree}: {counted(len(made.imported), 'repository')}, "
-        f"{counted(len(made.profiles), 'profile')}. Now: lakeplan plan -C {tree}"
+        f"Wrote {count_of(len(made.files), 'file')} into {tree}:"
+        f" {count_of(len(made.imported), 'repository')}, {count_of(len(made.profiles), 'profile')}."
+        f" Now: lakeplan plan -C {tree}"
     )

@@ -25,7 +25,7 @@ from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.occasions import plan_refused
 from lakeplan.output.plan import render_plan
 from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.state.store import known_repositories
 from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
@@ -128,7 +128,7 @@ def plan(
         ),
     )
     made = replace(made, what_if=tuple(what_if) if what_if else None)
-    openers = Openers(allowed, session.tree.overrides, session.as_of.date())
+    openers = GateOverrides(allowed, session.tree.overrides, session.as_of.date())
     made = PlanChecks(session.tree, openers, compared, forced=run_checks).added_to(made)
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):

@@ -25,7 +25,7 @@ from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
-from lakeplan.output.text import counted, size
+from lakeplan.output.text import count_of, size
 from lakeplan.plan.page import MAX_DETAILED, History, report_page_document, shown_repositories
 from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import read_refs_dump
@@ -351,7 +351,7 @@ def report(
     if html != STANDARD_OUTPUT and not quiet:
         could_have = shown and tree is None and not urls and not no_graph
         graphs = f"{len(document['graphs'])} with a commit graph{f' ({ADDS_GRAPHS})' if could_have else ''}"
-        say(stdout(), f"{html}: {size(len(text.encode()))}, {counted(len(shown), 'repository')}, {graphs}")
+        say(stdout(), f"{html}: {size(len(text.encode()))}, {count_of(len(shown), 'repository')}, {graphs}")
     return ExitCode.PARTLY_DONE if failed else ExitCode.OK
 
 

@@ -16,7 +16,7 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, show_collector_runs
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.console import said_yes
+from lakeplan.cli.console import confirm
 from lakeplan.cli.formats import Around, formats_of
 from lakeplan.cli.marked import (
     DEPTH,
@@ -46,7 +46,7 @@ from lakeplan.output.sweep import (
     render_restore,
     render_sweep,
 )
-from lakeplan.review.gates import Openers
+from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.sweep.check import check_after, check_before
 from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
@@ -431,7 +431,7 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     question = (
         f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
     )
-    return said_yes(question, otherwise="Nothing was deleted.", no_color=no_color)
+    return confirm(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 
 def exit_code_of(document: SweepDocument) -> int:
@@ -441,10 +441,10 @@ def exit_code_of(document: SweepDocument) -> int:
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 
-def openers_of(session: Session, allowed: frozenset[str]) -> Openers:
+def openers_of(session: Session, allowed: frozenset[str]) -> GateOverrides:
     """``--allow`` at a terminal, and the tree's overrides."""
     today = session.as_of.astimezone(timezone.utc).date()
-    return Openers(allowed, tuple(session.tree.overrides), today)
+    return GateOverrides(allowed, tuple(session.tree.overrides), today)
 
 
 def chosen_settings(

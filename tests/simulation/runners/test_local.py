@@ -1,4 +1,4 @@
-"""Steps in threads: every piece comes to its place once, through memory or through a file."""
+"""Steps in threads: every packet comes to its place once, through memory or through a file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation.exchange import Of, Piece
+from lakeplan.simulation.exchange import Of, Packet
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.runners import Step
 
 PLACES = 4
-pieces = st.builds(
-    Piece,
+packets = st.builds(
+    Packet,
     st.integers(0, PLACES - 1),
     st.integers(0, 2),
     st.integers(0, 2),
@@ -31,25 +31,25 @@ pieces = st.builds(
 )
 
 
-def spread_of(sent: list[list[Piece]]) -> Step:
-    """Each bin becomes its pieces."""
+def spread_of(sent: list[list[Packet]]) -> Step:
+    """Each bin becomes its packets."""
 
-    def run(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
-        for piece in pieces:
-            yield from sent[int(piece.data)]
+    def run(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
+        for packet in packets:
+            yield from sent[int(packet.data)]
 
     return Step(run, 0)
 
 
-def plain(pieces: Iterable[Piece]) -> list[Piece]:
+def plain(packets: Iterable[Packet]) -> list[Packet]:
     """In order, their data as bytes."""
-    return sorted(piece._replace(data=bytes(piece.data)) for piece in pieces)
+    return sorted(packet._replace(data=bytes(packet.data)) for packet in packets)
 
 
-def meeting(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
-    """What came to a place, as the pieces of the next step."""
-    for piece in plain(pieces):
-        yield piece._replace(place=(piece.place + 1) % PLACES, part=piece.part + shared)
+def meeting(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
+    """What came to a place, as the packets of the next step."""
+    for packet in plain(packets):
+        yield packet._replace(place=(packet.place + 1) % PLACES, part=packet.part + shared)
 
 
 @pytest.fixture
@@ -75,12 +75,12 @@ def spilled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(
-    st.lists(st.lists(pieces, max_size=8), min_size=1, max_size=5),
+    st.lists(st.lists(packets, max_size=8), min_size=1, max_size=5),
     st.sampled_from([1, 30, 1 << 20]),
     st.integers(1, 3),
 )
 def test_every_piece_comes_to_its_place_once(
-    folder: Path, sent: list[list[Piece]], memory: int, threads: int
+    folder: Path, sent: list[list[Packet]], memory: int, threads: int
 ) -> None:
     runner = LocalRunner(threads, memory_bytes=memory)
     steps = [spread_of(sent), Step(meeting, PLACES), Step(meeting, PLACES)]
@@ -91,14 +91,14 @@ def test_every_piece_comes_to_its_place_once(
 
 
 def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[IO[bytes]]) -> None:
-    sent = [[Piece(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
+    sent = [[Packet(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
     most = 0
 
-    def weighing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+    def weighing(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         nonlocal most
         most = max(most, sum(os.fstat(file.fileno()).st_size for file in spilled))
         assert list(folder.iterdir()) == []  # nothing stays, even after kill -9
-        yield from pieces
+        yield from packets
 
     found = list(LocalRunner(1, memory_bytes=5_000).run([b"0"], [spread_of(sent), Step(weighing, PLACES)], 0))
     assert plain(found) == sorted(sent[0])
@@ -106,12 +106,12 @@ def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[I
 
 
 def it_brings_the_error_of_a_step_and_leaves_no_file(folder: Path) -> None:
-    def failing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
-        list(pieces)
+    def failing(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
+        list(packets)
         raise SimulationFailed("cannot meet")
         yield
 
-    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)]]
     with pytest.raises(SimulationFailed, match="cannot meet"):
         list(LocalRunner(2, memory_bytes=1).run([b"0"], [spread_of(sent), Step(failing, 1)], 0))
     assert list(folder.iterdir()) == []
@@ -122,7 +122,7 @@ def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)]]
     with pytest.raises(SimulationFailed, match="No space left") as error:
         list(LocalRunner(1, memory_bytes=1).run([b"0"], [spread_of(sent), Step(meeting, PLACES)], 0))
     assert "TMPDIR" in error.value.hint
@@ -131,18 +131,18 @@ def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.
 def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None:
     """A step carries the readers; what is sent between steps does not."""
     secret = "a-secret-that-travels"
-    sent = [[Piece(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
+    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
     spread = spread_of(sent)
 
-    def reading(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+    def reading(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         assert secret
-        return spread.run(pieces, shared)
+        return spread.run(packets, shared)
 
-    def weighing(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+    def weighing(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         sizes = {file.fileno(): os.fstat(file.fileno()).st_size for file in spilled}
         assert sum(sizes.values()) > 0
         assert all(secret.encode() not in os.pread(number, size, 0) for number, size in sizes.items())
-        yield from pieces
+        yield from packets
 
     steps = [Step(reading, 0), Step(weighing, 1)]
     assert len(list(LocalRunner(1, memory_bytes=1).run([b"0"], steps, None))) == 50
@@ -151,7 +151,7 @@ def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None
 def it_does_not_wait_for_what_still_reads_when_it_is_interrupted(folder: Path, ctrl_c: None) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def read(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
+    def read(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         begun.set()
         go_on.wait(20)
         return iter(())

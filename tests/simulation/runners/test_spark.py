@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation.exchange import PIECES, Of, Piece
+from lakeplan.simulation.exchange import PACKETS, Of, Packet
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
@@ -41,7 +41,7 @@ def it_gives_every_partition_a_number_of_its_own(partitions: int) -> None:
 @pytest.mark.spark
 def it_says_to_spark_what_a_piece_is(session: SparkSession) -> None:
     spoken = to_arrow_schema(session.createDataFrame([], SCHEMA).schema)
-    assert [(f.name, f.type) for f in spoken] == [(f.name, f.type) for f in PIECES]
+    assert [(f.name, f.type) for f in spoken] == [(f.name, f.type) for f in PACKETS]
 
 
 @pytest.mark.spark
@@ -52,22 +52,22 @@ def it_knows_where_spark_puts_a_number(session: SparkSession) -> None:
 
 @pytest.mark.spark
 def it_brings_pieces_of_one_place_together_and_no_others(session: SparkSession) -> None:
-    def first(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
-        for piece in pieces:
+    def first(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
+        for packet in packets:
             for place in range(5):
-                yield Piece(place, piece.data[0], place, Of.ROWS, piece.data)
+                yield Packet(place, packet.data[0], place, Of.ROWS, packet.data)
 
-    def then(pieces: Iterable[Piece], shared: Any) -> Iterator[Piece]:
-        found = list(pieces)
+    def then(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
+        found = list(packets)
         if found:
-            sources = sorted(piece.source for piece in found)
-            (part,) = {piece.part for piece in found}
-            yield Piece(0, 0, part, Of.COUNTS, repr((sources, shared)).encode())
+            sources = sorted(packet.source for packet in found)
+            (part,) = {packet.part for packet in found}
+            yield Packet(0, 0, part, Of.COUNTS, repr((sources, shared)).encode())
 
     steps = [Step(first, 0), Step(then, 5)]
     found = list(SparkRunner(session).run([bytes([n]) for n in range(3)], steps, "shared"))
-    assert sorted(piece.part for piece in found) == list(range(5))
-    assert {piece.data for piece in found} == {b"([0, 1, 2], 'shared')"}
+    assert sorted(packet.part for packet in found) == list(range(5))
+    assert {packet.data for packet in found} == {b"([0, 1, 2], 'shared')"}
 
 
 @pytest.mark.spark

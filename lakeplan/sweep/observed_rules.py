@@ -51,7 +51,7 @@ LONGEST_RUN = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
-class RulesSeen:
+class ObservedRules:
     """``lowered_at``: when a rule was last lowered, as far as anything is known; a change that nobody
     recorded counts from when it was first seen. ``before``: the rules before their last recorded change."""
 
@@ -74,9 +74,9 @@ class _Applied:
     before: RulesBefore
 
 
-def see_rules(
+def observe_rules(
     site: Site, state: StateWriter, stored: GcRules, clocks: Clocks, *, settle_seconds: int
-) -> RulesSeen:
+) -> ObservedRules:
     """Compares the stored rules, without the entries of pins, with what was seen before and with what applies
     wrote, and remembers them, in the state and in the namespace. Of all that is known the latest counts: the
     last lowering on record, and the first sight of rules that are others than before (they may have been
@@ -104,7 +104,7 @@ def see_rules(
     data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
     site.store.put(RULES_KEY, data)
     state.write(key, data, if_version=current.version if current else None)
-    return RulesSeen(lowered_at, applied.before if applied is not None else None)
+    return ObservedRules(lowered_at, applied.before if applied is not None else None)
 
 
 def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
