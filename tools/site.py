@@ -71,7 +71,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "branch-policies.md",
         "pins.md",
         "official-collector.md",
-        "comparison.md",
         "operations.md",
         "metrics.md",
         "cluster.md",
