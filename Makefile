@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 # Two at a time, a file in one process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup java demo test lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test test-extended lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -26,8 +26,11 @@ java:
 demo: setup java  ## plan and apply on the embedded sandbox, end to end
 	@$(BIN)/lakeplan demo --spark
 
-test: setup java  ## all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup java  ## every behaviour once
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not extended"
+
+test-extended: setup java  ## the rest: the same on every other store, runner and host, and long campaigns
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m extended
 
 lint: setup  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -39,7 +42,7 @@ QUICK := tests/values tests/retention tests/review tests/tree tests/formats test
 quick: lint  ## lint, and the tests of pure rules without random ones: under a minute
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not (spark or golden or hypothesis or slow)" $(QUICK)
 
-check: lint test  ## everything a contributor needs; warnings are errors in all tests
+check: lint test test-extended  ## everything a contributor needs; warnings are errors in all tests
 
 # Such as BENCH_ARGS="--objects 10M --commits 300 --rewrite 1% --no-baseline --repeat 1"
 BENCH_ARGS ?= --objects 2M

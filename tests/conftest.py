@@ -153,7 +153,7 @@ def spark() -> Iterator[SparkOptions]:
         yield options
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])])
 def runners(request: pytest.FixtureRequest) -> Runners:
     """Either runner: no test of a simulation may see a difference."""
     from lakeplan.simulation.runners import Runners

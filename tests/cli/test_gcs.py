@@ -69,7 +69,9 @@ def site(tmp_path: Path, gcs_bucket: str) -> Site:
     return Site(tmp_path, gcs_bucket)
 
 
-@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])]
+)
 def it_simulates_as_in_a_folder(site: Site, runner: str) -> None:
     found = site.run("simulate", site.url, "--runner", runner, "--storage-namespace", site.folder)
     objects = found["rule_sets"][0]["objects"]

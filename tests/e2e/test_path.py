@@ -338,6 +338,7 @@ def recorded(tmp_path: Path, s3_endpoint: str, no_credentials_of_this_machine: N
         yield Record(person, team, scrub).again(PAGE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.extended
 def it_goes_as_the_page_says(recorded: str) -> None:
     if os.environ.get(REGENERATE):
         PAGE.write_text(recorded, encoding="utf-8")

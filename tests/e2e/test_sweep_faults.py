@@ -115,7 +115,9 @@ def _wait(happened: Callable[[], bool], process: Process) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])]
+)
 def it_goes_on_after_whatever_ended_it(world: SweepWorld, environ: dict[str, str], runner: str) -> None:
     repo = _history(world)
     mark = world.mark()

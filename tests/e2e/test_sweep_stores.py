@@ -99,7 +99,7 @@ class StoreSite:
         }
 
 
-@pytest.fixture(params=["s3", "azure", "gcs"])
+@pytest.fixture(params=["s3", "azure", pytest.param("gcs", marks=pytest.mark.extended)])
 def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     url = bucket_url(request, request.param)
     if request.param == "s3":
@@ -108,7 +108,7 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return url
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])])
 def runner(request: pytest.FixtureRequest, root: str, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "spark":
         request.getfixturevalue("spark")

@@ -180,7 +180,7 @@ def shorten(work: Work) -> None:
     work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
 
 
-@pytest.mark.parametrize("folder", [".", "retention"])
+@pytest.mark.parametrize("folder", [".", pytest.param("retention", marks=pytest.mark.extended)])
 def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_server(
     tmp_path, runner, handle, fake, lake, folder
 ):
@@ -268,6 +268,7 @@ def it_comments_and_keeps_the_plan_also_when_a_gate_refuses(org, lake, fake):
     assert fake.statuses[0]["state"] == "failure"
 
 
+@pytest.mark.extended
 def it_plans_what_a_merge_queue_tries_and_comments_nothing(org, lake, fake):
     shorten(org.work)
     org.propose(7, "shorter")
@@ -290,6 +291,7 @@ def it_gives_a_fork_the_checks_alone_and_no_secret(org, lake, fake):
     assert (fake.bodies(7), planned.kept) == ([], [])
 
 
+@pytest.mark.extended
 def it_applies_every_pull_request_that_a_queue_merged_at_once(org, lake, fake):
     shorten(org.work)
     org.propose(7, "shorter")
@@ -304,6 +306,7 @@ def it_applies_every_pull_request_that_a_queue_merged_at_once(org, lake, fake):
     assert applied.outputs["summary"].startswith("#7 applied, #8 ")
 
 
+@pytest.mark.extended
 def it_says_in_the_pull_request_that_nothing_was_applied_and_why(org, lake, fake):
     shorten(org.work)
     org.propose(7, "shorter")
@@ -315,6 +318,7 @@ def it_says_in_the_pull_request_that_nothing_was_applied_and_why(org, lake, fake
     assert lake.rules == {"*": 365, "main": 365}
 
 
+@pytest.mark.extended
 def it_asks_on_the_pull_request_when_more_would_be_deleted_than_was_reviewed(org, lake, fake):
     lake.rules = {"*": 45, "main": 45}
     shorten(org.work)
@@ -329,6 +333,7 @@ def it_asks_on_the_pull_request_when_more_would_be_deleted_than_was_reviewed(org
     assert lake.rules == {"*": 365, "main": 365}
 
 
+@pytest.mark.extended
 def it_says_in_both_comments_that_two_pull_requests_change_the_same_repository(org, lake, fake):
     shorten(org.work)
     org.propose(7, "shorter")
@@ -342,6 +347,7 @@ def it_says_in_both_comments_that_two_pull_requests_change_the_same_repository(o
     assert fake.bodies(8)[0].count("lakeplan:changes") == 1
 
 
+@pytest.mark.extended
 def it_forgets_a_pull_request_that_was_closed_without_a_merge(org, lake, fake):
     shorten(org.work)
     org.propose(7, "shorter")
@@ -393,6 +399,7 @@ def it_plans_again_for_a_comment_and_says_no_to_strangers(org, lake, fake):
     assert fake.refused == []
 
 
+@pytest.mark.extended
 def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, runner, handle, fake):
     lake = Lake(handle.endpoint_url)
     lake.rules = {"*": 30, "main": 30}
@@ -436,7 +443,7 @@ def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, 
     assert work.sh("grep -rl 'comment 99 of carl on pull request 7' .lakeplan")
 
 
-@pytest.mark.parametrize("folder", [".", "retention"])
+@pytest.mark.parametrize("folder", [".", pytest.param("retention", marks=pytest.mark.extended)])
 def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, folder):
     work = Work(tmp_path, runner, handle, "--ci gitlab", folder=folder)
     work.edit("branch_id: main, retention_days: 28", "branch_id: main, retention_days: 30")
@@ -543,6 +550,7 @@ class DescribeFilesOfTheCheckout:
 
         return work
 
+    @pytest.mark.extended
     def it_neither_keeps_nor_comments_them_on_github(self, put, fake):
         work, server = put("--ci github")
         work.edit("apiVersion: ", "apiVersion: x")
@@ -567,6 +575,7 @@ class DescribeFilesOfTheCheckout:
         assert (work.top / "lakeplan.yaml").read_text() == reviewed
         assert not list(work.top.parent.rglob("evil"))
 
+    @pytest.mark.extended
     def it_neither_keeps_nor_comments_them_on_gitlab(self, put, host, runner):
         work, _ = put("--ci gitlab")
         work.edit("apiVersion: ", "apiVersion: x")

@@ -84,6 +84,7 @@ def it_follows_no_setting_of_numba(cache: Path, tmp_path: Path) -> None:
     assert code_of(cache) == known
 
 
+@pytest.mark.extended
 def it_compiles_anew_what_is_cut(cache: Path, tmp_path: Path) -> None:
     decode(tmp_path, XDG_CACHE_HOME=str(cache))
     for ending in ("nbi", "nbc"):

@@ -20,7 +20,7 @@ import pytest
 from lakeplan.simulation.archive import write_archive
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.extended]
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__path__[0])
 PATIENCE = 300.0

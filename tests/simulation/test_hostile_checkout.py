@@ -85,7 +85,9 @@ def run_in(folder: Path, command: list[str], **more: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,512]"])
+@pytest.mark.parametrize(
+    "master", ["local[2]", pytest.param("local-cluster[1,1,512]", marks=pytest.mark.extended)]
+)
 def it_imports_nothing_from_the_current_folder(
     hostile: Path, arguments: list[str], tmp_path: Path, master: str
 ) -> None:
@@ -99,6 +101,7 @@ def it_imports_nothing_from_the_current_folder(
 
 
 @pytest.mark.spark
+@pytest.mark.extended
 def it_imports_nothing_from_the_current_folder_under_spark_submit(
     hostile: Path, arguments: list[str], tmp_path: Path
 ) -> None:

@@ -147,6 +147,7 @@ class DescribeTheVariable:
         assert spark.spark_of_pyspark() == home
 
     @pytest.mark.spark
+    @pytest.mark.extended
     def it_does_not_stop_a_run(self, tmp_path: Path) -> None:
         home = foreign_spark(tmp_path / "spark", "3.5.1")
         found = simulated(sys.executable, tmp_path, SPARK_HOME=str(home))

@@ -98,6 +98,7 @@ class DescribeVersions:
             ("data/a", False): 3, ("data/b", False): 2, ("data/b", True): 1,
         }  # fmt: skip
 
+    @pytest.mark.extended
     def it_deletes_more_versions_than_one_request_may_name(
         self, store: SweepStore, put: Put, s3_bucket: str
     ) -> None:

@@ -105,6 +105,7 @@ def it_sweeps_a_bucket(s3: OnS3) -> None:
     s3.check_the_end(mark)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "rule",
     [
@@ -139,6 +140,7 @@ def it_tells_of_the_half_that_the_store_refuses(s3: OnS3) -> None:
     s3.check_the_end(mark)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("rule", "word"),
     [

@@ -30,7 +30,7 @@ from tests.storage_servers import bucket_url, give_workers_the_environment
 if TYPE_CHECKING:
     from lakeplan.simulation.spark import SparkOptions
 
-pytestmark = [pytest.mark.golden, pytest.mark.spark]
+pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.extended]
 SWEEP = "_lakeplan/sweeps/golden/"
 QUARANTINE = "_lakeplan/quarantine/golden/"
 THREADS = 16

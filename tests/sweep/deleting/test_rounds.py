@@ -57,7 +57,7 @@ def sweeper(**more: Any) -> PartSweeper:
     return PartSweeper(threads, **more)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])])
 def either(request: pytest.FixtureRequest) -> Callable[[], PartSweeper]:
     if request.param == "local":
         return sweeper
