@@ -59,7 +59,7 @@ class PinRelease:
         rules = self._safe_rules(branch_id, stored, own, refs, commit_id)
         if self.reader.get_gc_rules(self.name) != stored.raw:
             raise StalePlan(
-                "the rules were changed by somebody else just now",
+                "somebody else changed the rules during this run",
                 where=self.key,
                 hint="Run the command again.",
             )

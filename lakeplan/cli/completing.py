@@ -106,6 +106,6 @@ def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[Reposito
         raise UsageError(
             "no repository of the plan matches --target",
             where=str(plan_file),
-            hint=f"Run `lakeplan show {plan_file}` for their names. Quote globs, for example 'team-*'.",
+            hint=f"Run `lakeplan show {plan_file}` to list their names. Quote globs, for example 'team-*'.",
         )
     return found

@@ -62,7 +62,7 @@ def _listed(
     ] = False,
     prefix: Annotated[
         str | None,
-        typer.Option("--prefix", help="Only objects with a path that begins so.", metavar="PREFIX"),
+        typer.Option("--prefix", help="Only objects whose path begins with this.", metavar="PREFIX"),
     ] = None,
     class_: Annotated[
         list[str] | None,

@@ -33,7 +33,7 @@ NoListing = Annotated[
 UncommittedAge = Annotated[
     str,
     typer.Option(
-        "--max-uncommitted-age", help="Oldest accepted record of uncommitted objects.", metavar="AGE"
+        "--max-uncommitted-age", help="Maximum age of the record of uncommitted objects.", metavar="AGE"
     ),
 ]
 StorageNamespace = Annotated[
@@ -67,7 +67,7 @@ CacheWhere = Annotated[
     ),
 ]
 CacheSize = Annotated[
-    str, typer.Option("--cache-size", help="Largest size of the cache folder after a run.", metavar="SIZE")
+    str, typer.Option("--cache-size", help="Maximum size of the cache folder after a run.", metavar="SIZE")
 ]
 DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 

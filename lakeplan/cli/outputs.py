@@ -203,7 +203,7 @@ def _write_bytes(output: Output, data: bytes) -> None:
     if output.path is not None:
         write_file(output.path, data, mode=file_mode(output.format))
     elif sys.stdout.isatty():
-        raise UsageError(f"{output.format} is no text for a terminal", hint="Add --out FILE.")
+        raise UsageError(f"{output.format} cannot be written to a terminal", hint="Add --out FILE.")
     else:
         sys.stdout.buffer.write(data)
 

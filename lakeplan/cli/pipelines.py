@@ -53,7 +53,7 @@ def host_of(environ: Mapping[str, str]) -> GitHub | GitLab:
     if environ.get("GITLAB_CI"):
         return GitLab.of(environ)
     raise UsageError(
-        "this is no job of GitHub Actions or GitLab CI",
+        "this is not a job of GitHub Actions or GitLab CI",
         hint="Run `lakeplan plan` and `lakeplan apply` elsewhere.",
     )
 
@@ -183,7 +183,7 @@ class Pipeline:
         try:
             return ", ".join(host.approvers(request)[:MOST_APPROVERS])
         except HostError as error:
-            _say(f"Who approved {host.sign}{request.number} is not known: {error}")
+            _say(f"Cannot find out who approved {host.sign}{request.number}: {error}")
             return ""
 
     # ---- comments
@@ -193,7 +193,7 @@ class Pipeline:
         host = GitHub.of(self.environ)
         asked = asked_in(host.event)
         if asked is None:
-            _say("The comment has no command of lakeplan.")
+            _say("The comment contains no lakeplan command.")
             return ExitCode.OK
         try:
             said = plan_again(host, asked, workflow) if asked.name == PLAN else self._approve(host, asked)

@@ -63,7 +63,7 @@ def source_of(text: str | None) -> Source:
         url, _, commit = text.removeprefix("git+").rpartition("@")
         if not re.fullmatch(r"[0-9a-f]{40}", commit) or not re.fullmatch(r"(https|ssh)://[\w.@:/~+-]+", url):
             raise UsageError(
-                f"--source {text} names no commit",
+                f"--source {text} does not name a commit",
                 hint="Use git+https://HOST/OWNER/lakeplan@COMMIT with all 40 digits of the commit:"
                 " a tag can be moved.",
             )
@@ -72,7 +72,7 @@ def source_of(text: str | None) -> Source:
     path = Path(text)
     if path.is_absolute() or ".." in path.parts or not re.fullmatch(r"[\w./ -]+", text):
         raise UsageError(
-            f"--source {text} is no version, no git URL and no path in the repository",
+            f"--source {text} is not a version, a git URL or a path in the repository",
             hint="Use a version, git+https://HOST/OWNER/lakeplan@COMMIT, or a path such as"
             " ./vendor/lakeplan.",
         )
@@ -101,7 +101,7 @@ def branch_of(text: str | None, default: str | None) -> str:
     branch = text or default or "main"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_./-]*", branch):
         raise UsageError(
-            f"a workflow cannot name the branch {branch!r}",
+            f"a workflow cannot use the branch name {branch!r}",
             hint="Give another with --branch: letters, digits, dots, dashes, slashes and underscores.",
         )
     return branch

@@ -107,7 +107,7 @@ def check_lifecycle(
     ]
     if not managed:
         text = "no repository of the tree that is on it has branch_lifecycle policies"
-        yield CheckResult("policies", "warn", text, "Check again when there are some.")
+        yield CheckResult("policies", "warn", text, "Run doctor again when there are some.")
         return
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         looked = dict(zip(managed, pool.map(lambda name: _look(live[name], branches), managed), strict=True))
@@ -120,15 +120,15 @@ def check_lifecycle(
 def _engine(engine: str) -> CheckResult:
     name, hint = "lifecycle engine", "Set servers.<name>.branch_lifecycle.engine: lakeplan."
     if engine == "lakeplan":
-        return CheckResult(name, "ok", "lakeplan deletes branches of this server")
+        return CheckResult(name, "ok", "lakeplan deletes branches on this server")
     if engine == "server":
         return CheckResult(
             name,
             "warn",
-            "the server deletes by itself; lakeplan only shows it",
+            "the server deletes branches itself; lakeplan only shows them",
             (f"Nothing to do, or: {hint}"),
         )
-    return CheckResult(name, "fail", "nobody deletes branches of this server", hint)
+    return CheckResult(name, "fail", "nothing deletes branches on this server", hint)
 
 
 def _look(repository: Repository, reader: BranchReader) -> list[CheckResult]:
@@ -200,7 +200,7 @@ def check_repositories(
     if not found:
         yield _oddities(rest)
         text = "no repository of the tree is on it, so permissions on repositories were not checked"
-        yield CheckResult("repositories", "warn", text, "Check again when there is an entry.")
+        yield CheckResult("repositories", "warn", text, "Run doctor again when there is an entry.")
         return
     with (
         progress.task(f"checking {reader.name}", len(found)) as step,
@@ -237,7 +237,7 @@ def _asked(
 
 def _preflight(writer: GcRulesWriter, name: str) -> None:
     if not writer.can_set_gc_rules(name):
-        raise PermissionDenied("the server says that these credentials may not")
+        raise PermissionDenied("the server says that these credentials lack the permission")
 
 
 def _answer(ask: Callable[[], object]) -> object:
@@ -300,7 +300,7 @@ def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:
 def _oddities(looked: Sequence[_RepositoryAnswers]) -> CheckResult:
     odd = [f"{item.repository}: {text}" for item in looked for text in item.oddities]
     if not odd:
-        return CheckResult("stored rules", "ok", "none that should not be there")
+        return CheckResult("stored rules", "ok", "none that is unexpected")
     shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
     return CheckResult(
         "stored rules", "warn", shown, ("Run `lakeplan plan` and `lakeplan apply`, or correct the tree.")
@@ -384,7 +384,7 @@ def _judged(named: list[LiveBranch]) -> CheckResult:
         return CheckResult(
             HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden"
         )
-    return CheckResult(HIDDEN, "warn", "not tried: doctor makes no branch", _HIDDEN_HINT)
+    return CheckResult(HIDDEN, "warn", "not tested: doctor creates no branches", _HIDDEN_HINT)
 
 
 CLAIMS = "fs:UpdateRepository"
@@ -422,5 +422,5 @@ def _inspect_claim(tree: str, reader: LakeFSReader, name: str) -> CheckResult:
     if tree in claims_in(metadata):
         return CheckResult(CLAIMS, "ok", f"{name} is claimed for this tree")
     return CheckResult(
-        CLAIMS, "warn", "not tried: doctor changes no metadata, and this tree has no claim yet", _CLAIM_HINT
+        CLAIMS, "warn", "not tested: doctor changes no metadata, and this tree has no claim yet", _CLAIM_HINT
     )

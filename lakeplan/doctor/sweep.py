@@ -59,7 +59,7 @@ def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) ->
     ]
     if not managed:
         text = "no repository of the tree that is on it can be swept, so storage was not checked"
-        yield CheckResult("storage", "warn", text, "Check again when there is an entry with gc rules.")
+        yield CheckResult("storage", "warn", text, "Run doctor again when there is an entry with gc rules.")
         return
 
     def look(desired: DesiredRepository) -> list[CheckResult]:
@@ -83,7 +83,7 @@ def _look(
         text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
         yield CheckResult("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
-        yield CheckResult("namespace of its own", "ok", "no other visible repository lies in it")
+        yield CheckResult("namespace of its own", "ok", "no other visible repository is in it")
     if not is_swept(namespace):
         text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
         yield CheckResult("storage settings", "fail", text, "Use the official collector for this repository.")
@@ -127,14 +127,16 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
 
     def read() -> None:
         if store.read(key) != DATA:
-            raise StorageError("what was just written reads back as something else", where=store.url)
+            raise StorageError(
+                "reading back a record returned something else than was written", where=store.url
+            )
 
     def delete() -> None:
         for answer in store.delete([key, copy], versions=versions):
             if not answer.deleted:
                 raise StorageError(answer.reason, where=f"{store.url}/{answer.key}")
         if not (store.is_gone(key) and store.is_gone(copy)):
-            raise StorageError("what was deleted is still there", where=f"{store.url}/{key}")
+            raise StorageError("a deleted record still exists", where=f"{store.url}/{key}")
 
     found.append(_tried("read objects", read))
     found += _store_clock(store, key, now)
@@ -166,7 +168,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
     if facts.versioned and versions is Versions.MARKER:
         text = "the store keeps versions: older ones of what is deleted stay, and are paid for"
         yield CheckResult(
-            "versions", "warn", text, "sweep.versions: all, or a rule of the store that ends them"
+            "versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store."
         )
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
@@ -206,11 +208,11 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
     except StorageNotFound:
-        return CheckResult(name, "ok", "not there yet: the first mark writes whose namespace this is")
+        return CheckResult(name, "ok", "does not exist yet; the first mark writes it")
     except LakeplanError as error:
         return of_error(name, error)
     except (ValueError, KeyError, TypeError):
-        return CheckResult(name, "fail", "it cannot be understood", hint)
+        return CheckResult(name, "fail", "it is not a valid record", hint)
     if owner != (server.endpoint_url, desired.name):
         return CheckResult(
             name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint
@@ -232,7 +234,7 @@ def _others(reader: LakeFSReader, others: list[str]) -> CheckResult:
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         bad = [other for other in pool.map(unreadable, others) if other]
     if not bad:
-        return CheckResult(name, "ok", f"{len(others):,} more can be read, as a mark does")
+        return CheckResult(name, "ok", f"{len(others):,} more can be read, as a mark needs")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
     return CheckResult(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
 
@@ -265,4 +267,4 @@ def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[CheckResult]]) -> Ch
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:
         return CheckResult(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
-    return CheckResult(PREPARE, "ok", f"{name} was prepared once, as every mark does; it deletes nothing")
+    return CheckResult(PREPARE, "ok", f"tried once on {name}, as every mark does; it deletes nothing")

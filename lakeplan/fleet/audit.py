@@ -379,7 +379,7 @@ class Inspection:
         return LakeplanError(
             f"reading it needs more than {self._settings.max_requests:,} requests: {why}",
             where=f"{self._server}/{self._name}",
-            hint="Raise --max-requests, or audit it where its storage can be listed.",
+            hint="Raise --max-requests, or run the audit where the storage can be listed.",
         )
 
     def _request(self, facts: Mapping[str, Facts], store: NamespaceReader | None) -> SurveyRequest:

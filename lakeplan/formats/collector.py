@@ -94,7 +94,7 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
         table = read_parquet(open_parquet(data))
         addresses: list[str] = table.column("address").to_pylist()
     except TooLarge as error:
-        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError) as error:
         raise FormatError("is not a report of deleted addresses", where=name, hint=HINT) from error
     return addresses
@@ -177,14 +177,14 @@ def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
         columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)
         addresses, dates = (column.to_pylist() for column in columns.columns)
     except TooLarge as error:
-        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         message = "is not a whole Parquet file of uncommitted addresses"
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
     if None in addresses:
-        raise FormatError("holds an address that is null", where=name, hint=HINT)
+        raise FormatError("contains a null address", where=name, hint=HINT)
     if len(addresses) != file.metadata.num_rows:
-        raise FormatError("holds another number of addresses than it says", where=name, hint=HINT)
+        raise FormatError("contains a different number of addresses than it states", where=name, hint=HINT)
     return UncommittedAddresses(addresses, dates)
 
 
@@ -192,10 +192,10 @@ def _check_row_counts(metadata: pq.FileMetaData) -> None:
     """The footer has no checksum, and a lost address is a lost object: the counts in it must agree."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if sum(group.num_rows for group in groups) != metadata.num_rows:
-        raise ValueError("the row groups' rows are not the file's")
+        raise ValueError("the rows of the row groups do not add up to those of the file")
     for group in groups:
         if any(group.column(i).num_values != group.num_rows for i in range(group.num_columns)):
-            raise ValueError("a column has another number of values than its row group has rows")
+            raise ValueError("a column has a different number of values than its row group has rows")
 
 
 def write_uncommitted(addresses: Sequence[str], creation_dates: Sequence[int]) -> bytes:

@@ -49,7 +49,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
     try:
         found = parse_json(data)
         if not isinstance(found, Mapping):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         if found.get("fileFormat") != "Parquet":
             raise FormatError(
                 f"the inventory is in {str(found.get('fileFormat'))[:20]}, and only Parquet is read",
@@ -58,16 +58,16 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
             )
         destination = _ARN.fullmatch(_text(found, "destinationBucket"))
         if destination is None:
-            raise ValueError("destinationBucket is no ARN of a bucket")
+            raise ValueError("destinationBucket is not the ARN of a bucket")
         created = _text(found, "creationTimestamp")
         if limits.number_of(created) is None or len(created) > 14:
-            raise ValueError("creationTimestamp is no time")
+            raise ValueError("creationTimestamp is not a timestamp")
         files = tuple(_file(item) for item in found.get("files") or ())
         if len({file.key for file in files}) != len(files):
-            raise ValueError("it names a file twice")
+            raise ValueError("it lists a file twice")
         return Manifest(_text(found, "sourceBucket"), destination[1], int(created) * 1000, files)
     except TooLarge as error:
-        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (ValueError, TypeError) as error:
         raise FormatError(
             "is not the manifest of an S3 inventory", where=name, hint=HINT, detail=str(error)
@@ -80,7 +80,7 @@ def _file(item: Any) -> InventoryFile:
         raise ValueError("a file has no size")
     md5 = _text(item, "MD5checksum").lower()
     if not _MD5.fullmatch(md5):
-        raise ValueError("MD5checksum is no checksum")
+        raise ValueError("MD5checksum is not a checksum")
     return InventoryFile(_text(item, "key"), size, md5)
 
 
@@ -118,7 +118,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
             )
         return _current(table, bucket)
     except TooLarge as error:
-        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         message = "is not a whole Parquet file of an inventory"
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
@@ -139,14 +139,14 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
             raise ValueError("a version does not say whether it is the latest")
         table = table.filter(latest)
     elif "version_id" in table.column_names:
-        raise ValueError("it has versions, and does not say which are the latest")
+        raise ValueError("it lists versions but does not say which are the latest")
     if "is_delete_marker" in table.column_names:
         table = table.filter(pc.invert(pc.fill_null(table["is_delete_marker"].cast(pa.bool_()), False)))
     modified = table["last_modified_date"]
     if pa.types.is_integer(modified.type):  # a writer without logical types: milliseconds
         modified = modified.cast(pa.int64()).cast(pa.timestamp("ms"))
     if not pa.types.is_timestamp(modified.type):
-        raise ValueError(f"last_modified_date is {modified.type}, and no time")
+        raise ValueError(f"last_modified_date has type {modified.type}, not a timestamp")
     columns = {
         "key": table["key"].cast(pa.binary()),
         "size": table["size"].cast(pa.int64()),

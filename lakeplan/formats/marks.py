@@ -93,7 +93,7 @@ def read_part(
     try:
         table = read_parquet(open_parquet(data))
     except TooLarge as error:
-        raise FormatError(f"is beyond a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError) as error:
         raise FormatError("is not a Parquet file", where=name, hint=HINT, detail=str(error)) from error
     _check_columns(table, columns, name)

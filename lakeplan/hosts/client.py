@@ -35,7 +35,7 @@ def reads_answers(method: Callable[P, R]) -> Callable[P, R]:
             return method(*given, **named)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise HostError(
-                f"an answer of the host is not as its documentation says ({type(error).__name__})",
+                f"the host returned an unexpected response ({type(error).__name__})",
                 hint="Run the job again.",
                 detail=str(error),
             ) from None

@@ -80,7 +80,7 @@ def _render_written(page: Page, document: DriftDocument) -> None:
             )
     if not rows and not document["not_written"]:
         page.blank()
-        page.line("No value was changed on a server that the tree does not have: nothing was written.")
+        page.line("Nothing was written: the tree has every value that was changed on the servers.")
 
 
 def _repository(page: Page, repository: DriftedRow) -> None:

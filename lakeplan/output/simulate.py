@@ -168,7 +168,7 @@ def render_curve(document: CurveDocument, console: Console) -> None:
     page.line(f"{at_most}{_volume(held)}, depend on commits", indent=2)
     garbage = document["never_committed"]
     if garbage["objects"]:
-        page.line(f"{_volume(garbage)}, were never committed and go at any days", indent=2)
+        page.line(f"{_volume(garbage)}, were never committed and expire at any retention", indent=2)
     cost = Money.of(document)
     _curves(page, document["curves"], held["size_bytes"], cost)
     if document["horizon"] is not None:

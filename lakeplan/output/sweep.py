@@ -242,7 +242,7 @@ def _mark(page: Page, mark: MarkDocument) -> None:
 def render_mark_list(document: MarkListDocument, console: Console) -> None:
     page = Page(console)
     if not document["marks"]:
-        page.line("No mark is recorded. lakeplan sweep mark makes one.")
+        page.line("No mark is recorded. Run `lakeplan sweep mark` to make one.")
         return
     rows = [
         (
@@ -455,7 +455,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
     objects = document["objects"]
     page.heading(document["repository"], f"objects of mark {document['mark_id']}")
     if not objects:
-        page.line("No object of the mark is of these classes, with such a path.", indent=2)
+        page.line("No object of the mark has one of these classes and a matching path.", indent=2)
         return
     rows = [
         (

@@ -241,7 +241,7 @@ class Attempt(ABC):
     def changed_since_judged(self) -> StalePlan:
         """It was there when the gates were judged, so what a write does now was not: not even by force."""
         return StalePlan(
-            f"{self.called} were changed by somebody else just now",
+            f"somebody else changed {self.called} during this run",
             where=self.repository.key,
             hint="Run `lakeplan apply` again.",
         )

@@ -185,13 +185,13 @@ class _Writer:
             if not values:
                 return []
             if desired is None or not wanted:
-                raise _Refused(f"the tree clears the {kind.label}, and the server has some")
+                raise _Refused(f"the tree clears the {kind.label}, but the server has some")
             if not stored:
                 clear = f"write `{kind.value}: clear`, or apply to set them again"
-                raise _Refused(f"the server has no {kind.label} any more: {clear}")
+                raise _Refused(f"the server no longer has {kind.label}: {clear}")
             changed = drift.last is not None and drift.last.config_hash != desired.config_hash
             if changed and any(value.applied != value.wanted for value in values):
-                raise _Refused(f"the tree's {kind.label} were changed too, and not applied")
+                raise _Refused(f"the tree's {kind.label} changed too and have not been applied")
             file, entry = self._own_entry(desired, f"{kind.label} are edited in an entry of its own only")
         except _Refused as why:
             # one cause for all of them
@@ -213,13 +213,13 @@ class _Writer:
         desired = self._desired.get(drift.repository)
         gc = desired.gc if desired is not None else None
         if desired is None or not isinstance(gc, GcDesired):
-            raise _Refused("the tree clears these rules, and the server has some")
+            raise _Refused("the tree clears these rules, but the server has some")
         last = drift.last
         own_change = last is not None and last.config_hash != desired.config_hash
         if own_change and value.applied != value.wanted:
             raise _Refused(
                 f"the tree changed it too, from {_days(value.applied)} to {_days(value.wanted)},"
-                " and was not applied"
+                " and has not been applied"
             )
         if value.path == DEFAULT_PATH:
             put = partial(put_default, days=value.stored or 0)
@@ -258,7 +258,7 @@ class _Writer:
         patterns = gc.branches if isinstance(gc, GcDesired) else ()
         by = next((r.name for r in patterns if r.is_pattern and matches(branch, r.name)), None)
         if by is not None:
-            raise _Refused(f"the server has no rule of this branch, and the pattern {by!r} gives it one")
+            raise _Refused(f"the server has no rule for this branch, but the pattern {by!r} sets one")
         file, entry = self._own_entry(desired, "its rule is one that other repositories have too")
 
         def drop(text: str) -> str | None:
@@ -275,7 +275,7 @@ class _Writer:
         """File and key of the exact entry."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
-            raise _Refused(f"{why}, and the repository has no entry of its own: add one")
+            raise _Refused(f"{why}; add one for this repository")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:

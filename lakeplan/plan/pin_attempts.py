@@ -184,7 +184,7 @@ class PinnedRulesAttempt(RulesAttempt):
         self._renew()
         if reader.get_gc_rules(name) != before:
             raise StalePlan(
-                "the rules were changed by somebody else just now",
+                "somebody else changed the rules during this run",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again.",
             )
@@ -249,7 +249,7 @@ class PinnedRulesAttempt(RulesAttempt):
                 )
             if not may_be_pin(found):
                 raise StalePlan(
-                    f"the branch {pin} is at {found.commit_id[:12]}, not where it was made",
+                    f"the branch {pin} is at {found.commit_id[:12]}, not where lakeplan created it",
                     where=self.repository.key,
                     hint="Find out who moved it, then run `lakeplan plan` again.",
                 )
@@ -263,9 +263,9 @@ class PinnedRulesAttempt(RulesAttempt):
         there = set(refs.branches)
         gone = [pin.name for pin in pins if Branch(pin.name, pin.commit_id) not in there]
         if gone or connection.reader.get_gc_rules(name) != rules:
-            what = f"the pin {gone[0]} is gone or was moved" if gone else "the rules were changed"
+            what = f"deleted or moved the pin {gone[0]}" if gone else "changed the rules"
             raise StalePlan(
-                f"{what} by somebody else just now",
+                f"somebody else {what} during this run",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again.",
             )
@@ -274,7 +274,7 @@ class PinnedRulesAttempt(RulesAttempt):
         history = History(refs, CommitGraph.from_refs(refs), old.rules, old.moments, old.zone)
         if (loss := next(losses(history, change), None)) is not None:
             raise GateRefused(
-                f"a branch changed meanwhile: {loss}",
+                f"a branch changed during this run: {loss}",
                 where=self.repository.key,
                 hint="Nothing is kept less than before. Run `lakeplan plan` again.",
             )
@@ -302,7 +302,7 @@ class PinnedRulesAttempt(RulesAttempt):
             return
         if head != pin.commit_id:
             raise StalePlan(
-                f"the pin {pin.name} was moved to {head[:12]} by somebody else; it is not deleted",
+                f"somebody else moved the pin {pin.name} to {head[:12]}, so it is not deleted",
                 where=self.repository.key,
                 hint="Find out who moved it, then delete it by hand.",
             )

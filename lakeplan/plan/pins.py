@@ -109,8 +109,8 @@ def inspect_pins(
         raise GateRefused(
             f"pins cannot be changed safely: {loss}",
             where=desired.key,
-            hint="Nothing was written here. Change the rules without pins first, or report this with"
-            " `lakeplan explain` of the commit.",
+            hint="Nothing was written. Change the rules without pins first, or report this with the output of"
+            " `lakeplan explain` for the commit.",
         )
     plan = PinsPlan(when.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
     return PinInspection(stored, record, history, change, plan)

@@ -148,7 +148,7 @@ def check_history(drawing: Drawing) -> CommitGraph:
     try:
         return drawing.graph()
     except LakeplanError as error:
-        raise LakeplanError(f"this is no history: {error.message}") from error
+        raise LakeplanError(f"this is not a history: {error.message}") from error
 
 
 Judge = Literal["server", "documented"]

@@ -70,7 +70,7 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
         raise LakeplanError(
             "the server does not return the claim of this tree that was just recorded",
             where=where,
-            hint="Run the command again. If this repeats, look at the server's log.",
+            hint="Run the command again. If this repeats, check the server's log.",
         )
     try:
         check_claims(found, tree, where)

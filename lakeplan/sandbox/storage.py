@@ -32,7 +32,7 @@ class Namespace:
         self.folder = folder
 
     def path(self, key: str) -> Path:
-        """The file of a key. Raises ApiError when the key leads out of the namespace."""
+        """The file of a key. Raises ApiError when the key leads outside the namespace."""
         path = self.folder / key
         if not key or not Path(os.path.normpath(path)).is_relative_to(self.folder):
             raise bad_request("bad path traversal blocked")

@@ -142,15 +142,15 @@ def read_rules(data: bytes, *, name: str) -> GcRules:
     branches: dict[str, int] = {}
     listed = rules.get("branches")
     if listed is not None and not isinstance(listed, list):
-        raise _bad("branches is no list", name)
+        raise _bad("branches is not a list", name)
     for n, item in enumerate(listed or ()):
         at = f"branches[{n}]"
         if not isinstance(item, dict):
-            raise _bad(f"{at} is no object", name)
+            raise _bad(f"{at} is not an object", name)
         _only(item, _BRANCH_KEYS, at, name)
         branch = item.get("branch_id")
         if not isinstance(branch, str) or not branch:
-            raise _bad(f"{at}.branch_id is missing or no text", name)
+            raise _bad(f"{at}.branch_id is missing or not a string", name)
         if branch in branches:
             raise _bad(f"{at}: branch {branch} is listed twice", name)
         branches[branch] = _days(item.get("retention_days"), f"{at}.retention_days", name)
@@ -170,7 +170,7 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} stands twice in one object")
+            raise ValueError(f"the key {key!r} appears twice in one object")
         found[key] = value
     return found
 

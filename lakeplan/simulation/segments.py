@@ -82,7 +82,7 @@ def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
         raise ValueError("a segment is cut")
     magic, digest, *sizes = _HEAD.unpack_from(data)
     if magic != _MAGIC or digest != _digest(ranges) or len(data) != _HEAD.size + sum(sizes):
-        raise ValueError("a segment is cut, or of other ranges")
+        raise ValueError("a segment is truncated, or has other ranges")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
     numbers, first, second = (memoryview(data)[ends[n] : ends[n + 1]] for n in range(3))
     sets = Sets()

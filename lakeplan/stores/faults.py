@@ -257,12 +257,12 @@ def reason_of(code: str, kind: Kind | None) -> str:
 def check_copy(source: str, target: str, where: str) -> None:
     """A copy that is found to be bad is removed: it must never be the source."""
     if source == target or not target:
-        raise StorageError("an object cannot be copied to its own place", where=where)
+        raise StorageError("an object cannot be copied onto itself", where=where)
 
 
 def not_equal(source: str, where: str) -> StorageError:
     return StorageError(
-        f"the copy of {source} does not equal it and was removed", where=where, hint="Run the command again."
+        f"the copy of {source} differs from it and was removed", where=where, hint="Run the command again."
     )
 
 

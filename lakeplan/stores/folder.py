@@ -112,7 +112,7 @@ class FolderReader(Opened):
             raise translate_os_error(error, where) from error
         if len(data) != status.st_size:
             raise StorageError(
-                f"read {len(data)} of {status.st_size} bytes: the file changed meanwhile", where=where
+                f"read {len(data)} of {status.st_size} bytes: the file changed while it was read", where=where
             )
         return data
 
@@ -205,7 +205,7 @@ class FolderReader(Opened):
     def _path(self, key: str) -> str:
         parts = key.removesuffix("/").split("/")
         if ".." in parts or "\0" in key:
-            raise StorageError("the key leads out of the namespace", where=self._where(key))
+            raise StorageError("the key leads outside the namespace", where=self._where(key))
         if "" in parts or "." in parts:
             raise StorageNotFound("the object does not exist", where=self._where(key))
         path = os.path.join(self._root, *parts)
@@ -579,7 +579,7 @@ class FolderState(Opened):
             raise StorageError(
                 "a symbolic link is not followed in a state folder",
                 where=self._where(key),
-                hint="Replace the link by the file or folder itself.",
+                hint="Replace the link with the file or folder itself.",
             )
         return path
 

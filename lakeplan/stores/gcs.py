@@ -179,7 +179,7 @@ class GcsStore(GcsReader):
         found = json_of(answer, self.url)
         versioning, policy = found.get("versioning", {}), found.get("softDeletePolicy", {})
         if not (isinstance(versioning, dict) and isinstance(policy, dict)):
-            raise error_of(Kind.BROKEN, self.url, detail="an answer that does not describe a bucket")
+            raise error_of(Kind.BROKEN, self.url, detail="a response that does not describe a bucket")
         seconds = str(policy.get("retentionDurationSeconds", "0"))
         return StoreFacts(versioned=bool(versioning.get("enabled")), soft_delete=seconds != "0")
 
@@ -236,7 +236,7 @@ class GcsStore(GcsReader):
             found = None
         if found is None or found.key != key:
             raise error_of(
-                Kind.BROKEN, self._where(key), detail="an answer that does not describe the object"
+                Kind.BROKEN, self._where(key), detail="a response that does not describe the object"
             )
         facts = StoredFacts(
             key, found.size, found.modified_us, found.e_tag, str(item.get("storageClass", ""))

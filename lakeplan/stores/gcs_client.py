@@ -228,7 +228,7 @@ def microseconds(text: str) -> int:
     try:
         return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
     except TypeError:
-        raise ValueError("a time without a zone") from None
+        raise ValueError("a time without a time zone") from None
 
 
 def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
@@ -236,7 +236,7 @@ def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
     of metadata too: an object never seems older than it is. Raises ValueError and KeyError."""
     name, size, generation = str(item["name"]), item.get("size", "0"), item["generation"]
     if limits.number_of(size) is None or not limits.number_of(generation):
-        raise ValueError("a size or generation that is no number")
+        raise ValueError("a size or generation that is not a number")
     return StoredObject(name[len(base) :], int(size), microseconds(item["updated"]), generation)
 
 
@@ -366,7 +366,7 @@ class GcsPlace(Opened):
             return None
         generation = answer.headers.get("x-goog-generation", "")
         if not generation.isdecimal():
-            raise error_of(Kind.BROKEN, self._where(key), detail="an answer without a generation")
+            raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")
         return answer.body, generation
 
 
@@ -392,7 +392,7 @@ def json_of(answer: Answer, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise error_of(Kind.BROKEN, where, detail="an answer that is not JSON")
+        raise error_of(Kind.BROKEN, where, detail="a response that is not JSON")
     return found
 
 
@@ -403,7 +403,7 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
     page = json_of(answer, where)
     try:
         if page.get("kind") != "storage#objects":
-            raise ValueError("another kind of answer")
+            raise ValueError("another kind of response")
         items, prefixes, token = (
             page.get("items", []),
             page.get("prefixes", []),
@@ -413,7 +413,7 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
         names = [*(item["name"] for item in items), *prefixes]
         "".join((*names, token)).encode()  # text, and UTF-8
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise error_of(Kind.BROKEN, where, detail="an answer that is not a listing") from None
+        raise error_of(Kind.BROKEN, where, detail="a response that is not a listing") from None
     if not all(name.startswith(prefix) for name in names):
         raise StorageError("the storage lists what lies outside the prefix", where=where)
     noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
@@ -442,7 +442,7 @@ class GcsReader(GcsPlace):
         answer = self._checked(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
         body = answer.body if answer.status == 206 else answer.body[start : start + length]
         if len(body) > length:
-            raise error_of(Kind.BROKEN, self._where(key), detail="more bytes than were asked for")
+            raise error_of(Kind.BROKEN, self._where(key), detail="more bytes than requested")
         return body
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:

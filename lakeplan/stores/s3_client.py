@@ -148,7 +148,7 @@ def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> Sto
 
 def check_inside(keys: Sequence[str], start: str, where: str) -> None:
     if not all(key.startswith(start) for key in keys):
-        raise error_of(Kind.BROKEN, where, detail="a key outside of the prefix that was asked for")
+        raise error_of(Kind.BROKEN, where, detail="a key outside the requested prefix")
 
 
 def binary(keys: Sequence[str]) -> pa.Array:

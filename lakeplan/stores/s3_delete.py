@@ -169,7 +169,7 @@ class S3Deleter(S3Place):
         if conditional and any(item.get("Code") in UNCONDITIONAL for item in answer.get("Errors", ())):
             return None
         if not answer.get("Deleted") and not answer.get("Errors"):
-            raise error_of(Kind.BROKEN, self._url, detail="an answer that names no key")
+            raise error_of(Kind.BROKEN, self._url, detail="a response that names no key")
         left = dict.fromkeys(versions, (NOT_NAMED, True))
         for item in answer.get("Deleted", ()):
             named = _named_in(item, left)

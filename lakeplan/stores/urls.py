@@ -144,7 +144,9 @@ def parse_azure_location(url: str) -> AzureLocation:
         if not (found.host == "localhost" or found.address is not None) or not parts:
             raise StorageError("not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
         if found.address is not None and found.address.is_link_local:
-            raise StorageError("a link-local address is no storage", where=shown_url(url), hint=AZURE_EXAMPLE)
+            raise StorageError(
+                "a link-local address cannot be storage", where=shown_url(url), hint=AZURE_EXAMPLE
+            )
         # Azurite, and gateways that are reached by address, carry the account in the path.
         account = parts.pop(0)
         root = f"{root}/{account}"

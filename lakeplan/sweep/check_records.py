@@ -271,7 +271,7 @@ def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Prog
     for a store that cannot read in pieces."""
     if not isinstance(store, SpanReader):
         raise LakeplanError(
-            "objects of this storage cannot be read in pieces",
+            "objects of this storage cannot be read in parts",
             where=store.url,
             hint="Run the check without --read-data.",
         )

@@ -326,7 +326,9 @@ class _Part:
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
             raise FormatError(
-                "names what a sweep may never delete", where=where, hint="Run `lakeplan sweep mark` again."
+                "lists something that a sweep may never delete",
+                where=where,
+                hint="Run `lakeplan sweep mark` again.",
             )
         known = "version" in table.column_names
         versions = table.column("version").to_pylist() if known else [None] * len(keys)

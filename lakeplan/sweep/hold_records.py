@@ -93,7 +93,7 @@ def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool
         return True
     kind, text = name
     _log.warning(
-        "%s: the hold on %s %r is not in the tree any more; what it kept is kept until %s",
+        "%s: the hold on %s %r is no longer in the tree; it keeps its data until %s",
         site.key,
         kind,
         text,
@@ -178,7 +178,7 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
             until = None if content["until"] is None else date.fromisoformat(content["until"])
             kept = HeldCommit(content["kind"], str(content["name"]), str(content["commit"]), until)
             if _folder((kept.kind, kept.name)) + _file(kept.commit_id) != stored.key:
-                raise ValueError("is not where it belongs")
+                raise ValueError("is in the wrong place")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(
                 "the record of held commits is damaged",

@@ -138,7 +138,7 @@ def approve(
             "an approval needs a reason", hint=('Add for example --reason "quarterly clean-up, ticket 42".')
         )
     if not mark.goes.objects:
-        raise UsageError("there is nothing to approve: the mark lets nothing go", where=mark.key)
+        raise UsageError("there is nothing to approve: the mark deletes nothing", where=mark.key)
     check_readable(mark)
     judged, gates = judge_for_approval(site, mark, openers, automatic=automatic)
     refuse_shut(gates, mark)

@@ -111,8 +111,8 @@ class OfficialSweeper:
         if request.saved:
             address, why = next(iter(sorted(request.saved.items())))
             raise GateRefused(
-                f"{len(request.saved):,} marked objects must stay ({address}: {why}), and the official"
-                " collector cannot leave them out",
+                f"{len(request.saved):,} marked objects must be kept ({address}: {why}), and the"
+                " official collector cannot skip them",
                 where=self._where,
                 hint="Run `lakeplan sweep mark` again.",
             )
@@ -120,7 +120,7 @@ class OfficialSweeper:
             raise GateRefused(
                 why,
                 where=self._where,
-                hint="Run it again when that has changed, or run `lakeplan sweep mark` again.",
+                hint="Run the command again when that has changed, or run `lakeplan sweep mark` again.",
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:
@@ -128,7 +128,7 @@ class OfficialSweeper:
         if changed := self._changed(request):
             raise GateRefused(
                 f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
-                " official collector would delete them all the same",
+                " official collector would delete them anyway",
                 where=self._where,
                 hint="Run `lakeplan sweep mark` again.",
             )
@@ -276,7 +276,7 @@ class OfficialSweeper:
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
-                f"says {summary.objects:,} objects, and its files name {len(named):,}",
+                f"states {summary.objects:,} objects, but its files list {len(named):,}",
                 where=where,
                 hint="Run `lakeplan sweep mark` again.",
             )
@@ -290,7 +290,7 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=name)
             elif _is_data(stored.key.removeprefix(folder)):
                 raise FormatError(
-                    "is in the collector's mark, and Spark would read it whatever its name ends in",
+                    "is in the collector's mark, and Spark would read it despite its name",
                     where=name,
                     hint="Run `lakeplan sweep mark` again.",
                 )

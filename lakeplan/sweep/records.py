@@ -220,12 +220,12 @@ KNOWN_NOTHING = KnownAtMark(frozenset(), {})
 
 
 def load_known(site: Site, mark: Mark) -> KnownAtMark:
-    """Raises StalePlan when it is not what the mark wrote."""
+    """Raises StalePlan when it differs from what the mark wrote."""
     key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
         raise StalePlan(
-            "is not what the mark wrote",
+            "differs from what the mark wrote",
             where=f"{site.store.url}/{key}",
             hint="Run `lakeplan sweep mark` again.",
         )

@@ -207,7 +207,7 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
         raise LakeplanError(
             f"more than {MOST_NEEDED:,} objects at once",
             where=site.key,
-            hint="Restore one part after another with --path.",
+            hint="Restore them in parts with --path.",
         )
     return held
 

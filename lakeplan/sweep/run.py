@@ -221,7 +221,7 @@ def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPor
         raise GateRefused(
             "the approval was replaced while the sweep ran",
             where=stored.mark.where,
-            hint="Run it again: it then goes by the new approval.",
+            hint="Run it again to use the new approval.",
         )
 
 
@@ -232,7 +232,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
         if clocks.latest < times.closes:
-            raise GateRefused(problem, where=where, hint="Run it again then.")
+            raise GateRefused(problem, where=where, hint="Run the command again then.")
         raise StalePlan(problem, where=where, hint="Run `lakeplan sweep mark` again.")
     if mark.repository_created is None:
         raise StalePlan(
@@ -246,7 +246,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
         mark.storage_namespace != site.repository.storage_namespace
     ):
         raise StalePlan(
-            "the mark was made at another server or namespace",
+            "the mark was made for another server or namespace",
             where=where,
             hint=("Run `lakeplan sweep mark` again."),
         )
@@ -417,7 +417,7 @@ class _Runner:
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(
-                f"more than {MAX_SAVED:,} marked objects are held again",
+                f"more than {MAX_SAVED:,} marked objects are needed again",
                 where=site.key,
                 hint="Run `lakeplan sweep mark` again.",
             )

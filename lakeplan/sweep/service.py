@@ -412,7 +412,7 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
         raise _not_one(mark_id, search)
     desired, stored = search.found[0]
     approval = read_approval(ports.state, stored)
-    _log.warning("the state has no mark %s: going by its record in the namespace of %s", mark_id, desired.key)
+    _log.warning("the state has no mark %s: using its record in the namespace of %s", mark_id, desired.key)
     if search.unread:
         _log.warning("not searched for the mark: %s", _named(search.unread))
     return open_site(desired, tree, ports), StoredMark(stored.mark, stored.digest, approval is not None)

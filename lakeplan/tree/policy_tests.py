@@ -83,7 +83,7 @@ def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
         before = len(problems)
         test = _Reader(node, path, problems).read()
         if test.name in seen:
-            text = f"the name stands twice: first at line {seen[test.name].line}"
+            text = f"the name appears twice: first on line {seen[test.name].line}"
             problems.add(node.source, (*path, "name"), text)
         seen.setdefault(test.name, node.source)
         if len(problems) == before:

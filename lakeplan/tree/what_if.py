@@ -75,7 +75,7 @@ def _split(setting: str) -> tuple[Path, Node]:
             found.append(_item(found, part["name"], setting))
         at = part.end()
     if not found or setting[at : at + 1] != "=":
-        raise UsageError(f"{SET} {setting}: not a path and a value, PATH=VALUE", hint=_HINT)
+        raise UsageError(f"{SET} {setting} is not PATH=VALUE", hint=_HINT)
     first = str(found[0])
     known = (*OF_REPOSITORIES, *OF_TREE)
     if first not in known:
@@ -109,7 +109,7 @@ def _put(into: _Nested, path: Path, value: Node, setting: str) -> None:
     for part in path[:-1]:
         inner = into.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise UsageError(f"{SET} {setting}: another {SET} already gives its value", hint=_HINT)
+            raise UsageError(f"{SET} {setting}: another {SET} already sets it", hint=_HINT)
         into = inner
     if path[-1] in into:
         raise UsageError(f"{SET} {setting}: this is set twice", hint=_HINT)

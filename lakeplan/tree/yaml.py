@@ -326,7 +326,7 @@ class _Builder:
     def _open(self, event: Any) -> None:
         source = self._at(event.start_mark)
         if event.tag is not None and event.tag not in _ANY_TAGS:
-            self._problem(source, f"the tag {event.tag} is not read: a tree holds plain values only")
+            self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
         if len(self._stack) >= MAX_DEPTH:
             self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
         self._count(1, source)
@@ -360,7 +360,7 @@ class _Builder:
         text: str = event.value
         plain = not event.style and event.tag not in _TEXT_TAGS
         if event.tag is not None and event.tag not in _TEXT_TAGS:
-            self._problem(source, f"the tag {event.tag} is not read: a tree holds plain values only")
+            self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             self._stop(source, "half a surrogate pair is not a character")
         value: Scalar = text
@@ -404,20 +404,20 @@ class _Builder:
     def _key(self, node: Node, frame: _Frame) -> str | None:
         """The key, or None when its value is to be dropped."""
         if not isinstance(node, ScalarNode):
-            self._problem(node.source, "a key is a plain word, not a list or a map")
+            self._problem(node.source, "a key must be a plain word, not a list or a map")
             return None
         key = node.text
         if node.plain and key == "<<":
-            self._problem(node.source, "merge keys (<<) are not read: use a profile")
+            self._problem(node.source, "merge keys (<<) are not supported: use a profile")
             return None
         if node.plain and (key in NULLS or is_surprise(key) or key.lower() in ("true", "false")):
             shown = f"the key {key}" if key else "an empty key"
-            self._problem(node.source, f"{shown} is not text to every YAML reader: put it in quotes")
+            self._problem(node.source, f"some YAML readers do not read {shown} as text: put it in quotes")
             return None
         if key in frame.map:
             first = frame.keys[key]
             self._problem(
-                node.source, f"the key {key!r} stands twice: first at line {first.line}", extra=(key,)
+                node.source, f"the key {key!r} appears twice: first on line {first.line}", extra=(key,)
             )
             return None
         return key

@@ -117,7 +117,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     except ValueError as error:
         what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
         raise LakeplanError(
-            f"not a whole plan file ({what})", where=where, hint=hint, detail=str(error)
+            f"not a complete plan file ({what})", where=where, hint=hint, detail=str(error)
         ) from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
@@ -130,14 +130,14 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
             raise ValueError(found)
         plan = typing.cast(Plan, decode(document, Plan))
         if len({r.key for r in plan.repositories}) != len(plan.repositories):
-            raise ValueError("a repository is in it twice")
+            raise ValueError("it lists a repository twice")
         if to_document(plan)["digest"] != document["digest"]:
             raise ValueError("its totals or ETags are not those of its repositories")
         for repository in plan.repositories:
             _check_shown(repository)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise LakeplanError(
-            f"the plan is not one that lakeplan makes: {_briefly(error)}", where=where, hint=hint
+            f"lakeplan did not write this plan file: {_briefly(error)}", where=where, hint=hint
         ) from None
     return plan
 
@@ -201,7 +201,7 @@ def _briefly(error: Exception) -> str:
 def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is in it twice")
+        raise ValueError("it has a key twice")
     return found
 
 
@@ -223,7 +223,7 @@ def rules_from_body(body: Mapping[str, Json]) -> GcRules:
     for item in _typed(_typed(body, dict)["branches"], list):
         name = _typed(_typed(item, dict)["branch_id"], str)
         if name in branches:
-            raise ValueError(f"branch {name!r} is there twice")
+            raise ValueError(f"it lists branch {name!r} twice")
         branches[name] = _typed(item["retention_days"], int)
     return GcRules(_typed(body["default_retention_days"], int), branches)
 
@@ -263,7 +263,7 @@ def decode(data: Json, kind: Json) -> Json:
         return decode(data, next(a for a in arguments if a is not type(None)))
     if origin is typing.Literal:
         if data not in arguments:
-            raise ValueError(f"{data!r} is none of {', '.join(map(repr, arguments))}")
+            raise ValueError(f"{data!r} is not one of {', '.join(map(repr, arguments))}")
         return data
     if origin is tuple:
         return tuple(decode(item, arguments[0]) for item in _typed(data, list))

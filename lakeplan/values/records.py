@@ -59,7 +59,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """For ``parse_json``: JSON readers differ in which of two equal keys counts. Raises Misshapen."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Misshapen("a key is in it twice")
+        raise Misshapen("it has a key twice")
     return found
 
 

@@ -84,8 +84,8 @@ class LifecycleSettings:
         NOTICE_PERIOD,
         "0s",
         stricter=MORE,
-        help="Delete a branch only this long after a notice of it was accepted by the channel that `notify`"
-        " has for the repository's owner. `0s`: without notice.",
+        help="Delete a branch only this long after the repository owner's channel under `notify` accepted a"
+        " notice of it. `0s`: without notice.",
     )
 
 

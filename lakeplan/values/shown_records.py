@@ -20,7 +20,7 @@ class Records:
 
     def __init__(self, data: bytes = b"") -> None:
         if len(data) % RECORD.itemsize:
-            raise ValueError("the objects that the plan showed are cut")
+            raise ValueError("the objects that the plan showed are truncated")
         found: Any = np.frombuffer(data, RECORD)
         self._digests: Digests = np.ascontiguousarray(found["digest"])
         self._bits: npt.NDArray[np.uint8] = found["bits"]

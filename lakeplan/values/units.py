@@ -23,9 +23,9 @@ def parse_duration(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
     seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
     if seconds == 0:
-        raise ValueError("a duration is more than zero")
+        raise ValueError("a duration must be more than zero")
     if seconds > MAX_SECONDS:
-        raise ValueError("a duration is at most 36500 days")
+        raise ValueError("a duration must be at most 36500 days")
     return seconds
 
 
@@ -41,7 +41,7 @@ def parse_notice_period(text: str) -> int:
     """Seconds, at most a year: who was told longer ago than that has forgotten. Raises ValueError."""
     seconds = parse_age(text)
     if seconds > MAX_NOTICE_SECONDS:
-        raise ValueError("a notice period is at most 365 days")
+        raise ValueError("a notice period must be at most 365 days")
     return seconds
 
 
@@ -65,7 +65,7 @@ def parse_percent(value: float | str) -> float:
             raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
         value = float(match.group(1))
     if not 0 <= value <= 100:
-        raise ValueError("a percentage is 0 to 100")
+        raise ValueError("a percentage must be 0 to 100")
     return float(value)
 
 
@@ -93,7 +93,7 @@ def parse_date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text} is not a day of the calendar") from None
+        raise ValueError(f"{text} is not a valid date") from None
 
 
 def parse_amount(value: float | str) -> float:

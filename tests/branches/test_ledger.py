@@ -334,7 +334,7 @@ class DescribeTheFile:
 
     def it_refuses_a_field_that_is_there_twice(self):
         data = dump_ledger(whole()).replace(b'"generation":3', b'"generation":3,"generation":4')
-        with pytest.raises(FormatError, match="a key is in it twice"):
+        with pytest.raises(FormatError, match="it has a key twice"):
             load_ledger(data, "x")
 
     def it_refuses_a_ledger_from_the_future(self):

@@ -200,6 +200,6 @@ def it_does_not_write_over_rules_that_somebody_set_meanwhile(monkeypatch: pytest
         return lake.refs, ()
 
     monkeypatch.setattr(pin_release, "read_all_refs", read)
-    with pytest.raises(StalePlan, match="changed by somebody else"):
+    with pytest.raises(StalePlan, match="somebody else changed"):
         release(lake)
     assert lake.written == []

@@ -130,7 +130,7 @@ class DescribeProbe:
             def delete(self, keys, *, versions):
                 return [Deletion(key) for key in keys]
 
-        assert "still there" in self.probe(Sly(str(tmp_path)))["delete objects"].message
+        assert "still exists" in self.probe(Sly(str(tmp_path)))["delete objects"].message
         monkeypatch.setattr(Sly, "delete", lambda self, keys, versions: [Deletion(k, "Locked") for k in keys])
         assert self.probe(Sly(str(tmp_path)))["write objects"].result == "fail"  # the file is still there
 

@@ -313,7 +313,7 @@ class DescribeTheDoctor:
         tree(world, "")
         assert self.check(world) == []
         tree(world, '{tags: ["v*"]}')
-        assert self.check(world) == [("warn", "not tried: doctor makes no branch")]
+        assert self.check(world) == [("warn", "not tested: doctor creates no branches")]
         applied(world)
         assert self.check(world) == [("ok", "the server has 1 pin, all hidden")]
         world.api.commit(REPOSITORY, pin_of(commits[1]), 0, more=3)

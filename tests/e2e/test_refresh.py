@@ -48,7 +48,7 @@ def it_gives_a_new_branch_its_days_without_a_person(applied):
 
 def it_says_that_nothing_is_to_be_done(applied):
     done = refresh(applied)
-    assert (done.code, done.out) == (0, "Every branch has the days of its patterns.\n")
+    assert (done.code, done.out) == (0, "Every branch already has the retention of its pattern.\n")
 
 
 def it_raises_what_was_lowered_by_hand_and_keeps_what_was_raised(applied):

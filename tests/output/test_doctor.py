@@ -26,7 +26,7 @@ def document() -> dict[str, Any]:
             "server prod",
             "retention:SetGarbageCollectionRules",
             Result.FAIL,
-            "the server says that these credentials may not (on analytics, events)",
+            "the server says that these credentials lack the permission (on analytics, events)",
             "grant retention:SetGarbageCollectionRules; docs/permissions.md has the whole policy",
         ),
         Check("state", "readable", Result.OK, "applies of 12 repositories are recorded"),

@@ -438,7 +438,7 @@ class DescribeAPlanFile:
         document["digest"] = digest_of(document)
         file = tmp_path / "plan.json"
         file.write_text(json.dumps(document))
-        with pytest.raises(LakeplanError, match="not one that lakeplan makes") as caught:
+        with pytest.raises(LakeplanError, match="lakeplan did not write this plan file") as caught:
             read_plan(file)
         assert says in caught.value.message
 
@@ -447,7 +447,7 @@ class DescribeAPlanFile:
         """NaN as a tolerance would let anything pass: no figure is above it."""
         document = to_document(replace(a_plan(), impact_tolerance_percent=77.5))
         text = json.dumps(document).replace("77.5", value)
-        with pytest.raises(LakeplanError, match="not a whole plan file"):
+        with pytest.raises(LakeplanError, match="not a complete plan file"):
             load_plan(text, where="plan.json")
 
     @SOME

@@ -135,7 +135,7 @@ def it_finds_the_one_repository_that_confirms_a_record(
         "step",
     ]
     assert caplog.messages == [
-        "the state has no mark m1: going by its record in the namespace of prod/lake",
+        "the state has no mark m1: using its record in the namespace of prod/lake",
         "not searched for the mark: server away: no answer; prod/other: no permission",
     ]
 

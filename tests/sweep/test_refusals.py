@@ -324,7 +324,7 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / KNOWN_FILE
         path.write_bytes(path.read_bytes() + b"\n")
-        with pytest.raises(StalePlan, match="is not what the mark wrote"):
+        with pytest.raises(StalePlan, match="differs from what the mark wrote"):
             world.run(mark)
         assert untouched()
 

@@ -378,7 +378,7 @@ class DescribeAChoice:
             case.restore(commit="c1")
         assert (caught.value.where, caught.value.hint) == (
             "prod/lake",
-            "Restore one part after another with --path.",
+            "Restore them in parts with --path.",
         )
 
 

@@ -73,7 +73,7 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory_max_age: 99999d}}}",
-            "3:77: servers.p.storages.a.inventory_max_age: a duration is at most 36500 days",
+            "3:77: servers.p.storages.a.inventory_max_age: a duration must be at most 36500 days",
         ),
     ],
 )

@@ -41,7 +41,7 @@ import pytest
         ),
         (
             "safety: {max_plan_age: 0d}\n",
-            "lakeplan.yaml:3:24: safety.max_plan_age: a duration is more than zero",
+            "lakeplan.yaml:3:24: safety.max_plan_age: a duration must be more than zero",
         ),
         (
             "safety: {protected_tags: ['a/b']}\n",

@@ -92,10 +92,10 @@ def it_changes_nothing_without(folder):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("gc", "not a path and a value"),
-        ("=3", "not a path and a value"),
-        ("gc.default_retention_days", "not a path and a value"),
-        ("gc..default_retention_days=3", "not a path and a value"),
+        ("gc", "is not PATH=VALUE"),
+        ("=3", "is not PATH=VALUE"),
+        ("gc.default_retention_days", "is not PATH=VALUE"),
+        ("gc..default_retention_days=3", "is not PATH=VALUE"),
         ("gc.default_retention_days=", "the value is missing"),
         ("gc.default_retention_days=soon", "expected a whole number of days"),
         ("gc.default_retention_days=1", "1 days is outside the tree's bounds"),
@@ -125,5 +125,5 @@ def it_refuses_what_is_said_twice(folder):
         "gc={default_retention_days: 4}",
         "gc.default_retention_days.x=4",
     ):
-        with pytest.raises(UsageError, match=r"set twice|already gives"):
+        with pytest.raises(UsageError, match=r"set twice|already sets"):
             load_tree(folder, {}, what_if=["gc.default_retention_days=3", more])

@@ -51,7 +51,7 @@ def it_tells_repositories_apart() -> None:
 )
 def it_refuses_records_that_are_cut_or_out_of_order(edit) -> None:
     data = packed([(object_digests("k", "abc"), 1)])
-    with pytest.raises(ValueError, match=r"cut|order"):
+    with pytest.raises(ValueError, match=r"truncated|order"):
         Records(edit(data))
 
 

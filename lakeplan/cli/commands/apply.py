@@ -321,7 +321,10 @@ class ApplyFlow:
                 tell_failures(plan)
                 code = ExitCode.PARTLY_DONE if review else plan_exit_code(plan, detailed=False)
             elif not review:
-                say(stdout(no_color=self.outputs.no_color), "Every branch has the days of its patterns.")
+                say(
+                    stdout(no_color=self.outputs.no_color),
+                    "Every branch already has the retention of its pattern.",
+                )
             return code
         tell_failures(plan)
         keys = tuple(r.key for r in plan.writes)

@@ -80,17 +80,17 @@ StoragePath = Annotated[
     typer.Option("--storage-path", help="Folder of local:// namespaces on this machine.", metavar="DIR"),
 ]
 Rate = Annotated[
-    float, typer.Option("--rate", help="Requests to a server in a second, at most.", min=0.1, metavar="N")
+    float, typer.Option("--rate", help="Maximum requests per second to a server.", min=0.1, metavar="N")
 ]
 MaxRequests = Annotated[
     int,
     typer.Option(
-        "--max-requests", help="Leave out repositories that need more than this.", min=1, metavar="N"
+        "--max-requests", help="Skip repositories that need more requests than this.", min=1, metavar="N"
     ),
 ]
 PriceText = Annotated[
     str | None,
-    typer.Option("--price", help="Price of a GB and month, for example '0.023 USD'.", metavar="PRICE"),
+    typer.Option("--price", help="Price per GB per month, for example '0.023 USD'.", metavar="PRICE"),
 ]
 
 
@@ -118,7 +118,7 @@ def audit(
         int,
         typer.Option(
             "--sample",
-            help="Objects to read, one byte each, where storage is not listed.",
+            help="Objects to probe where storage is not listed. Each probe reads one byte.",
             min=0,
             max=10_000,
             metavar="N",
@@ -129,26 +129,29 @@ def audit(
     stale_days: Annotated[
         int,
         typer.Option(
-            "--stale-days", help="Age of a branch's last commit to call it stale.", min=1, metavar="DAYS"
+            "--stale-days",
+            help="A branch is stale when its last commit is older than this.",
+            min=1,
+            metavar="DAYS",
         ),
     ] = 90,
     price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
     resume: Annotated[
         Path | None,
-        typer.Option(
-            "--resume", help="Take repositories of this earlier JSON report as they are.", metavar="FILE"
-        ),
+        typer.Option("--resume", help="Reuse the repositories of this earlier JSON report.", metavar="FILE"),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
             "--write",
-            help="Write a tree with the stored rules and branch policies, without nonsense.",
+            help="Write a tree with the stored rules and branch policies, with invalid values corrected.",
             metavar="DIR",
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write a page.", metavar="FILE")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write an HTML page.", metavar="FILE")
+    ] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
     opening: Connecting,
     timeouts: Waiting,
@@ -180,7 +183,10 @@ def audit(
         )
         document = found.document(now_utc(), endpoints)
         if not (found.rows or found.failed or found.unfinished):
-            raise UsageError("no repository is selected", hint="Check the names, and what the user may list.")
+            raise UsageError(
+                "no repository is selected",
+                hint="Check the names, and which repositories these credentials may list.",
+            )
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))
     document = _with_price(document, paid)
@@ -292,8 +298,8 @@ def read_report(path: Path, kind: str, option: str) -> object:
 
 
 def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:
-    """A tree of the stored rules and branch policies, without nonsense. Raises LakeplanError when no
-    repository has any."""
+    """A tree of the stored rules and branch policies, with invalid values corrected. Raises LakeplanError
+    when no repository has any."""
     imported = []
     for row in document["repositories"]:
         server, _, name = row["repository"].partition("/")

@@ -143,7 +143,7 @@ def run(
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
             "--every cannot be combined with a plan file or --allow, which are for a single run",
-            hint="Remove --every, or remove the others.",
+            hint="Run without --every, or without the plan file and --allow.",
         )
     cron = schedule(every) if every is not None else None
     runner = _Runner(
@@ -202,10 +202,12 @@ def exempt(
     tree: options.TreeDir = Path(),
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Keep it through this day, or until this time. UTC.", metavar="DATE"),
+        typer.Option(
+            "--until", help="Keep the branch through this day, or until this time (UTC).", metavar="DATE"
+        ),
     ] = None,
     reason: Annotated[
-        str, typer.Option("--reason", help="Why, for everyone who plans.", metavar="TEXT")
+        str, typer.Option("--reason", help="Reason, shown in every plan.", metavar="TEXT")
     ] = "",
     remove: Annotated[bool, typer.Option("--remove", help="End the exemption now.")] = False,
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
@@ -240,7 +242,7 @@ def _end_of(until: str) -> datetime:
     except OverflowError:
         end = datetime.max.replace(tzinfo=timezone.utc)
     if end <= now_utc():
-        raise UsageError(f"--until {until} is over already", hint="Name a day that is still to come.")
+        raise UsageError(f"--until {until} is in the past", hint="Name a future day.")
     return end
 
 

@@ -83,7 +83,7 @@ def comment(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     page: Annotated[
-        str, typer.Option("--page", help="Address of the report page, to link.", metavar="URL")
+        str, typer.Option("--page", help="URL of the report page to link to.", metavar="URL")
     ] = "",
 ) -> int:
     return Pipeline(tree, into).comment(page)
@@ -106,7 +106,7 @@ def answer(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     workflow: Annotated[
-        str, typer.Option("--workflow", help="The workflow that plans.", metavar="FILE")
+        str, typer.Option("--workflow", help="Workflow that made the plan.", metavar="FILE")
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
@@ -116,15 +116,13 @@ def answer(
 @command(RUN, "Run any other command.", common="log_level")
 def run(
     *,
-    line: Annotated[str, typer.Argument(metavar="COMMAND", help="A command of lakeplan, such as drift.")],
+    line: Annotated[str, typer.Argument(metavar="COMMAND", help="lakeplan command, such as drift.")],
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
     words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
-        raise UsageError(
-            f"{line!r} is no command of lakeplan", hint="Run `lakeplan --help` for the commands."
-        )
+        raise UsageError(f"lakeplan has no command {line!r}", hint="Run `lakeplan --help` for the commands.")
     pipeline = Pipeline(tree, DEFAULT_INTO, split_arguments(arguments))
     return pipeline.validate() if words == ["validate"] else pipeline.run(words)
 

@@ -57,7 +57,7 @@ def claim(
         raise ConfigError(
             "the tree has no name to claim repositories with",
             where=str(tree / ROOT_FILE),
-            hint="Add `name: …` there, another one in each tree.",
+            hint="Add `name: …` to it. Each tree needs its own name.",
         )
     server, repo = _named(session, repository, owned=not release)
     key, connection = f"{server}/{repo}", session.connection(server)

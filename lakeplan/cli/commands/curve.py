@@ -255,7 +255,7 @@ def _horizon(text: str | None) -> int | None:
     days, rest = divmod(seconds, DAY_SECONDS)
     if rest or not 1 <= days <= MAX_DAYS:
         raise UsageError(
-            f"--horizon {text} is not a number of whole days up to {MAX_DAYS}",
+            f"--horizon {text} is not a whole number of days up to {MAX_DAYS}",
             hint="Use a number of days, for example 90d.",
         )
     return days

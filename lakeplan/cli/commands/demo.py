@@ -90,7 +90,7 @@ def _new(folder: Path) -> Path:
         ) from None
     if not empty:
         raise UsageError(
-            "the folder is not empty", where=str(folder), hint="Name a new one, or leave out --dir."
+            "the folder is not empty", where=str(folder), hint="Name a new folder, or omit --dir."
         )
     return folder.resolve()
 
@@ -160,7 +160,7 @@ class Demo:
         if found[0] != found[1]:
             raise LakeplanError(f"the runners disagree: {found}")
         goes, kept = (found[0][side]["objects"] for side in ("goes", "kept"))
-        say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} stay.")
+        say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} kept.")
 
     def lakeplan(self, *arguments: str, expect: int = 0) -> None:
         """Runs one command in the tree's folder, as a person would. Raises LakeplanError for any other exit

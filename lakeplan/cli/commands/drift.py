@@ -76,7 +76,7 @@ def drift(
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Put the values that were changed on the servers into the tree's files."
+            "--write", help="Write the values that were changed on the servers into the tree's files."
         ),
     ] = False,
     outputs: Annotated[Outputs, options.documents("drift")],

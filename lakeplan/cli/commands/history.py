@@ -210,7 +210,7 @@ def list_(
         typer.Option("--kind", help=f"Only these runs: {', '.join(KINDS)}. Repeatable.", metavar="KIND"),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="Largest number of runs to list.", min=1, metavar="N")
+        int | None, typer.Option("--limit", help="Maximum number of runs to list.", min=1, metavar="N")
     ] = None,
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:

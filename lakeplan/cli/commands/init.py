@@ -175,7 +175,7 @@ def _top_of(tree: Path) -> tuple[Path, str]:
         top, prefix = (here, real.relative_to(here).as_posix()) if inside else (tree, ".")
     if not re.fullmatch(r"[\w./ -]*", prefix):
         raise UsageError(
-            f"workflows cannot name the folder {prefix}",
+            f"a workflow cannot use the folder name {prefix}",
             hint="Use letters, digits, dots, dashes and underscores.",
         )
     return (tree if prefix in ("", ".") else Path(os.path.relpath(top))), prefix
@@ -226,7 +226,7 @@ def _report(
         line(note)
     if ci != "none" and state is None:
         line(
-            f"a runner starts empty: name a state in {ROOT_FILE}, such as state: {{url: s3://bucket/lakeplan}}"
+            f"runners keep no files: set a state in {ROOT_FILE}, such as state: {{url: s3://bucket/lakeplan}}"
         )
     if ci != "none":
         line("the first lines of each workflow say which variables and secrets it needs")

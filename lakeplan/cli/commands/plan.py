@@ -63,15 +63,15 @@ RunChecks = Annotated[
     bool,
     typer.Option(
         "--run-checks",
-        help="Run the commands under checks in the tree. Without it they run with --base, and at a terminal.",
+        help="Run the tree's checks. With --base, and at a terminal, they always run.",
     ),
 ]
 WhatIf = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Show the plan of a change that is not written yet: this setting wins over the tree's, in every"
-        " repository that is planned. May be given again. Such a plan cannot be applied.",
+        help="Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
+        " be applied.",
         metavar="PATH=VALUE",
     ),
 ]

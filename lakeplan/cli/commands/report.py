@@ -130,7 +130,7 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
         if not equals or "://" in name:
             if len(keys) != 1:
                 raise UsageError(
-                    f"--namespace {text}: which of the {len(keys):,} repositories is it for?",
+                    f"--namespace {text} does not name one of the {len(keys):,} repositories",
                     hint=HOW_NAMESPACE,
                 )
             name, url = next(iter(keys)), text

@@ -79,9 +79,7 @@ def storage(
     ] = None,
     by_prefix: Annotated[
         bool,
-        typer.Option(
-            "--by-prefix", help="Also show prefixes and ages. Keeps every path in memory while it counts."
-        ),
+        typer.Option("--by-prefix", help="Also show prefixes and ages. Keeps every path in memory."),
     ] = False,
     by_class: Annotated[
         bool,
@@ -89,7 +87,7 @@ def storage(
     ] = False,
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="Also write a page with a treemap of prefixes.", metavar="FILE"),
+        typer.Option("--html", help="Also write an HTML page with a treemap of prefixes.", metavar="FILE"),
     ] = None,
     dump_refs: DumpRefs = False,
     rate: Rate = 100.0,
@@ -106,7 +104,7 @@ def storage(
     if tree is not None and endpoint:
         raise UsageError(
             "--tree and --endpoint both name servers",
-            hint="Leave one of them out; LAKEPLAN_TREE in the environment counts as --tree.",
+            hint="Remove one of them. The variable LAKEPLAN_TREE counts as --tree.",
         )
     earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
     with (
@@ -137,7 +135,10 @@ def storage(
         )
     rows = document["repositories"]
     if not (rows or document["failed"] or document["unfinished"]):
-        raise UsageError("no repository is selected", hint="Check the names, and what the user may list.")
+        raise UsageError(
+            "no repository is selected",
+            hint="Check the names, and which repositories these credentials may list.",
+        )
     if compare is not None and rows and all(row["compared"] is None for row in rows):
         raise UsageError(
             "no repository has both branches of --compare", hint="Check their names and the repositories."

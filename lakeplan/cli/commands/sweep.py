@@ -333,7 +333,7 @@ def show(
         Path | None,
         typer.Option(
             "--html",
-            help="Also write a page with the mark's folders; - prints only the page.",
+            help="Also write an HTML page with the mark's folders; - prints only the page.",
             metavar="FILE",
         ),
     ] = None,

@@ -222,7 +222,7 @@ def it_deletes_nothing_of_a_part_that_names_what_may_never_go(
     monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
-    assert error.message == "names what a sweep may never delete"
+    assert error.message == "lists something that a sweep may never delete"
     assert error.where.endswith(MARK_PREFIX + sweep.parts[0].name)
     assert sweep.there() == {"data/a", "data/b"}
 
