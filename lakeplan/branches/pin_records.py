@@ -6,15 +6,16 @@ The state names every pin that lakeplan made, before it makes it (``pins/<server
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from lakeplan.branches.pins import missing_entries, own_pins
-from lakeplan.errors import GateRefused
-from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader
+from lakeplan.review.run import read_back
 from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
@@ -171,6 +172,46 @@ def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> Non
 
 def _why_other(branch: LiveBranch) -> str:
     return "it was moved to another commit" if branch.hidden else "it is not hidden"
+
+
+def replace_rules(
+    connection: RulesConnection,
+    repository: str,
+    rules: tuple[GcRules | None, GcRules | None],
+    *,
+    sleep: Callable[[float], None],
+    where: str,
+    again: str,
+) -> None:
+    """Writes the second of ``rules`` if the server still stores the first, and reads it back. ``again``: what
+    a hint says to run. Raises StalePlan when somebody else wrote before or after."""
+    before, after = rules
+    reader = connection.reader
+    if reader.get_gc_rules(repository) != before:
+        raise StalePlan("somebody else changed the rules during this run", where=where, hint=f"Run {again}.")
+    store_rules(connection, repository, after)
+    if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
+        raise StalePlan(
+            "the rules read back differ from those written; somebody else wrote too",
+            where=where,
+            hint=f"Check what the server stores now, then run {again}.",
+        )
+
+
+def store_rules(connection: RulesConnection, repository: str, rules: GcRules | None) -> None:
+    if rules is None:
+        connection.writer.delete_gc_rules(repository)
+    else:
+        connection.writer.set_gc_rules(repository, rules)
+
+
+class RulesConnection(Protocol):
+    """A server whose GC rules may be written."""
+
+    @property
+    def reader(self) -> LakeFSReader: ...
+    @property
+    def writer(self) -> GcRulesWriter: ...
 
 
 def with_rules_of(rules: GcRules, entries: Mapping[str, int]) -> GcRules:

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from datetime import timedelta, tzinfo
 
 from lakeplan.branches.pin_records import (
-    PinRecord,
     StoredRules,
     read_pin_record,
     read_stored,
+    replace_rules,
     write_pin_record,
 )
 from lakeplan.branches.pin_steps import Change, losses
 from lakeplan.branches.pins import History, with_entries, without_pins
-from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.errors import GateRefused
 from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.review.run import Run, read_back
+from lakeplan.review.run import Run
 from lakeplan.review.selection import read_all_refs
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.pins import Pin
@@ -57,13 +57,17 @@ class PinRelease:
         if not _is_left_alone(refs, branch_id, commit_id):
             return
         rules = self._safe_rules(branch_id, stored, own, refs, commit_id)
-        if self.reader.get_gc_rules(self.name) != stored.raw:
-            raise StalePlan(
-                "somebody else changed the rules during this run",
-                where=self.key,
-                hint="Run the command again.",
-            )
-        self._write(rules, commit_id, record)
+        replace_rules(
+            self,
+            self.name,
+            (stored.raw, rules),
+            sleep=self.run.sleep,
+            where=self.key,
+            again="the command again",
+        )
+        pins = (replace(pin, days=None) if pin.commit_id == commit_id else pin for pin in record.pins)
+        released = replace(record, pins=tuple(pins))
+        write_pin_record(self.state, self.key, released, run_id=self.run.run_id, at=self.run.now())
 
     @property
     def name(self) -> str:
@@ -88,22 +92,6 @@ class PinRelease:
                 hint="Run `lakeplan pins sync`, then run the command again.",
             )
         return with_entries(bare, want)
-
-    def _write(self, rules: GcRules, commit_id: str, record: PinRecord) -> None:
-        self.writer.set_gc_rules(self.name, rules)
-
-        def read() -> GcRules | None:
-            return self.reader.get_gc_rules(self.name)
-
-        if read_back(read, lambda now: now == rules, self.run.sleep) != rules:
-            raise StalePlan(
-                "the rules read back differ from those written; somebody else wrote too",
-                where=self.key,
-                hint="Check what the server stores now, then run the command again.",
-            )
-        pins = (replace(pin, days=None) if pin.commit_id == commit_id else pin for pin in record.pins)
-        found = replace(record, pins=tuple(pins))
-        write_pin_record(self.state, self.key, found, run_id=self.run.run_id, at=self.run.now())
 
 
 def _is_left_alone(refs: Refs, branch_id: str, commit_id: str) -> bool:

@@ -112,7 +112,8 @@ class Change:
 
 
 MOST_BETWEEN = 16
-"""States between two deletions of retired pins that are judged; of more, as many at equal distances."""
+"""When more pins than this are deleted, only every second, third, … state between two deletions is judged,
+and at least this many."""
 
 
 def states_of(change: Change, step: Step) -> Iterator[State]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeplan.branches.fates import takes
 from lakeplan.branches.memory import record_heads
-from lakeplan.branches.pin_records import StoredRules, read_stored
+from lakeplan.branches.pin_records import StoredRules, read_stored, store_rules
 from lakeplan.errors import (
     ExitCode,
     LakeplanError,
@@ -319,12 +319,7 @@ class RulesAttempt(Attempt):
         """Nothing comes before a write of rules."""
 
     def put(self, connection: WritableServer) -> None:
-        repository = self.repository
-        rules = self._stored.with_entries(repository.after)
-        if rules is None:
-            connection.writer.delete_gc_rules(repository.name)
-        else:
-            connection.writer.set_gc_rules(repository.name, rules)
+        store_rules(connection, self.repository.name, self._stored.with_entries(self.repository.after))
 
     def read(self, connection: WritableServer) -> None:
         self._stored = read_stored(connection.reader, self.repository.name)

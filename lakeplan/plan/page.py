@@ -188,10 +188,17 @@ def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRu
 
 def _gone(plan: RepositoryPlan, moment: datetime, proposed: bool) -> frozenset[str]:
     """Branches that policies have deleted by then, and pins that are not there before, or after."""
-    policies, pins = plan.branch_lifecycle, plan.pins
-    gone = policies.deleted(moment, proposed) if policies is not None else frozenset()
+    policies = plan.branch_lifecycle
+    deleted = policies.deleted(moment, proposed) if policies is not None else frozenset()
+    return deleted | _absent_pins(plan, proposed)
+
+
+def _absent_pins(plan: RepositoryPlan, proposed: bool) -> frozenset[str]:
+    """Pins that do not exist before, or after."""
+    if plan.pins is None:
+        return frozenset()
     absent = PinState.RETIRED if proposed else PinState.MISSING
-    return gone | {row.branch_id for row in (pins.of(absent) if pins is not None else ())}
+    return frozenset(row.branch_id for row in plan.pins.of(absent))
 
 
 def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
@@ -476,9 +483,8 @@ def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, in
     if rules is None:
         return None
     now = to_us(as_of)
-    absent = PinState.RETIRED if proposed else PinState.MISSING
-    pins = judged.plan.pins.of(absent) if judged.plan.pins is not None else ()
-    graph = judged.graph.without_branches([row.branch_id for row in pins]) if pins else judged.graph
+    pins = _absent_pins(judged.plan, proposed)
+    graph = judged.graph.without_branches(pins) if pins else judged.graph
     kept_until = DocumentedRule(graph, rules).kept_until_us(judged.history.zone)
     last = now + DAYS * DAY_US
     return dict(Counter((until - now) // DAY_US + 1 for until in kept_until if now <= until < last))

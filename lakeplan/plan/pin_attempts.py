@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakeplan.branches.pin_records import PinRecord, read_pin_record, read_stored, write_pin_record
+from lakeplan.branches.pin_records import (
+    PinRecord,
+    read_pin_record,
+    read_stored,
+    replace_rules,
+    store_rules,
+    write_pin_record,
+)
 from lakeplan.branches.pin_steps import Step, Write, losses
 from lakeplan.branches.pins import History, without_pins
 from lakeplan.errors import (
@@ -146,7 +153,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def put(self, connection: WritableServer) -> None:
         if Write.RULES in self._steps:
-            self._put_rules(connection, self._target)
+            store_rules(connection, self.repository.name, self._target)
 
     def read(self, connection: WritableServer) -> None:
         self._stored = read_stored(connection.reader, self.repository.name)
@@ -180,28 +187,15 @@ class PinnedRulesAttempt(RulesAttempt):
     def _write_rules(self, connection: WritableServer, before: GcRules | None, rules: GcRules | None) -> None:
         """Writes rules that differ from those before in entries of pins alone, and reads them back. Raises
         StalePlan when somebody changed them: many branches may have been made or deleted since."""
-        reader, name = connection.reader, self.repository.name
         self._renew()
-        if reader.get_gc_rules(name) != before:
-            raise StalePlan(
-                "somebody else changed the rules during this run",
-                where=self.repository.key,
-                hint="Run `lakeplan plan` again.",
-            )
-        self._put_rules(connection, rules)
-        found = read_back(lambda: reader.get_gc_rules(name), lambda now: now == rules, self.run.sleep)
-        if found != rules:
-            raise StalePlan(
-                "the rules read back differ from those written; somebody else wrote too",
-                where=self.repository.key,
-                hint="Check what the server stores now, then run `lakeplan plan` again.",
-            )
-
-    def _put_rules(self, connection: WritableServer, rules: GcRules | None) -> None:
-        if rules is None:
-            connection.writer.delete_gc_rules(self.repository.name)
-        else:
-            connection.writer.set_gc_rules(self.repository.name, rules)
+        replace_rules(
+            connection,
+            self.repository.name,
+            (before, rules),
+            sleep=self.run.sleep,
+            where=self.repository.key,
+            again="`lakeplan plan` again",
+        )
 
     def _create(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
         """Makes branches and reads them back: hidden, and at their commit. The first is read back alone, as a

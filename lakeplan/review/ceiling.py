@@ -145,16 +145,15 @@ def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
         return ""
     if now is None:
         return "the GC rules were removed"
-    days = now.default_retention_days
-    found = [f"default_retention_days {days}"]
-    if days <= max(then.default_retention_days, after.default_retention_days):
-        found = []
-    found += [
+    longer = []
+    if now.default_retention_days > max(then.default_retention_days, after.default_retention_days):
+        longer.append(f"default_retention_days {now.default_retention_days}")
+    longer += [
         f"branch {name} {now.days_for(name)}"
         for name in sorted({*then.branches, *now.branches, *after.branches})
         if now.days_for(name) > max(then.days_for(name), after.days_for(name))
     ]
-    return ", ".join(found[:MAX_DETAILS])
+    return ", ".join(longer[:MAX_DETAILS])
 
 
 def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: datetime) -> list[str]:
@@ -164,7 +163,9 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
         return []
     changes = [c for c in live.changes if c.action is not Action.CLEAR and not live.reordered]
     others = [c.item for c in changes if c not in then.changes]
-    found = [f"its policies would be changed otherwise than reviewed: {', '.join(others[:5])}"] * bool(others)
+    found = []
+    if others:
+        found.append(f"its policies would be changed otherwise than reviewed: {', '.join(others[:5])}")
     heads = {(f.branch_id, f.commit_id) for f in then.fates}
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from lakeplan.errors import LakeplanError
+from lakeplan.tree.layers import OTHER_NAMES
 from lakeplan.values.desired import BranchRule
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, SettingItem, SettingKind, duration_text
@@ -239,13 +240,10 @@ def _put_values(
     return changed
 
 
-_OTHER_NAMES = {"max_idle_age": "max_inactivity_time"}
-
-
 def _put_value(text: str, item: yaml.Node | None, key: str, new: str | None) -> str | None:
     if not isinstance(item, yaml.MappingNode) or not item.value:
         return None
-    name = next((k for k, _ in item.value if k.value in (key, _OTHER_NAMES.get(key))), None)
+    name = next((k for k, _ in item.value if OTHER_NAMES.get(k.value, k.value) == key), None)
     if name is None:
         if new is None:
             return None

@@ -74,7 +74,8 @@ LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 """Lists whose items have names, and the fields that name an item."""
 _HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
-_OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
+OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
+"""The API's names of keys that a tree may use, with the tree's own."""
 
 
 def make_layer(label: str, source: Source, node: Node, load_file: LoadFile) -> Layer:
@@ -140,7 +141,7 @@ def _flatten_items(
             values[here] = Value(Removed.REMOVED, item.source)
             continue
         for key, child in item.items.items():
-            place = (*here, _OTHER_NAMES.get(key, key))
+            place = (*here, OTHER_NAMES.get(key, key))
             values[place] = Value(to_plain(child), child.source)
 
 

@@ -121,7 +121,7 @@ class DescribeASecondWriter:
         self.between(world, monkeypatch, "DELETE", lambda: world.api.set_rules(REPOSITORY, 400))
         result = world.lakeplan(("pins", "sync"))
         assert result.code != 0
-        assert "changed by somebody else" in " ".join(result.out.split())
+        assert "somebody else changed" in " ".join(result.out.split())
         assert world.api.rules(REPOSITORY) == {"*": 400}
 
     def it_never_takes_a_pin_for_its_own_that_another_state_made_first(self, world, commits, monkeypatch):
