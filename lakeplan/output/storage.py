@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -254,17 +254,18 @@ def storage_csv(document: StorageDocument) -> str:
     writer.writerow(CSV_COLUMNS)
     for row in document["repositories"]:
         for kind, name, figure, amount in _lines(row):
-            cells = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
-            names = map(csv_cell, (row["repository"], kind, name, figure))
-            writer.writerow([*names, *cells])
+            writer.writerow(_csv_row((row["repository"], kind, name, figure), amount))
     for owner in document.get("owners", ()):
         for name in OWNED:
-            amount = owner[name]
-            cells = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
-            writer.writerow(["", "owner", csv_cell(owner["owner"] or ""), name, *cells])
+            writer.writerow(_csv_row(("", "owner", owner["owner"] or "", name), owner[name]))
     for key in (*document["failed"], *document["unfinished"]):
         writer.writerow([csv_cell(key), "not read", "", "", "", ""])
     return out.getvalue()
+
+
+def _csv_row(names: Sequence[str], amount: AmountRow | None) -> list[str | int]:
+    figures = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
+    return [*map(csv_cell, names), *figures]
 
 
 def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:

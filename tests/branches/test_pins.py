@@ -123,9 +123,7 @@ def test_holds_on_a_branch_ask_for_all_that_its_head_was_made_from() -> None:
     assert required_pins(history(MEASURED, GcRules(7)), asked, over) == []
 
 
-def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> None:
-    """Somebody set rules by hand. With the default days, the pin at b would stop the walk that keeps a."""
-    refs = draw_refs("""
+TWO_PINNED_IN_A_ROW = """
                   -> root  50
                   -> dev   49 root
                   -> a     31 dev
@@ -133,7 +131,12 @@ def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> 
         main      -> zhead 30 b
                   -> young 12 a
                   -> tip   15 young
-    """)
+    """
+
+
+def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> None:
+    """Somebody set rules by hand. With the default days, the pin at b would stop the walk that keeps a."""
+    refs = draw_refs(TWO_PINNED_IN_A_ROW)
     found = history(refs, GcRules(14))
     have = with_needed_days(found.graph, [Pin("a"), Pin("b"), Pin("tip")])
     assert [pin.days for pin in have] == [0, 0, None]
@@ -153,15 +156,7 @@ def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> 
 
 def test_what_lies_between_two_deletions_is_judged() -> None:
     """As it was: the rules of retired pins stay lost."""
-    refs = draw_refs("""
-                  -> root  50
-                  -> dev   49 root
-                  -> a     31 dev
-                  -> b     28 a
-        main      -> zhead 30 b
-                  -> young 12 a
-                  -> tip   15 young
-    """)
+    refs = draw_refs(TWO_PINNED_IN_A_ROW)
     change = Change(GcRules(7), GcRules(14), (Pin("a"), Pin("b"), Pin("tip")), (Pin("tip"),))
     lost = next(losses(history(refs, GcRules(14)), change))
     assert (lost.write, lost.verdict, lost.commits) == (Write.DELETE, "the server", ("a",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -29,6 +29,7 @@ from lakeplan.values.plan import (
     TagLoss,
 )
 from lakeplan.values.rules import GcRules
+from tests.output.chromium import Page, chromium, find_chromium
 
 AS_OF = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
 GOLDEN = Path(__file__).parent / "golden"
@@ -277,3 +278,28 @@ class Plans:
 @pytest.fixture
 def plans() -> Plans:
     return Plans()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of Chromium, 1280 by 900 pixels."""
+    if find_chromium() is None:
+        pytest.skip("no Chromium: on Debian, apt-get install chromium")
+    with chromium(tmp_path_factory.mktemp("profile")) as page:
+        page.size(1280, 900)
+        yield page
+
+
+@pytest.fixture
+def show_page(browser: Page, tmp_path: Path) -> Callable[[str], Page]:
+    """Opens an HTML text as a file, in a browser that has noted nothing before."""
+
+    def show(text: str) -> Page:
+        file = tmp_path / "page.html"
+        file.write_text(text, encoding="utf-8")
+        browser.console.clear()
+        browser.requests.clear()
+        browser.open(file)
+        return browser
+
+    return show

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lakeplan.output.audit_page import render_audit_page
-from tests.output.chromium import Page, chromium, find_chromium
+from tests.output.chromium import Page
 from tests.output.test_audit import SOME, document
 
 LARGE = {"objects": 9, "size_bytes": 9_000_000_000}
@@ -82,23 +81,9 @@ def it_asks_no_network_and_lets_no_name_act() -> None:
     assert not re.findall(r'(?:src|href)="(?!#)', page)
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_chromium() is None:
-        pytest.skip("no Chromium: on Debian, apt-get install chromium")
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
-        page.size(1280, 900)
-        yield page
-
-
 @pytest.fixture
-def opened(browser: Page, tmp_path: Path) -> Page:
-    file = tmp_path / "audit.html"
-    file.write_text(render_audit_page(several()), encoding="utf-8")
-    browser.console.clear()
-    browser.requests.clear()
-    browser.open(file)
-    return browser
+def opened(show_page: Callable[[str], Page]) -> Page:
+    return show_page(render_audit_page(several()))
 
 
 def order(page: Page) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from lakeplan.output.mark_page import render_mark_page
 from lakeplan.output.report import render_report
 from lakeplan.output.storage_page import render_storage_page
 from tests.output import report_pages, test_audit_page, test_mark_page, test_storage, test_storage_page
-from tests.output.chromium import Page, chromium, find_chromium
+from tests.output.chromium import Page
 
 
 def classed() -> Any:
@@ -30,14 +30,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: render_report(report_pages.full()),
     "storage": lambda: render_storage_page(classed()),
 }
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_chromium() is None:
-        pytest.skip("no Chromium: on Debian, apt-get install chromium")
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lakeplan.output.mark_page import render_mark_page
 from lakeplan.output.redact import redacted
-from tests.output.chromium import Page, chromium, find_chromium
+from tests.output.chromium import Page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e/"
 
@@ -114,15 +111,6 @@ def it_can_be_redacted() -> None:
     page = render_mark_page(redacted(document()))  # type: ignore[arg-type]
     for name in ("raw/", "audit/", "2026/01"):
         assert name not in page.partition("<main")[2]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_chromium() is None:
-        pytest.skip("no Chromium: on Debian, apt-get install chromium")
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
-        page.size(1280, 900)
-        yield page
 
 
 def shown(page: Page) -> list[str]:

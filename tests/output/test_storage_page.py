@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lakeplan.output.storage_page import HEIGHT, WIDTH, render_storage_page, split
-from tests.output.chromium import Page, chromium, find_chromium
+from tests.output.chromium import Page
 from tests.output.test_storage import NOTHING, document
 
 EVIL = "<script>alert(1)\x1b[2J\u202e/"
@@ -103,23 +102,9 @@ def it_divides_a_box_in_proportion(weights: list[int]) -> None:
             assert min(across, down) < 0.01
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_chromium() is None:
-        pytest.skip("no Chromium: on Debian, apt-get install chromium")
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
-        page.size(1280, 900)
-        yield page
-
-
 @pytest.fixture
-def opened(browser: Page, tmp_path: Path) -> Page:
-    file = tmp_path / "storage.html"
-    file.write_text(render_storage_page(several()), encoding="utf-8")
-    browser.console.clear()
-    browser.requests.clear()
-    browser.open(file)
-    return browser
+def opened(show_page: Callable[[str], Page]) -> Page:
+    return show_page(render_storage_page(several()))
 
 
 def it_draws_tiles_whose_names_fit(opened: Page) -> None:
