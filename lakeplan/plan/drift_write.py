@@ -275,7 +275,7 @@ class _Writer:
         """File and key of the exact entry."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
-            raise _Refused(f"{why}; add one for this repository")
+            raise _Refused(f"{why}, and the repository has no entry of its own: add one")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:

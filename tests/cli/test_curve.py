@@ -62,7 +62,7 @@ def it_writes_a_table_json_and_a_picture(
 
 WRONG = [
     (("--horizon", "soon"), "--horizon"),
-    (("--horizon", "36h"), "whole days"),
+    (("--horizon", "36h"), "whole number of days"),
     (("--at", "-1"), "--at -1"),
     (("--at", "often"), "--at"),
     (("--time-zone", "Mars/Olympus"), "Mars/Olympus"),

@@ -279,7 +279,7 @@ class DescribeForSweep:
         assert "other.example.com" in found["message"]
         assert "(on events)" in found["message"]
         owner.write_text("[]")
-        assert "cannot be understood" in checks(ready, "--for", "sweep", code=1)["owner.json"]["message"]
+        assert "not a valid record" in checks(ready, "--for", "sweep", code=1)["owner.json"]["message"]
 
     def it_sees_a_repository_that_lies_in_another(self, ready, folder):
         body = {"name": "inner", "storage_namespace": "local://events/inner", "default_branch": "main"}

@@ -127,7 +127,7 @@ def it_writes_nothing_when_nothing_drifted(commented: Any) -> None:
     document = written(commented)
     assert (document["written"], document["not_written"]) == ([], [])
     assert text(commented) == COMMENTED
-    assert "nothing was written" in commented.lakeplan("drift", "--write").out
+    assert "Nothing was written" in commented.lakeplan("drift", "--write").out
     assert "written" not in commented.lakeplan("drift", "--format", "json").json
 
 
@@ -147,7 +147,7 @@ def it_leaves_alone_what_the_tree_changed_too(commented: Any) -> None:
 def it_refuses_what_no_value_of_the_tree_can_say(commented: Any) -> None:
     rules(commented, **{"release-1": None})
     (refused,) = written(commented, code=3)["not_written"]
-    assert "the pattern 'release-*' gives it one" in refused["reason"]
+    assert "the pattern 'release-*' sets one" in refused["reason"]
     commented.api.call("DELETE", "/repositories/analytics/settings/gc_rules")
     reasons = {r["path"]: r["reason"] for r in written(commented, code=3)["not_written"]}
     assert "write `gc: clear`, or apply" in reasons["default_retention_days"]
@@ -419,11 +419,11 @@ class DescribePolicies:
         settle_on(licensed, POLICIES.replace("max_age: 1w", "max_age: 2w"))
         licensed.write("repositories/all.yaml", POLICIES)
         edit_policies(licensed, lambda p: p[2].update(max_age=60))
-        assert reason() == "the tree's branch lifecycle policies were changed too, and not applied"
+        assert reason() == "the tree's branch lifecycle policies changed too and have not been applied"
         edit_policies(licensed, lambda p: p.clear())
         assert "write `branch_lifecycle: clear`" in reason()
         shown = licensed.lakeplan("drift", "--write").out
-        assert shown.count("branch lifecycle policies: the server has no") == 1
+        assert shown.count("branch lifecycle policies: the server no longer has") == 1
         assert text(licensed) == POLICIES
 
     def it_restores_the_file_where_the_edit_does_not_give_the_servers_list(self, licensed: Any) -> None:

@@ -249,5 +249,5 @@ class DescribeTheBranchWhoseMergesAreApplied:
     @pytest.mark.parametrize("name", ["*", "a b", "x]\nevil: [y", "!main", "-x", "a,b"])
     def it_is_never_a_name_that_a_workflow_would_read_otherwise(self, empty, name):
         result = empty.lakeplan("init", *endpoint(empty), "--ci", "github", f"--branch={name}")
-        assert (result.code, "cannot name the branch" in result.err) == (64, True)
+        assert (result.code, "cannot use the branch name" in result.err) == (64, True)
         assert not (empty.tree / ".github").exists()

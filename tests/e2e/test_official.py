@@ -316,7 +316,7 @@ def it_refuses_when_a_marked_object_is_held_again(make_official: Any) -> None:
     official.site.world.api.branch("lake", "back", official.site.old)
     refused = official.run()
     assert refused.code == 4
-    assert "must stay" in refused.err
+    assert "must be kept" in refused.err
     assert official.site.data() == before
     assert official.starts == []
 
@@ -329,7 +329,7 @@ def it_refuses_when_a_marked_object_is_held_again_after_the_collector_marked(
     after_the_mark(monkeypatch, lambda _: official.site.world.api.branch("lake", "back", official.site.old))
     refused = official.run()
     assert refused.code == 4
-    assert "must stay" in refused.err
+    assert "must be kept" in refused.err
     assert len(official.starts) == 1
     assert official.site.data() == before
     assert not official.summary.exists(), "anybody could sweep the collector's mark"
@@ -400,7 +400,7 @@ def it_deletes_nothing_more_when_an_object_is_held_again_after_a_sweep_that_fail
     [
         ({"more_runs": ["gother"]}, 5, "another one ran meanwhile"),
         ({"success": False}, 1, "a run that failed"),
-        ({"count": 7}, 1, "its files name 2"),
+        ({"count": 7}, 1, "its files list 2"),
     ],
     ids=["two reports", "failed", "incomplete"],
 )

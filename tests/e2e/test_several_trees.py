@@ -281,7 +281,7 @@ class DescribeTheDoctor:
         named(world, "team-a")
         before = [metadata(world, name) for name in ("raw", "fine")]
         found = self.asked(world)
-        assert (found["result"], "not tried" in found["message"]) == ("warn", True)
+        assert (found["result"], "not tested" in found["message"]) == ("warn", True)
         assert [metadata(world, name) for name in ("raw", "fine")] == before
         assert applied(world).code == 0
         assert self.asked(world)["result"] == "ok"

@@ -94,7 +94,7 @@ class DescribeGitHub:
         site.api.branch("team-1", "release-1")
         self.run(site, "refresh")
         assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
-        assert "Every branch has the days" in self.run(site, "refresh").output
+        assert "Every branch already has the retention" in self.run(site, "refresh").output
 
     def it_opens_one_pull_request_for_new_repositories(self, site: Site) -> None:
         self.run(site, "adopt")
@@ -157,7 +157,7 @@ class DescribeGitLab:
         site.api.branch("team-1", "release-1")
         self.run(site, "refresh")
         assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
-        assert "Every branch has the days" in self.run(site, "refresh").output
+        assert "Every branch already has the retention" in self.run(site, "refresh").output
 
     def it_opens_a_merge_request_for_new_repositories(self, site: Site) -> None:
         options = site.folder / "options"

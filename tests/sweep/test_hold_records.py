@@ -186,8 +186,8 @@ class DescribeAHoldThatIsNotInTheTree:
         assert case.keep() == kept
         end = NOW + max(LEAST_GRACE, settle)
         assert caplog.messages == [
-            "prod/lake: the hold on branch 'ma*' is not in the tree any more;"
-            f" what it kept is kept until {end:%Y-%m-%d %H:%M} UTC"
+            "prod/lake: the hold on branch 'ma*' is no longer in the tree;"
+            f" it keeps its data until {end:%Y-%m-%d %H:%M} UTC"
         ]
         released = f"{ON_BRANCH}released.json"
         assert case.store.read(released) == b'{"at": "2026-03-31T12:00:00+00:00"}\n'
