@@ -37,7 +37,7 @@ HINT = "To keep a branch, run its command. A commit to it delays the deletion by
 
 @dataclass(frozen=True)
 class Noticed:
-    """A branch that people were told about by this run."""
+    """A branch that people were notified of by this run."""
 
     branch_id: str
     commit_id: str

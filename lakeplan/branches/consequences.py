@@ -1,4 +1,4 @@
-"""What retention makes of deleted branches: their commits fall to the default days (lakefs/retention.md).
+"""What retention makes of deleted branches: their commits get the default days (lakefs/retention.md).
 
 The rules are the same before and after; the graph is not. Four moments are asked about: now, in 7 and 30
 days, and ``settled``: once everything that exists today is past the default days, if nobody writes.
@@ -40,7 +40,7 @@ def branch_bit(place: int) -> int:
 class Consequences:
     """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
     order; ``commits`` says by branch how many commits of its main line follow sooner or later, which another
-    deleted branch may count too; ``tags`` which tags stand on them, each beside one branch."""
+    deleted branch may count too; ``tags`` which tags are on them, each beside one branch."""
 
     graph: CommitGraph
     masks: list[int]
@@ -144,7 +144,7 @@ def _gone(masks: Sequence[int]) -> list[bool]:
 
 
 def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
-    """Per commit, how many that go stand on the main line from it to the root, itself too. A commit that
+    """Per commit, how many expiring ones are on the main line from it to the root, itself too. A commit that
     stays does not end this: it may be another branch's HEAD, above what only the longer days kept."""
     follow = array("i", gone)
     for commit in reversed(graph.order):
@@ -157,7 +157,7 @@ def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
 def _mark(
     graph: CommitGraph, commit: int, bit: int, follow: array[int], gone: list[bool], masks: list[int]
 ) -> None:
-    """Sets ``bit`` in the masks of commits that go, on the main line from ``commit``."""
+    """Sets ``bit`` in the masks of commits that expire, on the main line from ``commit``."""
     while commit >= 0 and follow[commit]:
         if gone[commit]:
             masks[commit] |= bit
@@ -172,9 +172,9 @@ def _tags_at_stake(
     gone: list[bool],
     tags: Iterable[Tag],
 ) -> dict[str, tuple[str, ...]]:
-    """Every tag on a commit that goes, by name, beside one branch: of those on whose main line it stands the
-    one with the most days. No tag is left over: walks start at HEADs and take main parents only, so what a
-    deletion changes stands on the main line of what is deleted. Each commit is passed once."""
+    """Every tag on a commit that expires, by name, beside one branch: of those on whose main line it stands
+    the one with the most days. No tag is left over: walks start at HEADs and take main parents only, so what
+    a deletion changes is on the main line of what is deleted. Each commit is passed once."""
     at: dict[int, list[str]] = {}
     for tag in tags:
         place = graph.index.get(tag.commit_id, NO_PARENT)

@@ -245,7 +245,7 @@ class Deleter:
         if keep is not None:
             return BranchEnd(outlook, Outcome.NEWLY_KEPT, _KEPT.get(keep, keep.value))
         written = outlook.staged is None or self._is_written(outlook)
-        # Read last: a commit empties what is staged, and moves the HEAD.
+        # Read last: a commit empties what is uncommitted, and moves the HEAD.
         head = self.readers.branches.find_branch(name, outlook.id)
         if head is None:
             return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")

@@ -116,7 +116,7 @@ def fates_of(
     *,
     default_branch: str,
 ) -> tuple[BranchFate, ...]:
-    """Every branch that either set of policies lets go by thirty days after ``as_of``, soonest first."""
+    """Every branch that either set of policies deletes by thirty days after ``as_of``, soonest first."""
     found = []
     idle = {name: p.max_idle_seconds is not None for name, p in _named(wanted)}
     for branch in branches:
@@ -212,8 +212,8 @@ def deleted_while_held(
 def first_deletion(
     fates: Iterable[BranchFate], as_of: datetime, schedule: str, zone: tzinfo
 ) -> datetime | None:
-    """The first run of the server's job that finds a branch to delete; None when no branch goes soon. Raises
-    ValueError for a schedule that cannot be read."""
+    """The first run of the server's job that finds a branch to delete; None when no branch is deleted soon.
+    Raises ValueError for a schedule that cannot be read."""
     moments = [fate.goes_at for fate in fates if fate.goes_at is not None]
     if not moments:
         return None

@@ -1,7 +1,7 @@
 """The observation ledger of one repository: what lakeplan saw of every branch, and when.
 
 Open-source servers record neither when a branch was made nor when it was written. What is not in the ledger
-is not known: a branch's age counts from the first look at it. Moments are whole epoch seconds; a look that
+is not known: a branch's age counts from its first inspection. Moments are whole epoch seconds; a look that
 finds another HEAD, or other uncommitted changes, counts as a write at the moment of the look, which is never
 before the true one.
 """
@@ -30,8 +30,8 @@ SKEW_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One branch. ``first``: the first look; ``first_head``: its HEAD then; ``moved``: the last look that
-    found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody looked at them;
+    """One branch. ``first``: the first look; ``first_head``: its HEAD then; ``moved``: the last inspection
+    that found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody looked at them;
     ``assumed``: creation time taken from the HEAD commit (``assume_created``)."""
 
     first: int
@@ -60,7 +60,7 @@ class Mark:
 @dataclass(frozen=True)
 class Ledger:
     """``repository_created`` tells a repository from an older one of the same name; ``began`` is the first
-    look at the repository, ``at`` the last. ``mark`` is None in a ledger of the old format."""
+    inspection of the repository, ``at`` the last. ``mark`` is None in a ledger of the old format."""
 
     repository: str
     repository_created: int
@@ -108,7 +108,7 @@ def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
 
 
 def note_staged(ledger: Ledger, seen: Mapping[str, tuple[str, int | None]]) -> Ledger:
-    """Remembers what is staged on branches that were looked at: by branch the fingerprint, and when that
+    """Remembers what is uncommitted on branches that were inspected: by branch the fingerprint, and when that
     counts as written (epoch seconds; None: not a write that is news)."""
     changed = dict(ledger.branches)
     for name, (fingerprint, written) in seen.items():
@@ -135,7 +135,7 @@ def facts_of(
 ) -> BranchFacts:
     """What is known of a branch by the evidence at hand. ``recreated``: the HEAD it was first seen with is
     not among its commits any more, so its age counts from the last move. ``staged_at`` and ``head_date`` are
-    further evidence of writes (epoch seconds); none of them can be later than the last look."""
+    further evidence of writes (epoch seconds); none of them can be later than the last inspection."""
     record = ledger.branches[branch.id]
     created, how = record.first, Evidence.OBSERVED
     if assume == "head_commit" and record.assumed is not None and record.assumed < created:

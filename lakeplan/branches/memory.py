@@ -139,7 +139,7 @@ def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, b
 
 def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
     """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
-    nobody asks for them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
+    nobody requires them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
     new by their run id are not read, and none is where no newer one of those that are old takes its place."""
     aged = [run_id for run_id in list_runs(state, repository) if not _began_after(run_id, now - SEEN_KEPT)]
     old: list[DeletionRecord] = []

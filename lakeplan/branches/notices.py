@@ -1,4 +1,4 @@
-"""Exemptions and notices: what people asked to keep for some time, and what they were told will be deleted.
+"""Exemptions and notices: branches that people asked to keep for a while, and deletions that were announced.
 
 Keys: ``exemptions/<server>/<repository>.json``, which only ``branches exempt`` writes, and
 ``notices/<server>/<repository>.json``, which only a run writes that holds the repository's lease. A damaged
@@ -57,7 +57,7 @@ class Notice:
     channel: str = ""
 
     def due(self, period: timedelta) -> datetime:
-        """The period counts from the acceptance, and nothing is deleted sooner than people were told."""
+        """The period counts from the acceptance, and nothing is deleted sooner than people were notified."""
         return max(self.accepted_at + period, self.deleted_from)
 
 

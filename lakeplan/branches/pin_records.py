@@ -108,7 +108,7 @@ class StatePinRecords:
 @dataclass(frozen=True)
 class StoredRules:
     """The rules of a repository, and its pins. ``raw`` as the server has them; ``bare`` without the entries
-    of pins, which is what a tree asks for, and what is compared. ``pins`` are hidden branches at the commit
+    of pins, which is what a tree requires, and what is compared. ``pins`` are hidden branches at the commit
     in their name, recorded or not; ``others`` are only named like pins."""
 
     raw: GcRules | None

@@ -49,7 +49,7 @@ class PinRules:
 def own_pins(live: Iterable[LiveBranch], recorded: Iterable[str]) -> tuple[list[Pin], list[LiveBranch]]:
     """Branches that are certainly lakeplan's pins, and those that only look so: these are never deleted.
 
-    Own are hidden branches whose name has the commit they stand at, and which the state has on record
+    Own are hidden branches whose name has the commit they are at, and which the state has on record
     (``recorded``: full commit ids).
     """
     known = set(recorded)
@@ -153,9 +153,9 @@ class History:
 def required_pins(
     history: History, rules: PinRules, holds: Sequence[Hold] = (), have: Iterable[Pin] = ()
 ) -> list[Pin]:
-    """The pins that the tree asks for, by commit id, one a commit: new ones only for commits that would lose
-    data at one of the moments, those there are (``have``) for as long as they are asked for, and for as long
-    as a hold is active that asked for them before. A pin at a dangling commit has the default days, any other
+    """The pins that the tree requires, by commit id, one a commit: new ones only for commits that would lose
+    data at one of the moments, those there are (``have``) for as long as they are requested, and for as long
+    as a hold is active that required them before. A pin at a dangling commit has the default days, any other
     0 days."""
     graph, expiring = history.graph, history.expiring()
     there = {graph.index[pin.commit_id]: pin.holds for pin in have if pin.commit_id in graph.index}

@@ -32,8 +32,8 @@ from lakeplan.values.simulation import ImpactResult
 
 @dataclass(frozen=True)
 class Followed:
-    """``survey`` with what follows beside each branch that goes; ``objects_unknown`` says why objects are
-    not told."""
+    """``survey`` with what follows beside each branch that is deleted; ``objects_unknown`` says why objects
+    are not told."""
 
     survey: Survey
     totals: Mapping[str, MomentTotal] = field(default_factory=dict)
@@ -43,8 +43,8 @@ class Followed:
 def what_follows(
     found: Survey, rules: GcRules | None, as_of: datetime, zone: ZoneInfo
 ) -> Consequences | None:
-    """The commits' part, of branches that go at once or after a notice. None when there is none, or without
-    rules: nothing is collected then."""
+    """The commits' part, of branches that are deleted at once or after a notice. None when there is none, or
+    without rules: nothing is collected then."""
     if not found.expired or found.graph is None or rules is None:
         return None
     tags = found.refs.tags if found.refs is not None else ()
@@ -149,7 +149,7 @@ class LifecyclePorts:
 
 @dataclass(frozen=True)
 class RepositoryOutlook:
-    """One repository of a branch plan; ``failure`` when it could not be looked at."""
+    """One repository of a branch plan; ``failure`` when it could not be inspected."""
 
     desired: DesiredRepository
     survey: Survey | None = None

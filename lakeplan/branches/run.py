@@ -154,7 +154,7 @@ NOTICE_GIVEN = "notice_given"
 """What became of a branch in the history, beside the values of ``Outcome``."""
 
 Reviewed = Mapping[str, Mapping[str, ReviewedBranch]]
-"""``server/name`` → branch: what a reviewed plan lets go."""
+"""``server/name`` → branch: what a reviewed plan deletes."""
 
 
 def run_lifecycle(
@@ -166,7 +166,7 @@ def run_lifecycle(
     reviewed: Reviewed | None = None,
 ) -> LifecycleReport:
     """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
-    the rest goes on."""
+    the rest continues."""
     wanted, broken, others = select(tree, options, ports.readers)
     openers = gates.GateOverrides(options.allowed, (), options.now.date())
     openers.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])

@@ -99,7 +99,7 @@ def survey(
     read_only: bool = False,
 ) -> Survey:
     """Every branch and its verdict. ``whole`` also reads tags and pull requests of branches that stay, for
-    people to see; ``read_only`` asks for no refs dump. Raises ServerError, and ConfigError for policies that
+    people to see; ``read_only`` requests no refs dump. Raises ServerError, and ConfigError for policies that
     match the default branch."""
     return _Surveyor(desired, readers, recalled, when, whole=whole, read_only=read_only).survey()
 
@@ -157,7 +157,7 @@ class _Surveyor:
         return self._settled(ledger, self._with_pulls(outlooks))
 
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
-        """Settings of the tree last: they keep what the policies let go."""
+        """Settings of the tree last: they keep what the policies delete."""
         settings = self._desired.lifecycle
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
@@ -270,7 +270,7 @@ class _Surveyor:
                 data,
                 ledger.branches[branch_id].staged,
                 now,
-                # A branch that stays because of what is staged needs no times.
+                # A branch that stays because of what is uncommitted needs no times.
                 None
                 if settings.keep_with_uncommitted
                 else lambda path: reader.written_at(name, branch_id, path),

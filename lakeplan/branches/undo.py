@@ -144,7 +144,7 @@ def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -
 
 def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
     """What the run deleted or may have deleted. What was only seen (by somebody else's job) comes back when
-    it is asked for by run or by name."""
+    it is requested by run or by name."""
     wanted = {Fate.DELETED, Fate.INTENDED}
     if options.run_id is not None or options.branches:
         wanted |= {Fate.SEEN}

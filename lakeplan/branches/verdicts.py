@@ -1,4 +1,5 @@
-"""What keeps a branch that a policy would delete (holds too), what is staged there, and what is stale."""
+"""What keeps a branch that a policy would delete (holds too), what is uncommitted there, and what is
+stale."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def keeper_of(
 
 
 def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
-    """The same branch, staying. The policy that would let it go, and since when, remain to be seen."""
+    """The same branch, staying. The policy that would delete it, and since when, remain to be seen."""
     return replace(outlook, verdict=replace(outlook.verdict, kept_by=why))
 
 
@@ -114,10 +115,10 @@ class UncommittedWrites:
 def look_at(
     data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
 ) -> UncommittedWrites:
-    """``before`` is the fingerprint of the last look (None: nobody looked yet). Other changes than at the
-    last look, more than are listed, a deletion not seen before and an object that vanished while it was
-    looked at count as a write now; otherwise the objects' own times count. ``written_at`` None: times are
-    not wanted, because whatever is staged keeps the branch."""
+    """``before`` is the fingerprint of the last inspection (None: nobody looked yet). Other changes than at
+    the last look, more than are listed, a deletion not seen before and an object that vanished while it was
+    looked at count as a write now; otherwise the objects' own times count. ``written_at`` None: times are not
+    wanted, because whatever is uncommitted keeps the branch."""
     known = before == data.fingerprint
     if before is not None and not known:
         return UncommittedWrites(data, written=now)
@@ -193,7 +194,7 @@ def stale_branches(
     as_of: datetime,
     zone: tzinfo,
 ) -> StaleBranches | None:
-    """Branches without a commit for thirty days, and those that policies let go (``going``); never the
+    """Branches without a commit for thirty days, and those that policies delete (``going``); never the
     default branch. None when there is none."""
     heads = {
         branch.id: head

@@ -48,7 +48,7 @@ ONLY_SPARK = (
 
 @dataclass(frozen=True)
 class Check:
-    """``area`` is what was looked at (``tree``, ``server prod``, ``state``, ``spark``); ``hint`` is what to
+    """``area`` is what was inspected (``tree``, ``server prod``, ``state``, ``spark``); ``hint`` is what to
     do when the result is not ok."""
 
     area: str
@@ -94,7 +94,7 @@ def examine(
     read_only: bool,
     ephemeral: str = "",
 ) -> Iterator[Check]:
-    """Every check after the tree's own. A server that does not answer ends its part; the rest goes on.
+    """Every check after the tree's own. A server that does not answer ends its part; the rest continues.
     ``ephemeral`` says why a state in a folder would not outlive this run; empty when it does."""
     for server in tree.servers:
         if selection.server in (None, server):

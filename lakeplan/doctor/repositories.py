@@ -359,7 +359,7 @@ _HIDDEN_HINT = (
 def check_hidden_branches(
     tree: DesiredTree, reader: LakeFSReader, selection: Selection
 ) -> Iterator[CheckResult]:
-    """Nothing where the tree asks for no pins. Pins that there are prove it; doctor makes none."""
+    """Nothing where the tree requires no pins. Pins that there are prove it; doctor makes none."""
     try:
         live = [repository.id for repository in reader.list_repositories()]
     except LakeplanError:

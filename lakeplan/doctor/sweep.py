@@ -256,7 +256,7 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
 
 
 def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[CheckResult]]) -> CheckResult:
-    """On one repository: the server lists all that is staged there, which may take it a while."""
+    """On one repository: the server lists all that is uncommitted there, which may take it a while."""
     name = next(
         (n for n, found in looked.items() if all(f.result != "fail" for f in found)), next(iter(looked))
     )

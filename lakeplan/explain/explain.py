@@ -143,7 +143,7 @@ def explain_addresses(world: World, addresses: Sequence[str], progress: Progress
 
 @dataclass(frozen=True)
 class Traced:
-    """Objects, the newest first, and what is staged of them."""
+    """Objects, the newest first, and what is uncommitted of them."""
 
     holdings: list[Holding]
     staged: Staged
@@ -214,7 +214,7 @@ def objects_by_address(
     paths = sorted({path for h in unsure for path in h.paths})
     staged = Staged()
     if unsure:
-        # Of what no commit holds no path is known: then every staged object is looked at.
+        # Of what no commit holds no path is known: then every staged object is inspected.
         unknown = any(not h.paths for h in unsure)
         staged = world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
     return Traced(holdings, staged, _staged_notes(staged))

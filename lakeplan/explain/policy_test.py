@@ -44,7 +44,7 @@ class GraphRow(TypedDict):
 
 
 class FailureRow(TypedDict):
-    """``kind`` ``rules``: the rules could not be told."""
+    """``kind`` ``rules``: the rules are unknown."""
 
     kind: Literal["commit", "object", "days", "rules"]
     message: str

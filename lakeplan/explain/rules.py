@@ -106,7 +106,7 @@ def _starts(
 
 
 MOST_DAYS = 36_500
-"""The most days a tree may ask for."""
+"""The most days a tree may require."""
 TRIED = 3
 NAMED = 10
 

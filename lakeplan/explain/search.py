@@ -280,14 +280,14 @@ class Search:
 WORKERS = 8
 MAX_BRANCHES = 500
 MAX_ENTRIES = 1_000
-"""Staged objects of all branches that are looked at one by one when no path is known."""
+"""Staged objects of all branches that are inspected one by one when no path is known."""
 
 
 @dataclass(frozen=True)
 class Staged:
     """``holders``: per address, what holds it staged (``branch main``, ``run …``). ``paths``: per address,
-    the paths it is staged at. ``looked``: what was looked at, in words. ``complete``: nothing was left out,
-    so what is not here is not staged."""
+    the paths it is uncommitted at. ``looked``: what was inspected, in words. ``complete``: nothing was left
+    out, so what is not here is not staged."""
 
     holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -297,8 +297,8 @@ class Staged:
 
 class Staging(Protocol):
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
-        """What is staged at ``paths`` (on one branch, or all when None; without paths: everywhere), and what
-        of ``addresses`` is staged anywhere that can be looked at."""
+        """What is uncommitted at ``paths`` (on one branch, or all when None; without paths: everywhere), and
+        what of ``addresses`` is uncommitted anywhere that can be inspected."""
 
 
 @dataclass(frozen=True)

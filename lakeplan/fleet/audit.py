@@ -78,7 +78,7 @@ STAGED_BRANCHES = 10
 @dataclass(frozen=True)
 class AuditSettings:
     """``dump_refs``: ask the server for a refs dump, which it writes into the namespace, and see dangling
-    commits. ``sample``: objects that are asked for where storage is not listed. ``stale_days``: age from
+    commits. ``sample``: objects that are requested where storage is not listed. ``stale_days``: age from
     which a branch's HEAD is stale. ``max_requests``: about how many one repository may need. ``zone`` is the
     server's."""
 

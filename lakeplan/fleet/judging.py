@@ -47,7 +47,7 @@ def total(classes: Iterable[ObjectClass], *, listed: bool) -> Amount:
 
 def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: int = Bit.ALL) -> Amount:
     """Committed objects that no commit with a bit of ``keeps`` holds, and some commit with one of ``among``
-    does. What is staged, or too young, is left out."""
+    does. What is uncommitted, or too young, is left out."""
     return _sum(
         each
         for each in classes

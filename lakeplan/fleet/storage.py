@@ -350,8 +350,8 @@ def held_of(found: Surveyed) -> list[Held]:
 
 
 def reclaimable(found: Surveyed, keeps: int) -> Amount:
-    """Committed objects that nothing of ``keeps`` holds. What is staged is left out; so is, of what expired
-    already, what is too young to be deleted."""
+    """Committed objects that nothing of ``keeps`` holds. What is uncommitted is left out; so is, of what
+    expired already, what is too young to be deleted."""
     return _sum(
         each.amount
         for each in found.classes

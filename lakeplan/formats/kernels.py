@@ -292,7 +292,7 @@ def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
 
 @_inner
 def _is_time(body, at, stop):  # type: ignore[no-untyped-def]
-    """Whether a regular time of change, and nothing else, stands there."""
+    """Whether a regular time of change, and nothing else, is there."""
     seconds = np.int64(0)
     nanos = np.int64(0)
     if at < stop and body[at] == 0x08:

@@ -261,7 +261,7 @@ def _timestamps(array: Bytes, start: Ints, end: Ints) -> Ints:
 
 
 def _optional(array: Bytes, position: Ints, end: Ints, tag: int) -> tuple[Ints, Ints]:
-    """The number behind ``tag`` where it stands at ``position``, else 0."""
+    """The number behind ``tag`` where it is at ``position``, else 0."""
     value = np.zeros(position.size, dtype=np.int64)
     position = position.copy()
     present: npt.NDArray[np.intp] = np.flatnonzero((position < end) & (array[position] == tag))

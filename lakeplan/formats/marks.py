@@ -129,7 +129,7 @@ def _is_of(kind: pa.DataType, known: pa.DataType) -> bool:
 def write_results(
     status: Mapping[str, tuple[Status, str]], sizes: Mapping[str, int], *, verified: int
 ) -> bytes:
-    """The record of a part: what became of every address, and why. ``verified`` objects were asked for
+    """The record of a part: what became of every address, and why. ``verified`` objects were requested
     again."""
     keys = list(status)
     columns = {

@@ -97,7 +97,7 @@ def read(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T:
 
 
 def find(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T | None:
-    """The same; None where the repository is there and what is asked for is not."""
+    """The same; None where the repository is there and what is requested is not."""
     try:
         return read(transport, call, parse)
     except RepositoryNotFound:
@@ -204,7 +204,7 @@ class _SoFar:
         self._offsets = {hash("")}
 
     def fault(self, page: _Page[T], body: bytes, now: float) -> str:
-        """Why no further page is asked for; "" when nothing is wrong."""
+        """Why no further page is requested; "" when nothing is wrong."""
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:

@@ -1,4 +1,4 @@
-"""Branches over HTTP, read only: hidden ones, what is staged on them, pull requests from them."""
+"""Branches over HTTP, read only: hidden ones, what is uncommitted on them, pull requests from them."""
 
 from __future__ import annotations
 

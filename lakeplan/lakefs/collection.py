@@ -82,7 +82,7 @@ connect_preparer = LakeFSPreparer.connect
 
 
 def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
-    """``gc_uncommitted_location`` is "" where nothing is staged. An answer without it says nothing."""
+    """``gc_uncommitted_location`` is "" where nothing is uncommitted. An answer without it says nothing."""
     token = fields.data.get("continuation_token")
     location = fields.text("gc_uncommitted_location")
     return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""

@@ -99,10 +99,10 @@ class GcRulesWriter(Protocol):
 
 
 class StagingReader(Protocol):
-    """What is staged on a branch, by GET only."""
+    """What is uncommitted on a branch, by GET only."""
 
     def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
-        """Paths of objects that are staged on a branch (added or changed; no deletions), in order."""
+        """Paths of objects that are uncommitted on a branch (added or changed; no deletions), in order."""
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
         """The full address of the object at a path, staged data first; None when there is none."""
@@ -139,7 +139,7 @@ class BranchReader(ObjectPinger, Protocol):
         """The key-value map that a repository carries."""
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
-        """Of at most ``count`` objects of a commit: how many were asked for, and how many of these are gone
+        """Of at most ``count`` objects of a commit: how many were requested, and how many of these are gone
         (410)."""
 
 

@@ -65,7 +65,7 @@ _STALE = 5
 
 
 def run_branches(repository: Json) -> str:
-    """The heading of a repository, and a table of the branches that go; empty when none does."""
+    """The heading of a repository, and a table of the branches that are deleted; empty when none does."""
     found = repository["lifecycle"]
     if found is None or repository["failure"] is not None:
         return ""
@@ -169,7 +169,7 @@ def changes_of(repository: Json) -> str:
 
 
 def _deletions(setting: Json) -> list[str]:
-    """How many branches the change newly lets go, and the first of them by name."""
+    """How many branches the change newly deletes, and the first of them by name."""
     counts = setting.get("deletions") or {}
     if not any(counts.values()):
         return []

@@ -208,7 +208,7 @@ def _row(page: Page, result: ResultRow) -> list[str | Cell]:
 
 
 def _left_out(page: Page, document: ApplyDocument) -> None:
-    """What the tree asks for and this apply did not write, because nobody reviewed it."""
+    """What the tree requires and this apply did not write, because nobody reviewed it."""
     if document["not_written"]:
         keys = document["not_written"]
         page.heading("Not written", "in the tree and not in the plan; plan again to have them reviewed")

@@ -309,7 +309,7 @@ def _one_line(page: Page, horizons: Json, cost: Money, *, wide: bool) -> list[st
 
 
 def render_backlog(page: Page, document: Json) -> None:
-    """What the stored rules already let go, whatever this plan does."""
+    """What the stored rules already let expire, whatever this plan does."""
     having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
     with_money = priced(having)
     found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]

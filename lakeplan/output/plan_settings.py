@@ -1,4 +1,5 @@
-"""Policies, object rules and pins in a plan: what changes, which branches go, and what only a pin keeps."""
+"""Policies, object rules and pins in a plan: what changes, which branches are deleted, and what only a pin
+keeps."""
 
 from __future__ import annotations
 
@@ -195,7 +196,8 @@ def staying_of(repository: Json) -> list[BranchEntry]:
 
 
 def render_run_branches(page: Page, document: Json) -> None:
-    """A part of its own per repository; of very many those where branches go, and a table of the others."""
+    """A part of its own per repository; of very many those where branches are deleted, and a table of the
+    others."""
     repositories = with_branches(document["repositories"])
     if not repositories:
         return

@@ -120,7 +120,7 @@ class _Redactor:
         return self._text(value, scope) if isinstance(value, str) else value
 
     def at(self, key: str, value: Any, scope: str) -> Any:
-        """What stands under a key."""
+        """What is under a key."""
         if key in _SERVERS:
             return value
         if key in _PATHS:
@@ -149,7 +149,7 @@ class _Redactor:
 
 
 def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
-    """Every path that stands under a key of its own, and the repository it is of."""
+    """Every path that is under a key of its own, and the repository it is of."""
     if isinstance(value, Mapping):
         inner = _scope(value, scope)
         for key, item in value.items():

@@ -200,7 +200,7 @@ def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
 
 
 def _narrowed(plan: Plan, selection: Selection) -> Plan:
-    """Only the repositories that are asked for now. The others stay unwritten."""
+    """Only the repositories that are requested now. The others stay unwritten."""
     if selection.everything:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))

@@ -247,7 +247,7 @@ class Attempt(ABC):
         )
 
     def _note(self, **values: Any) -> None:
-        """In the history GC rules stand at the repository itself, each other setting under its name."""
+        """In the history GC rules are at the repository itself, each other setting under its name."""
         key = self.repository.key
         if self._setting == GC:
             self._history.step(key, **values)

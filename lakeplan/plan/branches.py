@@ -33,7 +33,7 @@ from lakeplan.values.simulation import ImpactResult
 
 @dataclass(frozen=True)
 class BranchPorts:
-    """What a look at branches needs: a server's readers by name, and what runs observed before."""
+    """What an inspection of branches needs: a server's readers by name, and what runs observed before."""
 
     readers: Callable[[str], Readers]
     state: StateReader
@@ -52,7 +52,7 @@ class InspectionOptions:
 
 @dataclass(frozen=True)
 class BranchInspection:
-    """A look at the branches, before the simulation answered. ``unknown`` says why there is none."""
+    """An inspection of the branches, before the simulation answered. ``unknown`` says why there is none."""
 
     found: Survey | None = None
     what: Consequences | None = None

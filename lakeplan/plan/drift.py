@@ -46,7 +46,7 @@ class DriftPorts:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """``repositories``: everything that was looked at, sorted by name. ``notes`` are what else to know; they
+    """``repositories``: everything that was inspected, sorted by name. ``notes`` are what else to know; they
     are no drift and no failure."""
 
     as_of: datetime
@@ -70,8 +70,8 @@ def find_drift(
     tree: DesiredTree, selection: Selection, ports: DriftPorts, *, as_of: datetime, tree_commit: str | None
 ) -> DriftReport:
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
-    Repositories that cannot be read carry their failure; the others go on. Raises UsageError for a selection
-    that selects nothing: a misspelt one must not read as "no drift"."""
+    Repositories that cannot be read carry their failure; the others continue. Raises UsageError for a
+    selection that selects nothing: a misspelt one must not read as "no drift"."""
     recorded = known_repositories(ports.state) | repositories_with_baseline(ports.state)
     # Other trees may keep their records in the same state.
     known = frozenset(key for key in recorded if tree.may_manage(*key.split("/", 1)))

@@ -77,7 +77,7 @@ Items = Sequence[SettingItem] | None
 
 @dataclass(frozen=True)
 class RepositoryDrift:
-    """One repository: how it drifted (nothing: it did not), or why that could not be told. ``values`` are of
+    """One repository: how it drifted (nothing: it did not), or why that is unknown. ``values`` are of
     its GC rules, ``items`` of its policies and object rules, ``stored`` the whole lists of those on the
     server. ``state_note``: what of the state could not be read, beside what was applied last."""
 
@@ -173,7 +173,7 @@ class _Looker:
         return found
 
     def pins(self) -> tuple[DriftedValue, ...]:
-        """Pins on record, also where the tree does not ask for them any more."""
+        """Pins on record, also where the tree does not require them any more."""
         if not self._pins.pins:
             return ()
         self.notes += [f"the pin {pin.name} is gone" for pin in self._stored_rules().gone(self._pins)]

@@ -26,7 +26,7 @@ from lakeplan.values.settings import Policy, SettingItem, SettingKind
 
 
 class DriftClass(str, Enum):
-    """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree asks for
+    """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree requires
     values that were not applied. ``patterns-stale``: branches came or went, so patterns give other rules.
     ``pins-missing``: pins that are gone, or whose rules are others than they need.
     ``released``: rules that were applied, and that the tree does not manage any more. ``unmanaged-new``: a
@@ -162,7 +162,7 @@ def _wanted(desired: DesiredRepository, live: Iterable[str]) -> GcRules | None:
 
 
 def _is_stale(change: ValueChange, desired: DesiredRepository, live: set[str], last: LastApplied) -> bool:
-    """Whether a branch came or went is all that is behind a difference. Where that cannot be told, because
+    """Whether a branch came or went is all that is behind a difference. Where that is unknown, because
     the configuration changed since, it is the tree's."""
     if change.path == DEFAULT_PATH or not isinstance(desired.gc, GcDesired):
         return False

@@ -48,7 +48,7 @@ def idle_holds(
 
 @dataclass(frozen=True)
 class Gathered:
-    """A repository's live state beside what the tree asks for, before any impact is known. ``stored`` has the
+    """A repository's live state beside what the tree requires, before any impact is known. ``stored`` has the
     rules with the entries of pins."""
 
     desired: DesiredRepository
@@ -221,7 +221,7 @@ def _proposed(
     *,
     known: bool,
 ) -> tuple[GcRules | None, list[str]]:
-    """The rules the tree asks for, and what a reviewer should know of them."""
+    """The rules the tree requires, and what a reviewer should know of them."""
     match desired.gc:
         case None:
             return before, []

@@ -263,7 +263,7 @@ def _object_rules(
     notes = []
     if action.writes and wanted:
         notes.append(
-            "the server expires these objects by commits of its own; what goes is not simulated here"
+            "the server expires these objects by commits of its own; these deletions are not simulated"
         )
     if unknown:
         notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")

@@ -29,7 +29,7 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 
 BACKLOG = "backlog"
 EXISTS_BIT = 1 << 60
-"""Set on every commit of the dump when the backlog is asked for."""
+"""Set on every commit of the dump when the backlog is requested."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Verdicts:
         }
 
     def backlog_commits(self) -> int:
-        """Commits that the stored rules already let go."""
+        """Commits that the stored rules already let expire."""
         kept = side_bits(Horizon.NOW, proposed=False).server
         return sum(1 for mask in self.masks if not mask & kept)
 
@@ -150,7 +150,7 @@ def judge(
     (lakefs/retention.md), so taking rules away expires nothing and setting the first ones may expire a lot.
 
     ``deleted(moment, proposed)`` names the branches that the stored or the proposed policies have deleted by
-    then: what only they reached falls to the default days.
+    then: what only they reached gets the default days.
     """
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
@@ -201,7 +201,7 @@ def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
 
 
 def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = ()) -> Impact:
-    """The objects could not be told; commit figures stand where the graph was read."""
+    """The objects are unknown; commit figures stand where the graph was read."""
     if verdicts is None:
         return Impact(ImpactStatus.UNKNOWN, reason=reason, blind_to=blind_to)
     return Impact(

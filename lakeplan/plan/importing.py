@@ -109,7 +109,7 @@ def read_servers(
 
 
 class _ServerImport:
-    """Reads the repositories of one server. A feature that it lacks is not asked for again and again."""
+    """Reads the repositories of one server. A feature that it lacks is not requested repeatedly."""
 
     def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
         self._server, self._reader, self._owners = server, reader, owners
@@ -173,14 +173,14 @@ def make_tree(
     *,
     state: str | None = None,
 ) -> Import:
-    """The files of a tree that asks for exactly these rules. Repositories whose stored values no tree may ask
-    for are left out, with a comment that says so."""
+    """The files of a tree that requires exactly these rules. Repositories whose stored values no tree may
+    require are left out, with a comment that says so."""
     good = []
     out = list(left_out)
     for repository in sorted(repositories, key=lambda r: r.key):
         nonsense = _nonsense(repository.rules)
         if nonsense:
-            out.append(SkippedRepository(repository.key, f"no tree may ask for what is stored: {nonsense}"))
+            out.append(SkippedRepository(repository.key, f"no tree can contain what is stored: {nonsense}"))
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)

@@ -491,7 +491,7 @@ def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, in
 
 
 def _branches(plan: RepositoryPlan, as_of: datetime) -> dict[int, list[list[str]]]:
-    """Day → [branch, policy] of branches that the proposed policies let go by its end."""
+    """Day → [branch, policy] of branches that the proposed policies delete by its end."""
     found: dict[int, list[list[str]]] = {}
     policies = plan.branch_lifecycle
     for fate in policies.fates if policies is not None else ():

@@ -70,7 +70,7 @@ def sync_pins(
 
 
 def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[DesiredRepository]:
-    """Repositories that have pins, or that the tree asks for some in."""
+    """Repositories that have pins, or that the tree requires some in."""
     for server in tree.servers:
         if selection.server not in (None, server):
             continue

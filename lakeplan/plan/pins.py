@@ -83,7 +83,7 @@ def inspect_pins(
     refs: Refs,
     when: When,
 ) -> PinInspection:
-    """Compares what the tree asks for with what there is. ``after``: the rules that the plan writes, without
+    """Compares what the tree requires with what there is. ``after``: the rules that the plan writes, without
     the entries of pins. Raises GateRefused when no safe way is found, LakeplanError for a broken history."""
     own = stored.own(record)
     names = {pin.name for pin in own}
@@ -152,7 +152,7 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
 
 
 def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None) -> list[Pin]:
-    """Pins that nothing asks for any more and whose deletion nobody reviewed: they stay."""
+    """Pins that nothing requires any more and whose deletion nobody reviewed: they stay."""
     if retire is None:
         return []
     wanted = {pin.commit_id for pin in want}
@@ -160,7 +160,7 @@ def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collectio
 
 
 def _rows(change: Change, record: PinRecord) -> list[PinRow]:
-    """Pins on record that are gone and that nothing asks for are retired too: what is left is their rule."""
+    """Pins on record that are gone and that nothing requires are retired too: what is left is their rule."""
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
     holds = {pin.name: set(pin.holds) for pin in change.have}

@@ -67,7 +67,7 @@ class PlanOptions:
     refresh: bool = False
     """Only days that patterns give to branches that have fewer, in repositories of ``known``."""
     now: datetime | None = None
-    """The moment of the look at branches; None: ``as_of``."""
+    """The moment of the inspection of branches; None: ``as_of``."""
     retire: Mapping[str, frozenset[str] | None] | None = None
     """By ``server/name`` the commits whose pins may be deleted (an apply's ceiling); None: any."""
     only_pins: bool = False
@@ -77,7 +77,7 @@ class PlanOptions:
 @dataclass(frozen=True)
 class Ports:
     """Everything outside that planning needs. ``connect`` gives a reader by server name. Without ``branches``
-    no branch is looked at: an apply deletes none."""
+    no branch is inspected: an apply deletes none."""
 
     connect: Callable[[str], LakeFSReader]
     simulator: Simulator
@@ -110,7 +110,7 @@ class _Judged:
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
-    """A plan of the selected repositories. Repositories that fail carry their failure; the others go on.
+    """A plan of the selected repositories. Repositories that fail carry their failure; the others continue.
     Raises UsageError for a selection that selects nothing."""
     names: list[str] = []
     lost: dict[str, LakeplanError] = {}
@@ -174,7 +174,7 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
 def _select(
     tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
 ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
-    """The repositories of one server that are asked for; when the server does not answer broken ones, and in
+    """The repositories of one server that are requested; when the server does not answer broken ones, and in
     ``lost`` why."""
     try:
         reader = ports.connect(server)
@@ -186,7 +186,7 @@ def _select(
         known = _names_on(server, options.known | (options.judge or frozenset()))
         named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
         return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-    # What a plan file names and a server lost is asked for all the same: it fails by its name.
+    # What a plan file names and a server lost is requested all the same: it fails by its name.
     expected = {*live, *_names_on(server, options.judge or frozenset())}
     desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
     unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
@@ -338,7 +338,7 @@ def _inspect_pins(
     recorded: PinRecords | None,
     read_refs: RefsReader,
 ) -> PinInspection | None:
-    """None where the tree asks for no pins and there are none."""
+    """None where the tree requires no pins and there are none."""
     desired, plan = gathered.desired, gathered.plan
     if options.only_pins and plan.after is None:
         return None  # without rules nothing is collected
@@ -420,7 +420,8 @@ def _deleted(pins: PinInspection, others: Deleted | None, moment: datetime, prop
 def _history(
     seen: BranchInspection | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
-    """Refs, their graph, and what could not be seen; what a look at the branches read is not read again."""
+    """Refs, their graph, and what could not be seen; what an inspection of the branches read is not read
+    again."""
     found = seen.found if seen is not None else None
     if found is not None and found.refs is not None and found.graph is not None:
         return found.refs, found.graph, found.blind_to

@@ -1,6 +1,6 @@
 """The writes of an apply: lease, check, write, read back, record; one repository after the other.
 
-Every end is what was seen, not what was intended. Repositories fail one by one, the rest goes on; within a
+Every end is what was seen, not what was intended. Repositories fail one by one, the rest continues; within a
 repository the first setting that fails ends it.
 """
 

@@ -19,7 +19,7 @@ from lakeplan.values.rules import GcRules
 ALWAYS = -1
 """Kept whatever the varied number is: by a HEAD, or by a rule that does not vary."""
 MAX_DAYS = 36_500
-"""The most days a tree may ask for; a curve ends here."""
+"""The most days a tree may require; a curve ends here."""
 NEVER = MAX_DAYS + 1
 """No number of days up to ``MAX_DAYS`` keeps it."""
 

@@ -380,7 +380,7 @@ class Expansion:
 
 def expand(gc: GcDesired, branches: Iterable[str]) -> Expansion:
     """Exact rules for every branch that some rule names or matches, also where the days equal the default:
-    the default may change, the rule was asked for. Of two patterns with equal days the first by name gives
+    the default may change, the rule was requested. Of two patterns with equal days the first by name gives
     the rule."""
     names = sorted(set(branches))
     exact = {rule.name: rule for rule in gc.branches if not rule.is_pattern}

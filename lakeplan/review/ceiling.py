@@ -311,7 +311,7 @@ def _not_named(
 def _branch_growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta, now: datetime
 ) -> list[str]:
-    """Branches that the policies would let go now, beyond what was reviewed and the tolerance."""
+    """Branches that the policies would delete now, beyond what was reviewed and the tolerance."""
     if live.branch_lifecycle is None:
         return []
     shown = reviewed.branch_lifecycle.deletions if reviewed.branch_lifecycle is not None else {}

@@ -58,7 +58,8 @@ def same_setting(stored: Items | None, wanted: Items | None) -> bool:
 
 
 def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
-    """The same policies in another order: no effect on which branches go (lakefs/branch-lifecycle.md)."""
+    """The same policies in another order: no effect on which branches are deleted
+    (lakefs/branch-lifecycle.md)."""
     if same_setting(stored, wanted):
         return False
     pairs = pair_items(stored or (), wanted or ())
@@ -172,7 +173,7 @@ def _ordered(items: Items | None) -> list[SettingItem]:
 
 
 def fits(stored: SettingItem, wanted: SettingItem) -> bool:
-    """Whether one stored item is what is asked for, an id that the tree leaves to the server apart."""
+    """Whether one stored item is what is requested, an id that the tree leaves to the server apart."""
     have, want = canonical(stored), canonical(wanted)
     if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
         have = replace(have, id=None)

@@ -338,7 +338,7 @@ def _expired_bytes(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Ite
 
 
 def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Iterator[Verdict]:
-    """Branches that the policies of a server newly let go."""
+    """Branches that the policies of a server newly delete."""
     managed = [p.branch_lifecycle for p in plans if p.branch_lifecycle and p.branch_lifecycle.action.writes]
     limit = safety.max_deleted_branches
     if limit is None or not managed:

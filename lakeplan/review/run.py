@@ -129,7 +129,7 @@ class Run:
 @dataclass(frozen=True)
 class PinSync:
     """What bringing the pins of one repository up to date needs. ``retire``: the commits whose pins may be
-    deleted; None: any that nothing asks for. ``config_hash``: the tree's settings at the last apply, where
+    deleted; None: any that nothing requires. ``config_hash``: the tree's settings at the last apply, where
     this is none; None: these are."""
 
     desired: DesiredRepository

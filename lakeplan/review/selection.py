@@ -65,7 +65,7 @@ def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> 
     """Commits, branches and tags, and what could not be seen, in words.
 
     A refs dump lists everything, dangling commits too; under load a HEAD can be missing from the dumped
-    commits and is then fetched (lakefs/api.md). ``read_only`` asks for no dump and reads the logs instead.
+    commits and is then fetched (lakefs/api.md). ``read_only`` requests no dump and reads the logs instead.
     Raises ServerError, StorageError or FormatError.
     """
     if read_only:

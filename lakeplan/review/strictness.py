@@ -214,7 +214,7 @@ ABSENT = "not there"
 @dataclass(frozen=True)
 class Guards:
     """What of a tree decides how much a plan may do. Days are inclusive; ``places`` maps a path such as
-    ``safety.max_expired_bytes`` to where it stands."""
+    ``safety.max_expired_bytes`` to where it is."""
 
     safety: Safety = field(default_factory=Safety)
     min_retention_days: int = 1
@@ -241,7 +241,7 @@ def held_to(plan: Plan, safety: Safety) -> Safety:
 
 
 def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[tuple[Source, str, int]]:
-    """Every retention outside ``low`` to ``high`` days: where it stands, its name, its days."""
+    """Every retention outside ``low`` to ``high`` days: where it is, its name, its days."""
     if not isinstance(desired.gc, GcDesired):
         return
     if not low <= desired.gc.default_retention_days <= high:
@@ -362,6 +362,6 @@ def _figure(setting: Setting, value: Any) -> str:
 
 
 def _place(head: Guards, path: str) -> str:
-    """Where the value stands; where it was left out, its block; without one, nothing."""
+    """Where the value is; where it was left out, its block; without one, nothing."""
     found = head.places.get(path) or head.places.get(path.partition(".")[0])
     return str(found) if found else ""

@@ -103,7 +103,7 @@ def reset_staged(service: Service, request: Request) -> Response:
 
 @route("PUT", "/repositories/{repository}/branches/{branch}/hard_reset")
 def hard_reset(service: Service, request: Request) -> Response:
-    """Moves a branch to another commit. What is staged stays staged, over the new commit."""
+    """Moves a branch to another commit. What is uncommitted stays staged, over the new commit."""
     repository = service.writable(request)
     branch, ref = request.params["branch"], request.required("ref")
     service.records.branch(repository.id, branch)

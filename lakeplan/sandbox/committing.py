@@ -70,7 +70,7 @@ class Place:
     branch: str
 
     def clean_head(self) -> Commit:
-        """The HEAD. Raises ApiError 400 when changes are staged over it."""
+        """The HEAD. Raises ApiError 400 when changes are uncommitted over it."""
         head = self.service.records.branch(self.repository.id, self.branch).commit_id
         if effective_changes(self.service, self.repository, self.branch):
             raise bad_request("uncommitted changes (dirty branch)")
@@ -97,7 +97,7 @@ class Words:
 
 
 def commit_staged(place: Place, words: Words, *, date: int | None, allow_empty: bool) -> Commit:
-    """Commits what is staged. ``date`` is epoch seconds and may lie anywhere; None is now."""
+    """Commits what is uncommitted. ``date`` is epoch seconds and may lie anywhere; None is now."""
     service, repository = place.service, place.repository
     branch = service.records.branch(repository.id, place.branch)
     head = service.records.commit(repository.id, branch.commit_id)

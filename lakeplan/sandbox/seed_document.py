@@ -380,7 +380,7 @@ Step = (
 
 @dataclass(frozen=True)
 class PlacedStep:
-    """A step and where it stands (``file:line:column``), for messages."""
+    """A step and where it is (``file:line:column``), for messages."""
 
     step: Step
     place: str

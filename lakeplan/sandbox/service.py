@@ -172,8 +172,8 @@ def read_token(token: str) -> Mark:
 
 
 def _staged(service: Service, repository: Repository) -> Iterator[tuple[str, Entry]]:
-    """All that is staged, also what equals the HEAD's object (a diff would not show it): reading the branch
-    gives the staged address."""
+    """All that is uncommitted, also what equals the HEAD's object (a diff would not show it): reading the
+    branch gives the staged address."""
     for branch in service.records.branches(repository.id, show_hidden=True):
         for _, entry in sorted(service.staging.changes(repository.id, branch.id).items()):
             if entry is not None:

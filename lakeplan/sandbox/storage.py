@@ -126,7 +126,7 @@ class Staging:
         return {str(path): _decode(str(path), entry) for path, entry in rows}
 
     def find(self, repository: str, branch: str, path: str) -> tuple[bool, Entry | None]:
-        """(whether anything is staged at the path, the entry; None is a deletion)."""
+        """(whether anything is uncommitted at the path, the entry; None is a deletion)."""
         sql = "SELECT entry FROM staged WHERE repository = ? AND branch = ? AND path = ?"
         rows = self._store.rows(sql, repository, branch, path)
         return (True, _decode(path, rows[0][0])) if rows else (False, None)

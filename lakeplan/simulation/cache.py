@@ -27,10 +27,10 @@ class RangeCache(Protocol):
     """
 
     def get(self, key: str) -> bytes | None:
-        """What stands there, or None."""
+        """What is there, or None."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores it whole or not at all, in place of what stands there."""
+        """Stores it whole or not at all, in place of what is there."""
 
     def trim(self) -> None:
         """Brings it back to its size, least recently used out. Called at the end of a run."""

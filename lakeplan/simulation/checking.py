@@ -122,7 +122,7 @@ class StepChecker:
     def _ask(
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
     ) -> tuple[Answer, Choice]:
-        """``into`` gets at most ``limit`` of the objects that are asked for."""
+        """``into`` gets at most ``limit`` of the objects that are requested."""
         listing = listing_items(source.opened())
         if listing is None:
             raise StorageDenied(

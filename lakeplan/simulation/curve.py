@@ -245,7 +245,7 @@ class ReadSide:
 def curve_document(
     request: CurveRequest, graph: CommitGraph, scales: Scales, found: Histograms, read: ReadSide
 ) -> CurveDocument:
-    """The last of the scales is the horizon's when one is asked for."""
+    """The last of the scales is the horizon's when one is requested."""
     committed = _sum(found.scales[0].values())
     curves = [_curve(request, scales, found, number) for number in range(len(scales.varied))]
     stored: CurveAdditions = {"inventory": read.inventory.document()} if read.inventory is not None else {}

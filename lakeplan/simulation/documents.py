@@ -418,7 +418,7 @@ def judge_all(request: SimulateRequest, history: CommitHistory) -> list[Judged]:
 
 def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> SimulateDocument:
     """``--commits-only``: the summary document without objects; writes ``commits/`` and ``summary.json`` when
-    an output is asked for. Raises what ``read_history`` does, and UsageError for the output."""
+    an output is requested. Raises what ``read_history`` does, and UsageError for the output."""
     if request.output is not None:
         check_target(request.output, overwrite=request.overwrite)
     history = read_history(namespace)

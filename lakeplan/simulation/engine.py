@@ -188,7 +188,7 @@ CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
 
 @dataclass(frozen=True)
 class Nothing:
-    """Only counts are asked for."""
+    """Only counts are requested."""
 
     def wants(self, each: Class) -> bool:
         return False
@@ -229,8 +229,8 @@ class ExpiryUnderRules:
 
 @dataclass(frozen=True)
 class ExpiryInTransitions:
-    """What changes of rules let go. ``detail``: whose objects count by prefix. ``naming``: whose objects are
-    named one by one."""
+    """What changes of rules let expire. ``detail``: whose objects count by prefix. ``naming``: whose objects
+    are named one by one."""
 
     detail: Transition
     naming: Naming

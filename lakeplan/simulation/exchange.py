@@ -30,7 +30,7 @@ class Of(IntEnum):
     COUNTS = 4
     """Amounts by class, as JSON."""
     OBJECTS = 5
-    """Objects that were asked for, as an Arrow stream."""
+    """Objects that were requested, as an Arrow stream."""
     PREFIXES = 6
     """Amounts by prefix, as an Arrow stream."""
     RECORDS = 7

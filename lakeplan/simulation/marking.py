@@ -375,7 +375,7 @@ class HeldAgain:
     """What a mark names and anything holds."""
 
     def wants(self, each: Class) -> bool:
-        # what is staged has no path either: both are one row, whichever is read first
+        # what is uncommitted has no path either: both are one row, whichever is read first
         return bool(each.seen & (Sighting.MARKED | Sighting.UNCOMMITTED))
 
     def takes(self, each: Class) -> bool:

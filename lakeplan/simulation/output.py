@@ -72,7 +72,7 @@ _OURS = {*TABLES, SUMMARY}
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
-    """Raises UsageError unless results can be put there: nothing stands there, an empty folder, or (to be
+    """Raises UsageError unless results can be put there: nothing is there, an empty folder, or (to be
     overwritten) nothing but the results of an earlier run."""
     refuse_links(target)
     if not os.path.lexists(target):

@@ -46,7 +46,8 @@ class ImpactRequest:
 
 class Simulator(Protocol):
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """All repositories in one job. A repository that cannot be read gets its error; the others go on."""
+        """All repositories in one job. A repository that cannot be read gets its error; the others
+        continue."""
 
 
 class UncommittedPreparer(Protocol):

@@ -252,7 +252,7 @@ def simulate(
     progress: Progress,
     cache: RangeCache | None = None,
 ) -> SimulateDocument:
-    """The summary document of a whole run; writes the tables when an output is asked for.
+    """The summary document of a whole run; writes the tables when an output is requested.
 
     Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
     when the runner stops. There is no partial answer.

@@ -106,7 +106,7 @@ class Runners:
 
     @contextmanager
     def open(self, entries: int) -> Iterator[tuple[Runner, Choice]]:
-        """Raises SimulationFailed when Spark is asked for and does not start."""
+        """Raises SimulationFailed when Spark is requested and does not start."""
         choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.
         if choice.name == LOCAL:

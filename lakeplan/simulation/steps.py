@@ -1,11 +1,11 @@
 """The steps of a simulation: functions from packets to packets. No step knows who runs it.
 
 1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row an
-   address, path and size (``table``), and sends rows by hash, with texts of those that may be asked for.
-2. ``meet`` has all rows of its hashes: it judges them, counts them by class, and gives what is asked for.
+   address, path and size (``table``), and sends rows by hash, with texts of those that may be requested.
+2. ``meet`` has all rows of its hashes: it judges them, counts them by class, and gives what is requested.
 3. ``write`` (a mark's only, ``marking``) has neighbouring objects together.
 
-What may be asked for is known early, because more leaves never make an object less kept: a row that one range
+What may be requested is known early, because more leaves never make an object less kept: a row that one range
 holds whose commits are kept needs no text. So ranges that surely stay are read first in a bin, and texts are
 made only of pairs that none of them has, once each.
 """
@@ -80,7 +80,7 @@ OBJECTS = pa.schema(
         pa.field("paths", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""One row an address that was asked for. ``size``: what the storage says of an object that was listed, else
+"""One row an address that was requested. ``size``: what the storage says of an object that was listed, else
 the greatest that entries say. ``paths`` are distinct, in no order; ``last`` is -1 for none."""
 
 
@@ -102,10 +102,10 @@ class Question(Protocol):
         """Whether the texts of an object may be needed of which a leaf of this class is all that is known."""
 
     def takes(self, each: Class) -> bool:
-        """Whether an object of this class, which is all there is to know, is asked for."""
+        """Whether an object of this class, which is all there is to know, is requested."""
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
-        """What is made of the objects that are asked for (``OBJECTS``, some of them at a time), with the
+        """What is made of the objects that are requested (``OBJECTS``, some of them at a time), with the
         place in which the next step gets it (0 without one)."""
 
 
@@ -118,7 +118,7 @@ class Asked:
     question: Question
     parts: int
     exact: bool = False
-    """Objects whose hash two addresses share are none of those that are asked for."""
+    """Objects whose hash two addresses share are none of those that are requested."""
     compares_sizes: bool = False
     """Whether ``Sighting.RESIZED`` is noted: such an object's size is then that of the entry."""
 
@@ -316,7 +316,7 @@ class _Reader:
 @dataclass
 class _Fold:
     """Items that become rows together. ``items`` by the numbers of their leaves. ``all_texts``: of every
-    pair, not only of those that may be asked for."""
+    pair, not only of those that may be requested."""
 
     table: Table
     all_texts: bool

@@ -72,7 +72,7 @@ def new_table(*, use_compiled: bool) -> Table:
 
 
 class CompiledTable:
-    """``Table`` as a hash table: each row is looked at once."""
+    """``Table`` as a hash table: each row is inspected once."""
 
     def __init__(self, compiled: ModuleType) -> None:
         self._compiled = compiled
@@ -230,7 +230,7 @@ def starts_of(ascending: Hashes) -> Ints:
 
 
 def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
-    """For each of some hashes a place, and whether the same hash stands there."""
+    """For each of some hashes a place, and whether the same hash is there."""
     if not ascending.size:
         return np.zeros(hashes.size, np.int64), np.zeros(hashes.size, np.bool_)
     places = np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)

@@ -94,8 +94,8 @@ def _moments(us: array[int]) -> pa.Array:
 
 
 def _let_go(graph: CommitGraph, kept_until_us: array[int]) -> pa.Array:
-    """When the documented rule lets each commit go: the instant after the last one that it keeps it. A commit
-    that no walk reaches is let go at once, when it was made."""
+    """When the documented rule lets each commit expire: the instant after the last one that it keeps it. A
+    commit that no walk reaches expires at once, when it was made."""
     moments: list[int | None] = []
     for created, until in zip(graph.creation_us, kept_until_us, strict=True):
         if until == NEVER_EXPIRES:

@@ -65,7 +65,7 @@ class Judged:
 
     @property
     def commits_at_risk(self) -> int:
-        """Commits that the server lets go and the documented rule keeps."""
+        """Commits that the server lets expire and the documented rule keeps."""
         return sum(
             kept and not active for kept, active in zip(self.documented.active, self.server, strict=True)
         )
@@ -139,7 +139,7 @@ class Sighting(IntFlag):
     RESIZED = 1024
     """Stored, and of another size than a kept commit's entry says. Noted only where sizes are compared."""
     OUTSIDE = 2048
-    """A full address outside the namespace, as it is. Noted only where it is asked for."""
+    """A full address outside the namespace, as it is. Noted only where it is requested."""
 
 
 NOTHING = Amount()

@@ -109,7 +109,7 @@ class AzureClient:
 
 
 class AzurePlace(Opened):
-    """Blobs below a path of a container, and the client that asks for them. Picklable."""
+    """Blobs below a path of a container, and the client that requests them. Picklable."""
 
     def __init__(self, location: AzureLocation, client: AzureClient) -> None:
         super().__init__(location)

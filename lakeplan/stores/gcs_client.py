@@ -254,7 +254,7 @@ class Page:
 
 
 class GcsPlace(Opened):
-    """Objects below a prefix of a bucket, and the client that asks for them. Picklable."""
+    """Objects below a prefix of a bucket, and the client that requests them. Picklable."""
 
     def __init__(self, location: GcsLocation, client: GcsClient) -> None:
         super().__init__(location)

@@ -129,7 +129,7 @@ def rows_of(answer: dict[str, Any]) -> Rows:
 
 def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> StoredColumns:
     """The objects of one answer, with keys relative to ``base``. Raises StorageError for a key that does not
-    begin with ``start``, which was asked for: cut at the wrong place it would be the key of another object.
+    begin with ``start``, which was requested: cut at the wrong place it would be the key of another object.
 
     What consoles and file tools leave to show a folder is no object."""
     rows = rows_of(answer)
@@ -243,7 +243,7 @@ class S3Client:
 
 
 class S3Place(Opened):
-    """Keys below a prefix of a bucket, and the client that asks for them. Picklable."""
+    """Keys below a prefix of a bucket, and the client that requests them. Picklable."""
 
     def __init__(self, location: S3Location, client: S3Client) -> None:
         super().__init__(location)

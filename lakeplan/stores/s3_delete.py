@@ -157,7 +157,7 @@ class S3Deleter(S3Place):
         try:
             answer = self._ask(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
         except StorageDenied as error:
-            # Some stores refuse the whole batch for one locked object: then each is asked for alone.
+            # Some stores refuse the whole batch for one locked object: then each is requested alone.
             if not _tells_of_lock(_answer_of(error.__cause__)):
                 raise
             alone = ((version, self._delete_alone(*version, tags)) for version in versions)
@@ -252,7 +252,7 @@ def _version_id(version: str) -> dict[str, str]:
 
 
 def _named_in(item: dict[str, Any], asked: dict[Version, Failure]) -> list[Version]:
-    """Which of the versions that were asked for an answer speaks of. Some stores name the key alone: then it
+    """Which of the versions that were requested an answer speaks of. Some stores name the key alone: then it
     can be any of its versions."""
     key = str(item.get("Key", ""))
     ids = (item.get("VersionId"), item.get("DeleteMarkerVersionId"), CURRENT)

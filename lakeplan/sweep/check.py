@@ -1,7 +1,7 @@
 """``check``: whether everything is stored that commits name. Reads only.
 
 Refs are read first and the storage is listed after them: what is committed meanwhile is not looked for. What
-the listing lacks is asked for again, object by object, before it is reported.
+the listing lacks is requested again, object by object, before it is reported.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def delete_all(
     expected: Mapping[str, StoredObject] | None = None,
     before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
-    """One answer a key. What the store answered as transient is asked for again. ``expected``: what may be
+    """One answer a key. What the store answered as transient is requested again. ``expected``: what may be
     deleted under these keys (``ObjectDeleter.delete``); None: whatever is there. Not every store checks it,
     so what was waited for is listed once more: a request that the store refused may have acted, and somebody
     may have written under its key since. ``before_each`` is called before every request, and may raise.
@@ -166,9 +166,9 @@ def copy_one(
 
 
 SAMPLE = 20
-"""Deleted objects of a part that are asked for again, unless all are: one in 500 of a full part."""
+"""Deleted objects of a part that are requested again, unless all are: one in 500 of a full part."""
 THREADS = 8
-"""Requests in flight where objects are asked for or copied one by one."""
+"""Requests in flight where objects are requested or copied one by one."""
 LONGEST_ROUND = 600.0
 """Seconds."""
 MAX_BEHIND = 300.0
@@ -428,8 +428,8 @@ class _Part:
                 self._status[key] = (Status.FAILED, why) if key in there else (Status.DELETED, GONE_AFTER)
 
     def _verify(self) -> None:
-        """What the store said is gone is asked for again, by GET: a sample, or all of it. One in the sample
-        that is still there, and all are asked for."""
+        """What the store said is gone is requested again, by GET: a sample, or all of it. One in the sample
+        that is still there, and all are requested."""
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
         if not self._settings.verify_all:

@@ -472,7 +472,7 @@ class ReadRow(TypedDict):
 
 class CheckedRow(TypedDict):
     """One repository. ``named``: objects that commits name inside the namespace; ``missing`` and ``resized``
-    are among them. ``unusual``: keys that could not be asked for. ``unconfirmed``: how many count as missing
+    are among them. ``unusual``: keys that could not be requested. ``unconfirmed``: how many count as missing
     by a listing alone."""
 
     repository: str

@@ -131,7 +131,7 @@ def _check_not_cleared(site: Site) -> None:
 def _files(site: Site, run: UncommittedRun) -> list[str]:
     """Keys of the files of a run; none when it found nothing, and wrote nothing (lakefs/api.md). Raises
     LakeplanError when the server wrote where this storage is not, or wrote what nobody here understands: what
-    is staged would be taken for garbage."""
+    is uncommitted would be taken for garbage."""
     if not run.location:
         return []
     folder = _relative(site, run.location)
@@ -214,7 +214,7 @@ def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
 
 
 REPOSITORIES_AT_ONCE = 8
-"""Refs dumps that are asked for at the same time."""
+"""Refs dumps that are requested at the same time."""
 
 
 @dataclass(frozen=True)

@@ -335,7 +335,7 @@ def _check_owner(site: Site) -> None:
 
 def check_no_open_sweep(site: Site) -> None:
     """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
-    brought back meanwhile cannot be told apart by a new mark."""
+    brought back meanwhile is unknown apart by a new mark."""
     for mark_id in begun_sweeps(site):
         summary = read_summary(site, mark_id)
         if summary is None or not is_over(summary):

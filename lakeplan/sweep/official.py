@@ -3,7 +3,7 @@
 Told to do everything at once, that job would delete by a verdict nobody has seen. So it runs twice, in the
 documented way. It marks only; its mark must name nothing that the approved mark does not. Then, after one
 more look at what the repository holds, it sweeps that mark only, without marking again. Its word is no
-proof (it only logs what a store refused, lakefs/retention.md): every object is asked for by GET afterwards.
+proof (it only logs what a store refused, lakefs/retention.md): every object is requested by GET afterwards.
 A mark of it that was refused is made unusable: anybody could sweep it without approval.
 """
 
@@ -33,7 +33,7 @@ from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions
 
 THREADS = 32
-"""Requests in flight while objects are asked for."""
+"""Requests in flight while objects are requested."""
 NOT_MARKED = "the official collector did not mark it"
 STILL_THERE = "still there after the official collector's run"
 NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot leave them out"
@@ -236,7 +236,7 @@ class OfficialSweeper:
         return RoundEnd(ends)
 
     def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartEnd:
-        """Writes down what is gone of a part: what the collector was to delete is asked for one by one, the
+        """Writes down what is gone of a part: what the collector was to delete is requested one by one, the
         rest is listed. ``reason``: why others are still there."""
         keys, sizes = self._rows(part)
         marked = [key for key in keys if key in self._addresses]

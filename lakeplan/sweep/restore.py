@@ -36,7 +36,7 @@ KEYS_A_LEASE = 5_000
 PATHS_NAMED = 10
 """Paths of an object that a mark names."""
 FEW = 1_000
-"""Up to so many copies are asked for one by one."""
+"""Up to so many copies are requested one by one."""
 CONFLICT = "another object was written there meanwhile"
 UNKNOWN = "the store did not answer whether it is back"
 NAMED = 100

@@ -1,4 +1,4 @@
-"""The sweep commands over several repositories: each fails on its own, the others go on."""
+"""The sweep commands over several repositories: each fails on its own, the others continue."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class _Watch:
     stop: Callable[[], bool]
 
     def wait(self, process: subprocess.Popen[str], lines: Sequence[str]) -> int | None:
-        """The exit code; None when a stop was asked for first."""
+        """The exit code; None when a stop was requested first."""
         what = "deletes" if self.job.mark_id else "marks"
         self.tell(f"{self.job.repository}: the official collector {what}; it can take hours")
         began = kept = told = time.monotonic()

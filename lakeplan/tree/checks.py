@@ -243,7 +243,7 @@ class SettingsCheck:
             return
         first = seen.setdefault((by, name), node.source)
         if first is not node.source:
-            self._problems.add(node.source, (*path, by), f"{by} {name!r} stands twice: first at {first}")
+            self._problems.add(node.source, (*path, by), f"{by} {name!r} appears twice: first at {first}")
 
 
 def text_of(node: Node | None) -> str | None:

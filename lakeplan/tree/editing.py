@@ -138,7 +138,7 @@ def _repositories(text: str) -> yaml.Node | None:
 
 
 def _end(node: yaml.Node) -> int:
-    """Where the last character of a value stands. The end mark of a block reaches to the next token, over
+    """Where the last character of a value is. The end mark of a block reaches to the next token, over
     comments that belong to what follows."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]

@@ -57,7 +57,7 @@ class TreeFiles:
         return node
 
     def mentions(self, file: str, word: str) -> bool:
-        """Whether a word stands anywhere in a file. False when it cannot be read."""
+        """Whether a word is anywhere in a file. False when it cannot be read."""
         try:
             return word.encode() in self._bytes(file)
         except (OSError, ValueError):

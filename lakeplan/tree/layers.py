@@ -55,7 +55,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Layer:
-    """``blocks`` says which blocks were named and where, also when nothing stands in them."""
+    """``blocks`` says which blocks were named and where, also when they are empty."""
 
     label: str
     source: Source
@@ -227,7 +227,7 @@ def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
 
 
 def _end_of(path: FlatPath) -> FlatPath | None:
-    """Where the end of a hold stands, by the path of what it holds; None for every other path."""
+    """Where the end of a hold is, by the path of what it holds; None for every other path."""
     return (*path[:-1], "until") if path[0] == "holds" and _is_name(path) else None
 
 

@@ -105,7 +105,7 @@ def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
-    """Why policies cannot stand under a server's engine; None when they can."""
+    """Why policies do not fit a server's engine; None when they can."""
     if engine != "none":
         return None
     return (
@@ -115,7 +115,7 @@ def why_no_engine(server: str, engine: str) -> str | None:
 
 
 def why_ambiguous(pattern: str) -> str | None:
-    """Why a pattern cannot stand under ``engine: server``; None when every lakeFS server reads it alike."""
+    """Why a pattern does not fit ``engine: server``; None when every lakeFS server reads it alike."""
     part = unsafe_class(pattern)
     if part is None:
         return None

@@ -179,7 +179,7 @@ class _Reader:
             else:
                 drawn = DrawnObject(_text(item), item.source)
             if drawn.path in found:
-                self._add(item.source, path, f"{drawn.path!r} stands twice")
+                self._add(item.source, path, f"{drawn.path!r} appears twice")
             found[drawn.path] = drawn
         return tuple(found.values())
 

@@ -30,7 +30,7 @@ def schema_names() -> tuple[str, ...]:
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """A schema as it stands in its file. Callers must not change it."""
+    """A schema as it is in its file. Callers must not change it."""
     path = schema_folder() / f"{name}.v1.json"
     if name not in schema_names():
         raise UsageError(f"unknown schema {name!r}", hint=f"Use one of {', '.join(schema_names())}.")

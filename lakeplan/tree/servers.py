@@ -326,7 +326,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
 
 
 def read_places(root: MapNode) -> dict[str, Source]:
-    """Where the keys stand that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
+    """Where the keys are that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
     found = {}
     for block in ("safety", "bounds", "state", "unmanaged", "notify", "manages", "checks", "approvers"):
         if block not in root.items:

@@ -267,7 +267,7 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
     if value is None:
         if "x-clearable" in schema:
             return _empty_block(schema["x-clearable"])
-        return f"nothing stands here: write {expected}, or take the key out"
+        return f"this value is empty: write {expected}, or take the key out"
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else types
     if "boolean" in types and isinstance(value, str) and is_surprise(value):
@@ -290,7 +290,7 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
 
 def _empty_block(block: str) -> str:
     return (
-        f"nothing stands here: write `{block}: clear` (in the entry of one exactly named repository) to "
+        f"this value is empty: write `{block}: clear` (in the entry of one exactly named repository) to "
         f"remove what the server has, or take {block} out to leave the server's as it is"
     )
 

@@ -66,7 +66,7 @@ class KeyReader:
         self._problems = problems
 
     def read(self, key: str, given: Node | None, at: Source, path: NodePath) -> tuple[str, str] | None:
-        """Server and name; None, with a problem, when they cannot be told. ``given`` is the entry's
+        """Server and name; None, with a problem, when they is unknown. ``given`` is the entry's
         ``server``."""
         prefix, slash, name = key.rpartition("/")
         server = self._server(prefix if slash else None, given, at, path)
@@ -86,7 +86,7 @@ class KeyReader:
         if self._default is None and self._servers:
             text = f"several servers ({', '.join(self._servers)}): name one with `server:`"
             self._problems.add(at, path, text)
-        # An unknown default is a problem where it stands, once.
+        # An unknown default is a problem where it is, once.
         return self._default if self._default in self._servers else None
 
     def known_server(self, name: str, at: Source, path: NodePath) -> bool:
@@ -225,7 +225,7 @@ class TreeReader:
         return found
 
     def _named_rules_files(self, files: list[str]) -> set[str]:
-        """Files that ``file:`` keys name, wherever one stands. Only to tell them from repository files."""
+        """Files that ``file:`` keys name, wherever one is. Only to tell them from repository files."""
         named: set[str] = set()
         quiet = TreeFiles(self._files.root, Problems())
         for file in files:
@@ -369,7 +369,7 @@ DEFAULT_STATE = "file://.lakeplan"
 @dataclass(frozen=True)
 class Tree:
     """A tree without problems of its own. ``state_url`` is absolute; ``entries`` are in the order of files
-    and keys. ``places`` says where the values stand that gates are judged by: ``safety.on_tag_loss``,
+    and keys. ``places`` says where the values are that gates are judged by: ``safety.on_tag_loss``,
     ``bounds``, ``state.url``, ``unmanaged`` and the like."""
 
     root: Path

@@ -200,7 +200,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """``keys`` says where each key stands."""
+    """``keys`` says where each key is."""
 
     source: Source
     items: Mapping[str, Node]
@@ -235,7 +235,7 @@ def parse_yaml(
         line = text.count("\n", 0, odd.start()) + 1
         column = odd.start() - text.rfind("\n", 0, odd.start())
         problems.add(
-            Source(file, line, column), (), f"the character {odd.group()!r} cannot stand in a YAML file"
+            Source(file, line, column), (), f"the character {odd.group()!r} cannot be in a YAML file"
         )
         return None
     builder = _Builder(text, file, problems, tree or NodeCount())
@@ -348,7 +348,7 @@ class _Builder:
             self._stop(source, f"*{event.anchor} names no anchor above it")
         known = self._anchors[event.anchor]
         if known is None:
-            self._stop(source, f"*{event.anchor} stands inside what it names")
+            self._stop(source, f"*{event.anchor} is inside what it names")
         node, size, height = known
         if len(self._stack) + height > MAX_DEPTH:
             self._stop(source, f"more than {MAX_DEPTH} levels, one in another")

@@ -67,7 +67,7 @@ def read_body(
     raw: Raw, limit: int, *, encoding: str = "", clock: Callable[[], float] = time.monotonic
 ) -> bytes:
     """The whole body, decoded. Raises limits.TooLarge beyond ``limit`` bytes, TooSlow below the least rate,
-    and ValueError for an encoding that nobody asked for or that is damaged."""
+    and ValueError for an encoding that nobody requested or that is damaged."""
     pieces = _received(raw, clock)
     if encoding.lower() in ("", "identity"):
         return _joined(pieces, limit)

@@ -40,7 +40,8 @@ class StagedData:
 
     @property
     def fingerprint(self) -> str:
-        """Tells one state of the uncommitted changes from another, as far as their listing shows it."""
+        """Distinguishes one state of the uncommitted changes from another, as far as their listing shows
+        it."""
         if not self.changes and not self.more:
             return NOTHING_STAGED
         text = "\n".join(f"{c.kind} {c.size} {c.path}" for c in sorted(self.changes, key=lambda c: c.path))
@@ -85,9 +86,9 @@ AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
 
 @dataclass(frozen=True)
 class BranchVerdict:
-    """``kept_by`` None: the branch goes, by ``policy`` (its id, or its place such as ``policy 2``), which it
-    crossed at ``since``. Otherwise ``due`` says when a policy would let it go if nobody writes (None: never,
-    or it cannot be told), and ``policy`` which."""
+    """``kept_by`` None: the branch is deleted, by ``policy`` (its id, or its place such as ``policy 2``),
+    which it crossed at ``since``. Otherwise ``due`` says when a policy would delete it if nobody writes
+    (None: never, or it is unknown), and ``policy`` which."""
 
     kept_by: Keep | None
     policy: str | None = None
@@ -104,7 +105,7 @@ class Consequence:
     """What follows for one branch when all that are due go: commits on its main line that are kept now or
     within 30 days (or when everything is past the default days) and that nothing keeps then, and the data
     that no commit holds any more that is still kept in the end. Two branches may count the same. Objects are
-    None where they were not read. ``tags`` stand on those commits, each beside one branch: a tag keeps no
+    None where they were not read. ``tags`` are on those commits, each beside one branch: a tag keeps no
     data (lakefs/retention.md)."""
 
     commits: int

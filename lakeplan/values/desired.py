@@ -100,7 +100,7 @@ GcSetting = GcDesired | Cleared | None
 
 @dataclass(frozen=True)
 class PoliciesDesired:
-    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and where each stands."""
+    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and where each is."""
 
     policies: tuple[Policy, ...]
     sources: tuple[Source, ...]
@@ -272,7 +272,7 @@ class DesiredRepository:
         return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)
 
     def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
-        """The policies or object rules that the tree asks for; empty: they are to be cleared. None: it does
+        """The policies or object rules that the tree requires; empty: they are to be cleared. None: it does
         not manage them."""
         setting: PoliciesSetting | ObjectRulesSetting = self.object_lifecycle
         if kind is SettingKind.BRANCH_LIFECYCLE:

@@ -21,7 +21,7 @@ _NAME = re.compile(rf"{PREFIX}[0-9a-f]{{{DIGITS}}}")
 
 
 def pin_name(commit_id: str) -> str:
-    """The branch that pins a commit. A pin is never moved, so its name may say where it stands."""
+    """The branch that pins a commit. A pin is never moved, so its name may say where it is."""
     return PREFIX + commit_id[:DIGITS]
 
 
@@ -30,12 +30,12 @@ def is_pin_name(branch_id: str) -> bool:
 
 
 def has_pin_commit(branch_id: str, commit_id: str) -> bool:
-    """Whether a branch stands at the commit in its name, as pins do."""
+    """Whether a branch is at the commit in its name, as pins do."""
     return branch_id == pin_name(commit_id) and is_pin_name(branch_id)
 
 
 def may_be_pin(branch: LiveBranch) -> bool:
-    """Whether a branch is hidden and stands at the commit in its name."""
+    """Whether a branch is hidden and is at the commit in its name."""
     return branch.hidden and has_pin_commit(branch.id, branch.commit_id)
 
 
@@ -101,7 +101,7 @@ PINS = settings_of("pins", PinSettings)
 
 class PinState(str, Enum):
     """``MISSING``: to be made; ``STALE``: there, with another rule than it needs or other holds on record;
-    ``RETIRED``: there, and nothing asks for it; ``KEPT``: as it should be."""
+    ``RETIRED``: there, and nothing requires it; ``KEPT``: as it should be."""
 
     MISSING = "missing"
     STALE = "stale"
@@ -142,7 +142,7 @@ class PinsPlan:
 
     @property
     def incomplete(self) -> str:
-        """Why pins that the tree asks for cannot be made now; empty when they can."""
+        """Why pins that the tree requires cannot be made now; empty when they can."""
         return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))
 
     @property

@@ -76,7 +76,7 @@ class HorizonImpact:
 
 class ImpactStatus(str, Enum):
     """``simulated``: objects were read. ``unaffected``: no commit changes sides, so no object can.
-    ``unknown``: it could not be told (a gate). ``not_asked``: nothing changes, or ``--simulate none``
+    ``unknown``: it are unknown (a gate). ``not_asked``: nothing changes, or ``--simulate none``
     on a repository without writes."""
 
     SIMULATED = "simulated"
@@ -106,7 +106,7 @@ class PrefixImpact:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What the stored rules already let go: collectable today, whatever this plan does. Objects are None
+    """What the stored rules already let expire: collectable today, whatever this plan does. Objects are None
     unless ``--backlog`` asked to read them."""
 
     commits: int
@@ -211,7 +211,7 @@ class RepositoryPlan:
     rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
     ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
     ``cost_per_gb_month`` is the server's price, where the tree has one. ``pins``: None where there are none
-    and the tree asks for none; rules and their ETags are without the entries of pins.
+    and the tree requires none; rules and their ETags are without the entries of pins.
     """
 
     server: str

@@ -39,7 +39,7 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class BranchFate:
-    """A branch that policies let go, by now or within thirty days if nobody writes. ``goes_at`` is when the
+    """A branch that policies delete, by now or within thirty days if nobody writes. ``goes_at`` is when the
     proposed policies have all their thresholds crossed (``policy`` names the first), ``before_at`` when the
     stored ones have; None: not within that time. ``idle`` says that an idle age is among what decides.
     ``uncommitted`` counts the changes that would be lost (``uncommitted_more``: at least); None: not read.
@@ -79,8 +79,8 @@ class SettingPlan:
 @dataclass(frozen=True)
 class PoliciesPlan(SettingPlan):
     """``after`` is what the tree says: a policy without an id gets the server's. ``reordered`` means that
-    nothing but the order differs, which has no effect on which branches go. ``fates`` are the branches that
-    go, soonest first; ``deletions`` counts, by horizon, those that the change newly lets go;
+    nothing but the order differs, which has no effect on which branches are deleted. ``fates`` are the
+    branches that go, soonest first; ``deletions`` counts, by horizon, those that the change newly deletes;
     ``exempt_branches`` those that the server gives no creation time for."""
 
     before: tuple[Policy, ...] | None = None
@@ -91,7 +91,7 @@ class PoliciesPlan(SettingPlan):
     exempt_branches: int = 0
 
     def deleted(self, moment: datetime, proposed: bool) -> frozenset[str]:
-        """Branches that the stored or the proposed policies have let go by then."""
+        """Branches that the stored or the proposed policies have deleted by then."""
         gone = ((fate.branch_id, fate.goes_at if proposed else fate.before_at) for fate in self.fates)
         return frozenset(name for name, at in gone if at is not None and at <= moment)
 
@@ -186,7 +186,7 @@ class BranchRow:
         return self.goes or self.reason in _AWAITS_NOTICE
 
     def is_deleted_by(self, moment: datetime) -> bool:
-        """Whether it goes by then if nobody writes; what is staged on it may keep it all the same."""
+        """Whether it goes by then if nobody writes; what is uncommitted on it may keep it all the same."""
         due = self.due is not None and self.due <= moment
         return self.goes or (due and self.reason in _GO_WHEN_DUE)
 
@@ -231,7 +231,7 @@ class BranchesPlan:
     ``as_of`` is the moment that ages are told for. ``deletions`` counts by horizon those that go by then, if
     nobody writes. ``totals`` is what follows from the deletions that are due, under the rules that the plan
     leaves behind, at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``; empty without deletions or
-    rules. ``unknown`` says why the branches could not be looked at.
+    rules. ``unknown`` says why the branches could not be inspected.
     """
 
     as_of: datetime

@@ -254,7 +254,7 @@ class MarkClass(str, Enum):
     NEVER_COMMITTED = "never_committed"
     """In no commit, and not staged when the mark looked."""
     AT_RISK = "at_risk"
-    """The server would let it go, the documented rule keeps it. Kept."""
+    """The server would delete it, the documented rule keeps it. Kept."""
     PROTECTED = "protected"
     """A protected tag, a hold, or another repository's address keeps it. Kept."""
     UNCERTAIN_ADDRESS = "uncertain_address"
@@ -326,7 +326,7 @@ Outcome = Literal["deleted", "failed", "saved", "pending"]
 @dataclass(frozen=True)
 class PartEnd:
     """What became of the objects of one part, by status; bytes as listed at the mark. ``reasons`` counts
-    why some failed or were saved. ``verified`` objects were asked for again, and were gone."""
+    why some failed or were saved. ``verified`` objects were requested again, and were gone."""
 
     name: str
     amounts: Mapping[Status, Amount]

@@ -92,7 +92,7 @@ def it_reports_a_root_file_that_is_none(problem: Callable[..., str], text: str, 
 
 
 GC = "gc: {default_retention_days: 9, branches: [%s]}"
-EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly named repository)"
+EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly named repository)"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ EMPTY_GC = "nothing stands here: write `gc: clear` (in the entry of one exactly 
         ("gc: ''", "9: gc: expected rules, {file: rules.json}, or the word clear, this is"),
         ("gc: cleared", "9: gc: expected rules"),
         ("gc: []", "9: gc: expected rules, {file: rules.json}, or the word clear, this is a list"),
-        ("branch_lifecycle:", "5: branch_lifecycle: nothing stands here: write `branch_lifecycle: "),
-        ("branch_lifecycle: {policies: []}", "34: branch_lifecycle.policies: nothing stands here"),
-        ("object_lifecycle: {rules: ~}", "31: object_lifecycle.rules: nothing stands here"),
-        ("sweep: ~", "12: sweep: nothing stands here: write settings of the sweep"),
+        ("branch_lifecycle:", "5: branch_lifecycle: this value is empty: write `branch_lifecycle: "),
+        ("branch_lifecycle: {policies: []}", "34: branch_lifecycle.policies: this value is empty"),
+        ("object_lifecycle: {rules: ~}", "31: object_lifecycle.rules: this value is empty"),
+        ("sweep: ~", "12: sweep: this value is empty: write settings of the sweep"),
         ("gc: {default_retention_days: 0}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: 36501}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: 21.0}", "34: gc.default_retention_days: expected a whole"),
@@ -245,7 +245,7 @@ def it_refuses_clear_on_a_glob(problem: Callable[..., str]) -> None:
 
 def it_refuses_an_entry_whose_children_were_commented_out(problem: Callable[..., str]) -> None:
     text = problem("", "  data-a:\n    # gc: {default_retention_days: 3}\n")
-    assert text.startswith("repositories/a.yaml:3:3: repositories.data-a: nothing stands here")
+    assert text.startswith("repositories/a.yaml:3:3: repositories.data-a: this value is empty")
 
 
 def it_takes_an_entry_that_manages_nothing_on_purpose(tree: Any) -> None:

@@ -90,8 +90,8 @@ def it_reads_plain_scalars_as_yaml_1_2_does(text: str, value: object, loader: ob
         ("a:\n\tb: 1\n", "f.yaml:2:1:", "a tab cannot indent YAML"),
         ("a: [1\nb: 2\n", "f.yaml:2:", "this is not YAML"),
         ("a: *gone\n", "f.yaml:1:4: a:", "names no anchor"),
-        ("a: &x [*x]\n", "f.yaml:1:8: a[0]:", "stands inside what it names"),
-        ("a: 'b\x00c'\n", "f.yaml:1:6:", "cannot stand in a YAML file"),
+        ("a: &x [*x]\n", "f.yaml:1:8: a[0]:", "is inside what it names"),
+        ("a: 'b\x00c'\n", "f.yaml:1:6:", "cannot be in a YAML file"),
         ("[" * 200, f"f.yaml:1:{MAX_DEPTH + 1}:", "levels"),
     ],
 )
