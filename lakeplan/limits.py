@@ -1,4 +1,6 @@
-"""Every limit on what lakeplan reads: sizes, depths, counts, times and ratios. ``docs/limits.md`` lists them.
+"""Every limit on what lakeplan reads: sizes, depths, counts, times and ratios.
+
+``docs/limits.md`` lists those that a large installation can meet.
 
 Whatever comes from a pull request, a server, a store or a cache may be made to exhaust the machine that reads
 it. The limits are far above what real repositories need. Beyond one of them reading stops with an error; no
