@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
-from lakeplan.cli.options import Options, parse_spark_conf
+from lakeplan.cli.options import Options, option, parse_spark_conf
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import bind_storage, sweep_ports
 from lakeplan.cli.wiring import Session
@@ -20,31 +18,15 @@ from lakeplan.sweep.finish import collector_reports
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions
 
-SparkSubmitPath = Annotated[
-    str,
-    typer.Option(
-        "--spark-submit", help="spark-submit program that runs the official collector.", metavar="PATH"
-    ),
-]
+SparkSubmitPath = Annotated[str, option("spark-submit program that runs the official collector.", "PATH")]
 CollectorClient = Annotated[
     str | None,
-    typer.Option(
-        "--collector",
-        help="Official collector to run: Maven coordinates, or the path or URL of a jar.",
-        metavar="PACKAGE|JAR",
-    ),
+    option("Official collector to run: Maven coordinates, or the path or URL of a jar.", "PACKAGE|JAR"),
 ]
 CollectorConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--collector-conf",
-        help="Spark setting for the official collector, KEY=VALUE. Repeatable.",
-        metavar="K=V",
-    ),
+    list[str] | None, option("Spark setting for the official collector, KEY=VALUE. Repeatable.", "K=V")
 ]
-CollectorRuns = Annotated[
-    bool, typer.Option("--collector-runs", help="List the runs of every garbage collector instead of marks.")
-]
+CollectorRuns = Annotated[bool, option("List the runs of every garbage collector instead of marks.")]
 S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 """Who sets one of these says where the job finds S3 credentials."""
 

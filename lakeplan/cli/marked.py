@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from lakeplan.cli.options import Options, one_of
+from lakeplan.cli.options import Options, one_of, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import UsageError
@@ -22,12 +20,7 @@ from lakeplan.values.local import write_file
 from lakeplan.values.sweep import MarkClass
 
 DEPTH = 1
-Depth = Annotated[
-    int,
-    typer.Option(
-        "--depth", help="Number of folders in the prefixes of the summary.", min=0, max=20, metavar="N"
-    ),
-]
+Depth = Annotated[int, option("Number of folders in the prefixes of the summary.", "N", min=0, max=20)]
 
 
 def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
@@ -57,18 +50,11 @@ class Listed:
 
 
 def _listed(
-    objects: Annotated[
-        bool, typer.Option("--objects", help="List the objects that would be deleted instead.")
-    ] = False,
-    prefix: Annotated[
-        str | None,
-        typer.Option("--prefix", help="Only objects whose path begins with this.", metavar="PREFIX"),
-    ] = None,
+    objects: Annotated[bool, option("List the objects that would be deleted instead.")] = False,
+    prefix: Annotated[str | None, option("Only objects whose path begins with this.", "PREFIX")] = None,
     class_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--class", help="Only objects of this class, deleted or kept. Repeatable.", metavar="CLASS"
-        ),
+        option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
     ] = None,
 ) -> Listed:
     names = [kind.value for kind in MarkClass]

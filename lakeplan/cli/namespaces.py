@@ -8,9 +8,7 @@ from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import typer
-
-from lakeplan.cli.options import Options
+from lakeplan.cli.options import Options, option
 from lakeplan.errors import UsageError
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.cache import DEFAULT_LIMIT, RangeCache, open_cache
@@ -24,51 +22,29 @@ if TYPE_CHECKING:
     from lakeplan.stores.protocols import NamespaceReader
 
 
-Age = Annotated[
-    str, typer.Option("--min-age", help="Keep objects younger than this, for example 24h.", metavar="AGE")
-]
-NoListing = Annotated[
-    bool, typer.Option("--no-listing", help="Do not list stored objects. Figures are then upper bounds.")
-]
-UncommittedAge = Annotated[
-    str,
-    typer.Option(
-        "--max-uncommitted-age", help="Maximum age of the record of uncommitted objects.", metavar="AGE"
-    ),
-]
+Age = Annotated[str, option("Keep objects younger than this, for example 24h.", "AGE")]
+NoListing = Annotated[bool, option("Do not list stored objects. Figures are then upper bounds.")]
+UncommittedAge = Annotated[str, option("Maximum age of the record of uncommitted objects.", "AGE")]
 StorageNamespace = Annotated[
-    str | None,
-    typer.Option(
-        "--storage-namespace",
-        help="Storage namespace as the server knows it, if its URL is different.",
-        metavar="URL",
-    ),
+    str | None, option("Storage namespace as the server knows it, if its URL is different.", "URL")
 ]
-EndpointUrl = Annotated[str | None, typer.Option("--endpoint-url", help="S3 endpoint.", metavar="URL")]
-Region = Annotated[str | None, typer.Option("--region", help="S3 region.", metavar="REGION")]
+EndpointUrl = Annotated[str | None, option("S3 endpoint.", "URL")]
+Region = Annotated[str | None, option("S3 region.", "REGION")]
 InventoryUrl = Annotated[
     str | None,
-    typer.Option(
-        "--inventory",
-        help="Read an S3 Inventory report (Parquet) instead of listing stored objects.",
-        metavar="s3://…/manifest.json",
+    option(
+        "Read an S3 Inventory report (Parquet) instead of listing stored objects.", "s3://…/manifest.json"
     ),
 ]
-InventoryAge = Annotated[
-    str, typer.Option("--max-inventory-age", help="Oldest accepted inventory.", metavar="AGE")
-]
-TimeZone = Annotated[str, typer.Option("--time-zone", help="Time zone of the server.", metavar="ZONE")]
+InventoryAge = Annotated[str, option("Oldest accepted inventory.", "AGE")]
+TimeZone = Annotated[str, option("Time zone of the server.", "ZONE")]
 CacheWhere = Annotated[
     str | None,
-    typer.Option(
-        "--cache",
-        help="Range cache location; `off` disables the cache. Default: the user's cache directory.",
-        metavar="DIR|URL|off",
+    option(
+        "Range cache location; `off` disables the cache. Default: the user's cache directory.", "DIR|URL|off"
     ),
 ]
-CacheSize = Annotated[
-    str, typer.Option("--cache-size", help="Maximum size of the cache folder after a run.", metavar="SIZE")
-]
+CacheSize = Annotated[str, option("Maximum size of the cache folder after a run.", "SIZE")]
 DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 
 

@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -43,7 +44,7 @@ class Options:
             if isinstance(said, Options):
                 found += said.declared
             elif said is not None:
-                found.append(parameter)
+                found.append(_named(parameter, said))
         return found
 
     def value(self, given: Mapping[str, Any]) -> Any:
@@ -68,111 +69,79 @@ def _declaration(parameter: Parameter) -> Options | ParameterInfo | None:
     return next((one for one in said if isinstance(one, (Options, ParameterInfo))), None)
 
 
-TreeDir = Annotated[
-    Path, typer.Option("-C", "--tree", help="Folder that contains lakeplan.yaml.", metavar="DIR")
-]
+def _named(parameter: Parameter, said: ParameterInfo) -> Parameter:
+    """The parameter with the name of its option: its own, with dashes, where the declaration gives none.
+    typer would do the same, but adds ``--no-NAME`` to every flag."""
+    if not isinstance(said, OptionInfo) or said.param_decls or said.default is not ...:
+        return parameter
+    named = copy(said)
+    named.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+    return parameter.replace(annotation=Annotated[parameter.annotation.__origin__, named])
+
+
+def option(help: str, metavar: str | None = None, names: tuple[str, ...] = (), **more: Any) -> OptionInfo:
+    """An option of a command, which has the name of its parameter (``--min-age`` of ``min_age``) unless
+    ``names`` gives others. ``more``: further arguments of ``typer.Option``."""
+    declared: OptionInfo = typer.Option(..., *names, help=help, metavar=metavar, **more)
+    return declared
+
+
+TreeDir = Annotated[Path, option("Folder that contains lakeplan.yaml.", "DIR", names=("-C", "--tree"))]
 Targets = Annotated[
     list[str] | None,
-    typer.Option(
-        "--target",
-        help="Only repositories that match. Repeatable.",
-        metavar="REPO_GLOB",
-        autocompletion=completing.targets,
-    ),
+    option("Only repositories that match. Repeatable.", "REPO_GLOB", autocompletion=completing.targets),
 ]
-Owner = Annotated[
-    str | None, typer.Option("--owner", help="Only repositories of this owner.", metavar="OWNER")
-]
+Owner = Annotated[str | None, option("Only repositories of this owner.", "OWNER")]
 Server = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        help="Only repositories on this server.",
-        metavar="NAME",
-        autocompletion=completing.servers,
-    ),
+    str | None, option("Only repositories on this server.", "NAME", autocompletion=completing.servers)
 ]
 Formats = list[str] | None
 Outs = Annotated[
-    list[Path] | None,
-    typer.Option("--out", help="File to write; - is standard output. One for each --format.", metavar="FILE"),
+    list[Path] | None, option("File to write; - is standard output. One for each --format.", "FILE")
 ]
 AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of", help="Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", metavar="TIME"
-    ),
+    str | None, option("Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", "TIME")
 ]
-NoColor = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
-NoProgress = Annotated[bool, typer.Option("--no-progress", help="Disable progress bars.")]
-LogLevel = Annotated[
-    str, typer.Option("--log-level", help="Log level: debug, info, warning or error.", metavar="LEVEL")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only documents and errors.")]
+NoColor = Annotated[bool, option("Disable colors.")]
+NoProgress = Annotated[bool, option("Disable progress bars.")]
+LogLevel = Annotated[str, option("Log level: debug, info, warning or error.", "LEVEL")]
+Quiet = Annotated[bool, option("Print only documents and errors.", names=("-q", "--quiet"))]
 RedactPaths = Annotated[
     bool,
-    typer.Option(
-        "--redact-paths",
-        help="Replace object paths, prefixes and storage URLs with short digests.",
-        callback=remember_redaction,
+    option(
+        "Replace object paths, prefixes and storage URLs with short digests.", callback=remember_redaction
     ),
 ]
 LakectlConfig = Annotated[
     Path | None,
-    typer.Option(
-        "--lakectl-config",
-        help="lakectl configuration file to read credentials from, for a tree with one server.",
-        metavar="FILE",
-    ),
+    option("lakectl configuration file to read credentials from, for a tree with one server.", "FILE"),
 ]
 ReadOnly = Annotated[
-    bool,
-    typer.Option(
-        "--read-only", help="Send only GET requests. Without a refs dump, dangling commits are not seen."
-    ),
+    bool, option("Send only GET requests. Without a refs dump, dangling commits are not seen.")
 ]
 Runner = Annotated[
     str | None,
-    typer.Option(
-        "--runner",
-        help="Where to read data: local (threads of this process), spark or auto. Default: the tree's"
+    option(
+        "Where to read data: local (threads of this process), spark or auto. Default: the tree's"
         " setting, then auto.",
-        metavar="RUNNER",
+        "RUNNER",
     ),
 ]
-Master = Annotated[
-    str | None, typer.Option("--master", help="Spark master. Default: local[*].", metavar="URL")
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option("--spark-conf", help="Spark setting, KEY=VALUE. Repeatable.", metavar="K=V"),
-]
+Master = Annotated[str | None, option("Spark master. Default: local[*].", "URL")]
+SparkConf = Annotated[list[str] | None, option("Spark setting, KEY=VALUE. Repeatable.", "K=V")]
 SparkHome = Annotated[
     str | None,
-    typer.Option(
-        "--spark-home",
-        help="Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is not"
+    option(
+        "Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is not"
         " used.",
-        metavar="FOLDER",
+        "FOLDER",
     ),
 ]
 ConnectTimeout = Annotated[
-    float,
-    typer.Option(
-        "--connect-timeout",
-        help="Seconds to wait for a connection to a server or a store.",
-        min=0.1,
-        metavar="SECONDS",
-    ),
+    float, option("Seconds to wait for a connection to a server or a store.", "SECONDS", min=0.1)
 ]
 ReadTimeout = Annotated[
-    float,
-    typer.Option(
-        "--read-timeout",
-        help="Seconds to wait for a response from a server or a store.",
-        min=0.1,
-        metavar="SECONDS",
-    ),
+    float, option("Seconds to wait for a response from a server or a store.", "SECONDS", min=0.1)
 ]
 
 

@@ -8,11 +8,11 @@ import pytest
 import typer
 
 from lakeplan.cli.command import command
-from lakeplan.cli.options import Options
+from lakeplan.cli.options import Options, option
 
-Width = Annotated[int, typer.Option("--width")]
-Height = Annotated[int, typer.Option("--height")]
-Loud = Annotated[bool, typer.Option("--loud")]
+Width = Annotated[int, option("Width of the box.", "CM")]
+Height = Annotated[int, option("Height of the box.", "CM")]
+Loud = Annotated[bool, option("Say it loudly.")]
 
 
 def _size(width: Width = 1, height: Height = 2, loud: bool = False, unit: str = "cm") -> str:
@@ -20,7 +20,8 @@ def _size(width: Width = 1, height: Height = 2, loud: bool = False, unit: str = 
 
 
 def _titled(
-    size: Annotated[str, Options(_size)], title: Annotated[str, typer.Option("--title")] = "box"
+    size: Annotated[str, Options(_size)],
+    title: Annotated[str, option("Title of the box.", names=("-t", "--title"))] = "box",
 ) -> str:
     return f"{title} {size}"
 
@@ -45,3 +46,14 @@ def it_gives_a_command_what_typer_read(capsys: pytest.CaptureFixture[str]) -> No
     command("Shows a box.", common="")(_show).add(app, "show", "")
     app(["--height", "9", "--loud"], standalone_mode=False)
     assert capsys.readouterr().out == "box 1x9 cm! 1 True\n"
+
+
+def it_names_an_option_as_its_parameter_and_gives_a_flag_no_opposite(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+    command("Shows a box.", common="")(_show).add(app, "show", "")
+    app(["--help"], standalone_mode=False)
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("--width", "--height", "--loud", "-t", "--title"))
+    assert "--no-loud" not in shown

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stdout
+from lakeplan.cli.options import option
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.limits import read_file
@@ -43,10 +42,9 @@ def adopt(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    file: Annotated[
-        Path,
-        typer.Option("--file", help="File for the entries, relative to the tree.", metavar="FILE"),
-    ] = Path("repositories/adopted.yaml"),
+    file: Annotated[Path, option("File for the entries, relative to the tree.", "FILE")] = Path(
+        "repositories/adopted.yaml"
+    ),
     opening: Connecting,
     no_color: bool,
     quiet: bool,

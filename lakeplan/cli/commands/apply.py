@@ -24,6 +24,7 @@ from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import notify
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import sweep_ports
@@ -161,13 +162,9 @@ Examples:
   lakeplan apply --target 'team-a-*' --auto-approve
   lakeplan apply plan.json --sweep
 """
-Force = Annotated[bool, typer.Option("--force", help="Skip the ETag checks. Gates still apply.")]
+Force = Annotated[bool, option("Skip the ETag checks. Gates still apply.")]
 AutoApprove = Annotated[
-    bool,
-    typer.Option(
-        "--auto-approve",
-        help="Do not ask for confirmation. Required without a terminal when no plan file is given.",
-    ),
+    bool, option("Do not ask for confirmation. Required without a terminal when no plan file is given.")
 ]
 
 
@@ -185,33 +182,25 @@ def apply(
     allowed: options.AllowedHere,
     refresh_patterns: Annotated[
         bool,
-        typer.Option(
-            "--refresh-patterns",
-            help="Also set the retention of branches that were created since the plan. Without a plan file,"
-            " set only what patterns give to branches that have less. Never shortens it.",
+        option(
+            "Also set the retention of branches that were created since the plan. Without a plan file,"
+            " set only what patterns give to branches that have less. Never shortens it."
         ),
     ] = False,
     replan: Annotated[
         bool,
-        typer.Option(
-            "--replan",
-            help="If only the servers changed since the plan, plan again, and apply that when it deletes"
-            " nothing that was not reviewed.",
+        option(
+            "If only the servers changed since the plan, plan again, and apply that when it deletes"
+            " nothing that was not reviewed."
         ),
     ] = False,
     no_simulate: Annotated[
         bool,
-        typer.Option(
-            "--no-simulate",
-            help="Do not read objects. The gate unknown-impact then refuses unless the tree overrides it.",
-        ),
+        option("Do not read objects. The gate unknown-impact then refuses unless the tree overrides it."),
     ] = False,
     sweep: Annotated[
         bool,
-        typer.Option(
-            "--sweep",
-            help="Then mark expired objects. With sweep.automatic, also delete those that the plan listed.",
-        ),
+        option("Then mark expired objects. With sweep.automatic, also delete those that the plan listed."),
     ] = False,
     run_checks: RunChecks = False,
     opening: Connecting,

@@ -23,6 +23,7 @@ from lakeplan.cli.commands.import_ import (
     write_files,
 )
 from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.stopping import stopping
 from lakeplan.cli.who import new_mark_id, now_utc
@@ -69,29 +70,15 @@ Names = Annotated[
 ]
 DumpRefs = Annotated[
     bool,
-    typer.Option(
-        "--dump-refs",
-        help="Also see commits of deleted branches: ask the server for refs dumps, which it stores in the"
-        " namespaces.",
+    option(
+        "Also see commits of deleted branches: ask the server for refs dumps, which it stores in the"
+        " namespaces."
     ),
 ]
-StoragePath = Annotated[
-    Path | None,
-    typer.Option("--storage-path", help="Folder of local:// namespaces on this machine.", metavar="DIR"),
-]
-Rate = Annotated[
-    float, typer.Option("--rate", help="Maximum requests per second to a server.", min=0.1, metavar="N")
-]
-MaxRequests = Annotated[
-    int,
-    typer.Option(
-        "--max-requests", help="Skip repositories that need more requests than this.", min=1, metavar="N"
-    ),
-]
-PriceText = Annotated[
-    str | None,
-    typer.Option("--price", help="Price per GB per month, for example '0.023 USD'.", metavar="PRICE"),
-]
+StoragePath = Annotated[Path | None, option("Folder of local:// namespaces on this machine.", "DIR")]
+Rate = Annotated[float, option("Maximum requests per second to a server.", "N", min=0.1)]
+MaxRequests = Annotated[int, option("Skip repositories that need more requests than this.", "N", min=1)]
+PriceText = Annotated[str | None, option("Price per GB per month, for example '0.023 USD'.", "PRICE")]
 
 
 @dataclass(frozen=True)
@@ -116,42 +103,27 @@ def audit(
     dump_refs: DumpRefs = False,
     sample: Annotated[
         int,
-        typer.Option(
-            "--sample",
-            help="Objects to probe where storage is not listed. Each probe reads one byte.",
-            min=0,
-            max=10_000,
-            metavar="N",
+        option(
+            "Objects to probe where storage is not listed. Each probe reads one byte.", "N", min=0, max=10_000
         ),
     ] = 30,
     rate: Rate = 100.0,
     max_requests: MaxRequests = 20_000,
     stale_days: Annotated[
-        int,
-        typer.Option(
-            "--stale-days",
-            help="A branch is stale when its last commit is older than this.",
-            min=1,
-            metavar="DAYS",
-        ),
+        int, option("A branch is stale when its last commit is older than this.", "DAYS", min=1)
     ] = 90,
     price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="Reuse the repositories of this earlier JSON report.", metavar="FILE"),
+        Path | None, option("Reuse the repositories of this earlier JSON report.", "FILE")
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(
-            "--write",
-            help="Write a tree with the stored rules and branch policies, with invalid values corrected.",
-            metavar="DIR",
+        option(
+            "Write a tree with the stored rules and branch policies, with invalid values corrected.", "DIR"
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Also write an HTML page.", metavar="FILE")
-    ] = None,
+    html: Annotated[Path | None, option("Also write an HTML page.", "FILE")] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
     opening: Connecting,
     timeouts: Waiting,

@@ -22,6 +22,7 @@ from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import publisher_of
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.who import now_utc, parse_time, this_run
@@ -88,13 +89,9 @@ def plan(
     selection: Selected,
     outputs: Annotated[Outputs, options.documents("branch-plan")],
     as_of: options.AsOf = None,
-    no_simulate: Annotated[
-        bool, typer.Option("--no-simulate", help="Do not estimate how much data expires with the branches.")
-    ] = False,
+    no_simulate: Annotated[bool, option("Do not estimate how much data expires with the branches.")] = False,
     read_only: options.ReadOnly = False,
-    detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 when branches would be deleted.")
-    ] = False,
+    detailed_exitcode: Annotated[bool, option("Exit with 2 when branches would be deleted.")] = False,
     opening: Connecting,
     runners: options.Running,
     cache: Caching,
@@ -132,10 +129,7 @@ def run(
     selection: Selected,
     outputs: Annotated[Outputs, options.documents("branch-run")],
     every: Annotated[
-        str | None,
-        typer.Option(
-            "--every", help='Keep running on a cron schedule in UTC, for example "0 * * * *".', metavar="CRON"
-        ),
+        str | None, option('Keep running on a cron schedule in UTC, for example "0 * * * *".', "CRON")
     ] = None,
     allowed: options.AllowedHere,
     opening: Connecting,
@@ -169,11 +163,9 @@ def undo(
     tree: options.TreeDir = Path(),
     selection: Selected,
     run_id: Annotated[
-        str | None, typer.Option("--run", help="Run to undo. Default: the newest.", metavar="RUN_ID")
+        str | None, option("Run to undo. Default: the newest.", "RUN_ID", names=("--run",))
     ] = None,
-    branch: Annotated[
-        list[str] | None, typer.Option("--branch", help="Only this branch. Repeatable.", metavar="NAME")
-    ] = None,
+    branch: Annotated[list[str] | None, option("Only this branch. Repeatable.", "NAME")] = None,
     outputs: Annotated[Outputs, options.documents("branch-undo")],
     opening: Connecting,
 ) -> int:
@@ -201,15 +193,10 @@ def exempt(
     branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to keep.")],
     tree: options.TreeDir = Path(),
     until: Annotated[
-        str | None,
-        typer.Option(
-            "--until", help="Keep the branch through this day, or until this time (UTC).", metavar="DATE"
-        ),
+        str | None, option("Keep the branch through this day, or until this time (UTC).", "DATE")
     ] = None,
-    reason: Annotated[
-        str, typer.Option("--reason", help="Reason, shown in every plan.", metavar="TEXT")
-    ] = "",
-    remove: Annotated[bool, typer.Option("--remove", help="End the exemption now.")] = False,
+    reason: Annotated[str, option("Reason, shown in every plan.", "TEXT")] = "",
+    remove: Annotated[bool, option("End the exemption now.")] = False,
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
     opening: Connecting,
 ) -> int:

@@ -6,10 +6,9 @@ import secrets
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import open_checker, sweep_ports
 from lakeplan.cli.wiring import Connecting, Selected, Waiting
@@ -38,10 +37,10 @@ def check(
     selection: Selected,
     read: Annotated[
         str | None,
-        typer.Option(
-            "--read-data",
-            help="Also read this share of the objects, for example 5%, and compare checksums.",
-            metavar="N%",
+        option(
+            "Also read this share of the objects, for example 5%, and compare checksums.",
+            "N%",
+            names=("--read-data",),
         ),
     ] = None,
     outputs: Annotated[Outputs, options.documents("check")],

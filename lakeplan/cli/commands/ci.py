@@ -10,6 +10,7 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands import SHORT_HELP
+from lakeplan.cli.options import option
 from lakeplan.cli.pipelines import Pipeline, split_arguments
 from lakeplan.errors import UsageError
 
@@ -67,7 +68,7 @@ Into = Annotated[
     Path, typer.Option("--into", help="Folder for the files of this job.", metavar="DIR", file_okay=False)
 ]
 Arguments = Annotated[
-    str, typer.Option("--args", help="More options for the command, as a shell reads them.", metavar="TEXT")
+    str, option("More options for the command, as a shell reads them.", "TEXT", names=("--args",))
 ]
 DEFAULT_INTO = Path("lakeplan-results")
 
@@ -82,9 +83,7 @@ def comment(
     *,
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
-    page: Annotated[
-        str, typer.Option("--page", help="URL of the report page to link to.", metavar="URL")
-    ] = "",
+    page: Annotated[str, option("URL of the report page to link to.", "URL")] = "",
 ) -> int:
     return Pipeline(tree, into).comment(page)
 
@@ -95,7 +94,7 @@ def apply(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     arguments: Arguments = "",
-    no_comment: Annotated[bool, typer.Option("--no-comment", help="Do not post the result.")] = False,
+    no_comment: Annotated[bool, option("Do not post the result.")] = False,
 ) -> int:
     return Pipeline(tree, into, split_arguments(arguments), comments=not no_comment).apply()
 
@@ -106,7 +105,7 @@ def answer(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     workflow: Annotated[
-        str, typer.Option("--workflow", help="Workflow that made the plan.", metavar="FILE")
+        str, option("Workflow that made the plan.", "FILE")
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:

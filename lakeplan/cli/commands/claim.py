@@ -11,6 +11,7 @@ import typer
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.console import confirm, say, stdout
+from lakeplan.cli.options import option
 from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ConfigError, UsageError
@@ -40,13 +41,9 @@ def claim(
         ),
     ],
     tree: options.TreeDir = Path(),
-    release: Annotated[bool, typer.Option("--release", help="Remove this tree's claim.")] = False,
-    take: Annotated[
-        bool, typer.Option("--take", help="Remove the claims of other trees. Asks for confirmation.")
-    ] = False,
-    auto_approve: Annotated[
-        bool, typer.Option("--auto-approve", help="With --take: do not ask for confirmation.")
-    ] = False,
+    release: Annotated[bool, option("Remove this tree's claim.")] = False,
+    take: Annotated[bool, option("Remove the claims of other trees. Asks for confirmation.")] = False,
+    auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
     opening: Connecting,
 ) -> None:
     if take and release:

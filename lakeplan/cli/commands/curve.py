@@ -26,6 +26,7 @@ from lakeplan.cli.namespaces import (
     parse_age,
     parse_zone,
 )
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.who import moment_of
 from lakeplan.cli.wiring import Connecting, Session
@@ -65,40 +66,18 @@ Repository = Annotated[
     ),
 ]
 Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace",
-        help="Storage namespace with a refs dump: file:///…, s3://… or https://…blob…",
-        metavar="URL",
-    ),
+    str | None, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
 ]
-Rules = Annotated[
-    Path | None,
-    typer.Option(
-        "--rules", help="GC rules as JSON. With REPO, they replace the tree's rules.", metavar="FILE"
-    ),
-]
+Rules = Annotated[Path | None, option("GC rules as JSON. With REPO, they replace the tree's rules.", "FILE")]
 At = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--at", help="Also evaluate these days exactly as the server does. Repeatable.", metavar="DAYS"
-    ),
+    list[int] | None, option("Also evaluate these days exactly as the server does. Repeatable.", "DAYS")
 ]
 Branches = Annotated[
     list[str] | None,
-    typer.Option(
-        "--branch",
-        help="Vary the retention of this branch only. Repeatable. Default: vary every rule.",
-        metavar="ID",
-    ),
+    option("Vary the retention of this branch only. Repeatable. Default: vary every rule.", "ID"),
 ]
 Horizon = Annotated[
-    str | None,
-    typer.Option(
-        "--horizon",
-        help="Also forecast expirations, assuming no new commits, for example 90d.",
-        metavar="DAYS",
-    ),
+    str | None, option("Also forecast expirations, assuming no new commits, for example 90d.", "DAYS")
 ]
 
 

@@ -18,11 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import lakeplan
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stdout
+from lakeplan.cli.options import option
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
@@ -47,15 +46,11 @@ def demo(
     *,
     dir: Annotated[
         Path | None,
-        typer.Option(
-            "--dir",
-            help="Folder for the tree and the server's data. Default: a temporary one, deleted at the end.",
-            metavar="DIR",
+        option(
+            "Folder for the tree and the server's data. Default: a temporary one, deleted at the end.", "DIR"
         ),
     ] = None,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Also compare a simulation with Spark's, which needs Java.")
-    ] = False,
+    spark: Annotated[bool, option("Also compare a simulation with Spark's, which needs Java.")] = False,
     no_color: bool,
 ) -> None:
     began = time.monotonic()

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.notifying import url_problem
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.sweeping import open_store
@@ -52,14 +51,11 @@ def doctor(
     *,
     tree: options.TreeDir = Path(),
     purpose: Annotated[
-        str,
-        typer.Option("--for", help="Command to check for: plan, apply, branches or sweep.", metavar="WHAT"),
+        str, option("Command to check for: plan, apply, branches or sweep.", "WHAT", names=("--for",))
     ] = "plan",
     selection: Selected,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Send only GET requests, and do not test storage.")
-    ] = False,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not start Spark.")] = False,
+    read_only: Annotated[bool, option("Send only GET requests, and do not test storage.")] = False,
+    no_spark: Annotated[bool, option("Do not start Spark.")] = False,
     outputs: Annotated[Outputs, options.documents("doctor")],
     opening: Connecting,
     master: options.Master = None,

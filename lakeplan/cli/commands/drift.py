@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.notifying import notify
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.stopping import is_lost
 from lakeplan.cli.tree_edit import EditedTree
@@ -60,10 +59,7 @@ Examples:
 """
 
 FailOn = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-on", help="Exit with 2 when this class, or any, is found. Repeatable.", metavar="CLASS"
-    ),
+    list[str] | None, option("Exit with 2 when this class, or any, is found. Repeatable.", "CLASS")
 ]
 
 
@@ -74,10 +70,7 @@ def drift(
     selection: Selected,
     fail_on: FailOn = None,
     write: Annotated[
-        bool,
-        typer.Option(
-            "--write", help="Write the values that were changed on the servers into the tree's files."
-        ),
+        bool, option("Write the values that were changed on the servers into the tree's files.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("drift")],
     opening: Connecting,

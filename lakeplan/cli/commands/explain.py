@@ -19,6 +19,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.known import known_of
 from lakeplan.cli.namespaces import parse_age, parse_zone
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
 from lakeplan.cli.wiring import Connecting, Session
@@ -162,38 +163,16 @@ Words = Annotated[
         autocompletion=completing.repositories,
     ),
 ]
-Ref = Annotated[
-    str | None, typer.Option("--ref", help="Branch, tag or commit to look up the path at.", metavar="REF")
-]
+Ref = Annotated[str | None, option("Branch, tag or commit to look up the path at.", "REF")]
 KindOption = Annotated[
-    str | None,
-    typer.Option(
-        "--kind",
-        help="Kind of WHAT, if ambiguous: path, commit, branch or address.",
-        metavar="KIND",
-    ),
+    str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
 ]
-PathOnly = Annotated[
-    bool, typer.Option("--path-only", help="Do not search for the same object under other paths.")
-]
-Namespace = Annotated[
-    str | None,
-    typer.Option("--namespace", help="Read a storage namespace instead of a server.", metavar="URL"),
-]
-Rules = Annotated[
-    Path | None, typer.Option("--rules", help="With --namespace: GC rules as JSON.", metavar="FILE")
-]
-CompareRules = Annotated[
-    Path | None,
-    typer.Option("--compare-rules", help="With --namespace: other rules to compare with.", metavar="FILE"),
-]
+PathOnly = Annotated[bool, option("Do not search for the same object under other paths.")]
+Namespace = Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")]
+Rules = Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")]
+CompareRules = Annotated[Path | None, option("With --namespace: other rules to compare with.", "FILE")]
 StorageNamespace = Annotated[
-    str | None,
-    typer.Option(
-        "--storage-namespace",
-        help="Storage namespace as the server knows it, if its URL is different.",
-        metavar="URL",
-    ),
+    str | None, option("Storage namespace as the server knows it, if its URL is different.", "URL")
 ]
 
 
@@ -211,20 +190,11 @@ def explain(
     storage_namespace: StorageNamespace = None,
     endpoint_url: namespaces.EndpointUrl = None,
     region: namespaces.Region = None,
-    time_zone: Annotated[
-        str, typer.Option("--time-zone", help="With --namespace: time zone of the server.", metavar="ZONE")
-    ] = "UTC",
-    min_age: Annotated[
-        str,
-        typer.Option("--min-age", help="With --namespace: keep objects younger than this.", metavar="AGE"),
-    ] = "24h",
+    time_zone: Annotated[str, option("With --namespace: time zone of the server.", "ZONE")] = "UTC",
+    min_age: Annotated[str, option("With --namespace: keep objects younger than this.", "AGE")] = "24h",
     max_uncommitted_age: namespaces.UncommittedAge = "24h",
     other_repositories: Annotated[
-        bool,
-        typer.Option(
-            "--other-repositories",
-            help="Also search all other repositories of the server for addresses of the object.",
-        ),
+        bool, option("Also search all other repositories of the server for addresses of the object.")
     ] = False,
     as_of: options.AsOf = None,
     read_only: options.ReadOnly = False,

@@ -18,6 +18,7 @@ from lakeplan.cli.console import say, stderr
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.who import now_utc, parse_time
@@ -190,28 +191,15 @@ def list_(
     *,
     tree: options.TreeDir = Path(),
     repository: Annotated[
-        str | None,
-        typer.Option(
-            "--repository",
-            help="Only runs that changed this repository: name or server/name.",
-            metavar="REPO",
-        ),
+        str | None, option("Only runs that changed this repository: name or server/name.", "REPO")
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            help="Only runs that began at this time or later. 30d: in the last 30 days.",
-            metavar="TIME",
-        ),
+        str | None, option("Only runs that began at this time or later. 30d: in the last 30 days.", "TIME")
     ] = None,
     kind: Annotated[
-        list[str] | None,
-        typer.Option("--kind", help=f"Only these runs: {', '.join(KINDS)}. Repeatable.", metavar="KIND"),
+        list[str] | None, option(f"Only these runs: {', '.join(KINDS)}. Repeatable.", "KIND")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", help="Maximum number of runs to list.", min=1, metavar="N")
-    ] = None,
+    limit: Annotated[int | None, option("Maximum number of runs to list.", "N", min=1)] = None,
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:
     kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
@@ -253,11 +241,9 @@ def rollback(
     target: options.Targets = None,
     server: options.Server = None,
     edit_tree: Annotated[
-        bool, typer.Option("--edit-tree", help="Edit the checked-out tree so that it contains the old rules.")
+        bool, option("Edit the checked-out tree so that it contains the old rules.")
     ] = False,
-    no_simulate: Annotated[
-        bool, typer.Option("--no-simulate", help="Do not read objects. The impact is then unknown.")
-    ] = False,
+    no_simulate: Annotated[bool, option("Do not read objects. The impact is then unknown.")] = False,
     allowed: options.AllowedInPreview,
     redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
     outputs: Annotated[Outputs, options.documents("plan")],

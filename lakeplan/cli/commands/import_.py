@@ -11,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.addresses import typed_addresses
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stderr, stdout
+from lakeplan.cli.options import option
 from lakeplan.cli.who import now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
@@ -62,32 +61,20 @@ Examples:
 """
 
 Endpoints = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--endpoint",
-        help="Server. Repeatable. Default: lakectl's endpoint, as prod.",
-        metavar="NAME=URL",
-    ),
+    list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, as prod.", "NAME=URL")
 ]
 OwnerGlobs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--owner", help="Owner of the repositories that match. Repeatable.", metavar="REPO_GLOB=OWNER"
-    ),
+    list[str] | None, option("Owner of the repositories that match. Repeatable.", "REPO_GLOB=OWNER")
 ]
 FromFiles = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--from-files",
-        help="Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
+    option(
+        "Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
         " repository.",
-        metavar="FILE",
+        "FILE",
     ),
 ]
-StateUrl = Annotated[
-    str | None,
-    typer.Option("--state", help="State URL: s3://…, https://…blob… or file://…", metavar="URL"),
-]
+StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
 IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
 IGNORE_BY_HAND = f"{IGNORE} is there already: add .lakeplan/ and plan.json to it"
 
@@ -98,8 +85,7 @@ def import_(
     tree: options.TreeDir = Path(),
     endpoint: Endpoints = None,
     split: Annotated[
-        str,
-        typer.Option("--split", help="Write one file for each repository, server or owner.", metavar="BY"),
+        str, option("Write one file for each repository, server or owner.", "BY")
     ] = "repository",
     owner: OwnerGlobs = None,
     target: options.Targets = None,

@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.import_ import (
@@ -25,6 +23,7 @@ from lakeplan.cli.commands.import_ import (
 )
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import default_branch_of, find_work_folder
+from lakeplan.cli.options import option
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.tree.editing import quoted
@@ -97,35 +96,26 @@ def init(
     *,
     tree: options.TreeDir = Path(),
     endpoint: Endpoints = None,
-    ci: Annotated[
-        str,
-        typer.Option(
-            "--ci", help="CI system to write workflows for: github, gitlab or none.", metavar="HOST"
-        ),
-    ] = "none",
+    ci: Annotated[str, option("CI system to write workflows for: github, gitlab or none.", "HOST")] = "none",
     source: Annotated[
         str | None,
-        typer.Option(
-            "--source",
-            help="Where jobs install lakeplan from: a version, git+https://…@COMMIT, or a path in the"
+        option(
+            "Where jobs install lakeplan from: a version, git+https://…@COMMIT, or a path in the"
             " repository. Default: this version.",
-            metavar="SOURCE",
+            "SOURCE",
         ),
     ] = None,
     cloud: Annotated[
         str | None,
-        typer.Option(
-            "--cloud",
-            help="Cloud that jobs sign in to by OIDC: aws, azure, gcp or none. Default: that of the state.",
-            metavar="CLOUD",
+        option(
+            "Cloud that jobs sign in to by OIDC: aws, azure, gcp or none. Default: that of the state.",
+            "CLOUD",
         ),
     ] = None,
     branch: Annotated[
         str | None,
-        typer.Option(
-            "--branch",
-            help="Branch whose merges GitHub applies. Default: the default branch of origin, else main.",
-            metavar="BRANCH",
+        option(
+            "Branch whose merges GitHub applies. Default: the default branch of origin, else main.", "BRANCH"
         ),
     ] = None,
     state: StateUrl = None,

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.stopping import check_lasting_state
 from lakeplan.cli.who import this_run
@@ -42,10 +41,9 @@ def sync(
     selection: Selected,
     adopt: Annotated[
         bool,
-        typer.Option(
-            "--adopt",
-            help="First put hidden branches on record that are pins by their name and commit. Use this after"
-            " the state was lost.",
+        option(
+            "First put hidden branches on record that are pins by their name and commit. Use this after"
+            " the state was lost."
         ),
     ] = False,
     outputs: Annotated[Outputs, options.documents("apply")],

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
-
 from lakeplan.api import objects_path
 from lakeplan.cli import options
 from lakeplan.cli.base import Base, read_base
@@ -18,6 +16,7 @@ from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching, inventory_for
 from lakeplan.cli.notifying import notify
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
@@ -45,39 +44,26 @@ Examples:
 
 Against = Annotated[
     str | None,
-    typer.Option(
-        "--base",
-        help="Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
+    option(
+        "Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
         " the plan first lists the settings that this change weakens.",
-        metavar="REF",
+        "REF",
     ),
 ]
 NewTree = Annotated[
-    bool,
-    typer.Option(
-        "--new-tree",
-        help="With --base: this change adds the tree. Compare it with the default settings.",
-    ),
+    bool, option("With --base: this change adds the tree. Compare it with the default settings.")
 ]
-RunChecks = Annotated[
-    bool,
-    typer.Option(
-        "--run-checks",
-        help="Run the tree's checks. With --base, and at a terminal, they always run.",
-    ),
-]
+RunChecks = Annotated[bool, option("Run the tree's checks. With --base, and at a terminal, they always run.")]
 WhatIf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        help="Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
+    option(
+        "Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
         " be applied.",
-        metavar="PATH=VALUE",
+        "PATH=VALUE",
+        names=("--set",),
     ),
 ]
-Simulate = Annotated[
-    str, typer.Option("--simulate", help="Repositories to simulate: changed, all or none.", metavar="WHICH")
-]
+Simulate = Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")]
 
 
 @command(HELP)
@@ -88,14 +74,10 @@ def plan(
     outputs: Annotated[Outputs, options.documents("plan")],
     as_of: options.AsOf = None,
     simulate: Simulate = "changed",
-    no_simulate: Annotated[bool, typer.Option("--no-simulate", help="Same as --simulate none.")] = False,
-    backlog: Annotated[
-        bool, typer.Option("--backlog", help="Also report what the stored rules already let expire.")
-    ] = False,
+    no_simulate: Annotated[bool, option("Same as --simulate none.")] = False,
+    backlog: Annotated[bool, option("Also report what the stored rules already let expire.")] = False,
     read_only: options.ReadOnly = False,
-    detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 when changes are pending.")
-    ] = False,
+    detailed_exitcode: Annotated[bool, option("Exit with 2 when changes are pending.")] = False,
     allowed: options.AllowedInPreview,
     base: Against = None,
     new_tree: NewTree = False,

@@ -19,6 +19,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.console import say, stderr, stdout, told
 from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
@@ -265,30 +266,17 @@ NO_CURVE = (
 )
 
 PlanFile = Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="File to write; - is standard output.", metavar="FILE")
-]
+Html = Annotated[Path | None, option("File to write; - is standard output.", "FILE")]
 Tree = Annotated[
-    Path | None,
-    typer.Option("-C", "--tree", help="Read the history from the servers of this tree.", metavar="DIR"),
+    Path | None, option("Read the history from the servers of this tree.", "DIR", names=("-C", "--tree"))
 ]
 Namespaces = Annotated[
     list[str] | None,
-    typer.Option(
-        "--namespace",
-        help="Read a repository's history from its storage namespace. Repeatable.",
-        metavar="[REPO=]URL",
-    ),
+    option("Read a repository's history from its storage namespace. Repeatable.", "[REPO=]URL"),
 ]
-CurveFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--curve", help="JSON output of `lakeplan curve`. Repeatable.", metavar="FILE"),
-]
-NoGraph = Annotated[bool, typer.Option("--no-graph", help="Leave out the commit graph.")]
-WithCurves = Annotated[
-    bool,
-    typer.Option("--with-curves", help="Compute retention curves. Reads every range of each repository."),
-]
+CurveFiles = Annotated[list[Path] | None, option("JSON output of `lakeplan curve`. Repeatable.", "FILE")]
+NoGraph = Annotated[bool, option("Leave out the commit graph.")]
+WithCurves = Annotated[bool, option("Compute retention curves. Reads every range of each repository.")]
 
 
 @command(HELP, without="no_color")

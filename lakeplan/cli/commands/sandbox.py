@@ -16,7 +16,7 @@ import typer
 
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import say, stderr, stdout
-from lakeplan.cli.options import AsOf, one_of
+from lakeplan.cli.options import AsOf, one_of, option
 from lakeplan.cli.stopping import stopping
 from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.errors import UsageError
@@ -32,25 +32,17 @@ DEFAULT_PORT = 8000
 DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
 
-AccessKey = Annotated[str, typer.Option("--access-key", help="Access key to accept.", metavar="KEY")]
-SecretKey = Annotated[
-    str, typer.Option("--secret-key", help="Secret key to accept.", metavar="SECRET", show_default=False)
-]
+AccessKey = Annotated[str, option("Access key to accept.", "KEY")]
+SecretKey = Annotated[str, option("Secret key to accept.", "SECRET", show_default=False)]
 SeedAccessKey = Annotated[
     str | None,
-    typer.Option(
-        "--access-key",
-        help="Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the sandbox's.",
-        metavar="KEY",
+    option(
+        "Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the sandbox's.",
+        "KEY",
     ),
 ]
 SeedSecretKey = Annotated[
-    str | None,
-    typer.Option(
-        "--secret-key",
-        help="Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.",
-        metavar="SECRET",
-    ),
+    str | None, option("Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET")
 ]
 
 UP_HELP = """Start a local lakeFS on 127.0.0.1 and serve until stopped.
@@ -75,19 +67,10 @@ Examples:
 def up(
     *,
     dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir",
-            help="Folder for repositories. Default: a temporary one, deleted at the end.",
-            metavar="D",
-        ),
+        Path | None, option("Folder for repositories. Default: a temporary one, deleted at the end.", "D")
     ] = None,
-    port: Annotated[
-        int, typer.Option("--port", help="Port; 0 chooses a free one.", min=0, max=65535, metavar="PORT")
-    ] = DEFAULT_PORT,
-    flavor: Annotated[
-        str, typer.Option("--flavor", help="lakeFS edition: oss or enterprise.", metavar="FLAVOR")
-    ] = _DEFAULTS.flavor,
+    port: Annotated[int, option("Port; 0 chooses a free one.", "PORT", min=0, max=65535)] = DEFAULT_PORT,
+    flavor: Annotated[str, option("lakeFS edition: oss or enterprise.", "FLAVOR")] = _DEFAULTS.flavor,
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
 ) -> None:
@@ -120,26 +103,18 @@ def seed(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML file; - is standard input.")],
     endpoint: Annotated[
         str | None,
-        typer.Option(
-            "--endpoint",
-            help=f"lakeFS server, a sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
+        option(
+            f"lakeFS server, a sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
             f" {DEFAULT_ENDPOINT}.",
-            metavar="URL",
+            "URL",
         ),
     ] = None,
     access_key: SeedAccessKey = None,
     secret_key: SeedSecretKey = None,
     namespace_prefix: Annotated[
-        str,
-        typer.Option(
-            "--namespace-prefix",
-            help="Storage namespace of each repository, without its name.",
-            metavar="URL",
-        ),
+        str, option("Storage namespace of each repository, without its name.", "URL")
     ] = "local://",
-    skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Skip repositories that already exist.")
-    ] = False,
+    skip_existing: Annotated[bool, option("Skip repositories that already exist.")] = False,
     as_of: AsOf = None,
     quiet: bool,
 ) -> None:

@@ -17,6 +17,7 @@ from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.formats import Document, formats_of
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
@@ -175,10 +176,9 @@ def show(
     plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")] = None,
     resolved: Annotated[
         str | None,
-        typer.Option(
-            "--resolved",
-            metavar="REPO",
-            help="Show the settings of this repository and where each one is set.",
+        option(
+            "Show the settings of this repository and where each one is set.",
+            "REPO",
             autocompletion=completing.repositories,
         ),
     ] = None,

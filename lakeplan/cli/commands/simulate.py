@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.api import read_rules
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
@@ -18,6 +16,7 @@ from lakeplan.cli.namespaces import (
     parse_age,
     parse_zone,
 )
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.who import moment_of
 from lakeplan.output.simulate import render_simulate
@@ -37,23 +36,11 @@ Examples:
       --compare-rules new.json --format json --out summary.json
 """
 Namespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        help="Storage namespace with a refs dump: file:///…, s3://… or https://…blob…",
-        metavar="URL",
-    ),
+    str, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
 ]
-Rules = Annotated[
-    Path, typer.Option("--rules", help="GC rules as JSON, in lakectl's format.", metavar="FILE")
-]
-CompareRules = Annotated[
-    Path | None, typer.Option("--compare-rules", help="Other rules to compare with.", metavar="FILE")
-]
-OutputDir = Annotated[
-    Path | None,
-    typer.Option("--output", help="Folder for Parquet tables and summary.json.", metavar="DIR"),
-]
+Rules = Annotated[Path, option("GC rules as JSON, in lakectl's format.", "FILE")]
+CompareRules = Annotated[Path | None, option("Other rules to compare with.", "FILE")]
+OutputDir = Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")]
 
 
 @command(HELP)
@@ -65,12 +52,8 @@ def simulate(
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
     output: OutputDir = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the results of an earlier run.")
-    ] = False,
-    commits_only: Annotated[
-        bool, typer.Option("--commits-only", help="Only evaluate commits. Needs no Spark.")
-    ] = False,
+    overwrite: Annotated[bool, option("Replace the results of an earlier run.")] = False,
+    commits_only: Annotated[bool, option("Only evaluate commits. Needs no Spark.")] = False,
     stored: namespaces.Stored,
     runners: options.Running,
     cache: Caching,

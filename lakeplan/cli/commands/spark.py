@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lakeplan.cli.command import CommandGroup, command
+from lakeplan.cli.options import option
 from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 from lakeplan.tree.schemas import schema_folder
@@ -24,9 +25,9 @@ Examples:
 @command(HELP, "Write the zip file that Spark executors need.", without="redact_paths no_color no_progress")
 def package(
     *,
-    out: Annotated[
-        Path, typer.Option("--out", help="Zip file to write, for spark-submit --py-files.", metavar="FILE")
-    ] = Path("lakeplan.zip"),
+    out: Annotated[Path, option("Zip file to write, for spark-submit --py-files.", "FILE")] = Path(
+        "lakeplan.zip"
+    ),
     quiet: bool,
 ) -> int:
     needed = write_archive(out, schemas=schema_folder())

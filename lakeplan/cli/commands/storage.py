@@ -8,8 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, cast
 
-import typer
-
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.audit import (
@@ -28,6 +26,7 @@ from lakeplan.cli.commands.audit import (
 )
 from lakeplan.cli.commands.import_ import Endpoints, endpoints_of
 from lakeplan.cli.namespaces import parse_zone
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.stopping import stopping
 from lakeplan.cli.wiring import Connecting, Waiting
@@ -64,30 +63,18 @@ def storage(
     *,
     repositories: Names = None,
     tree: Annotated[
-        Path | None,
-        typer.Option("-C", "--tree", help="Use the servers, owners and prices of this tree.", metavar="DIR"),
+        Path | None, option("Use the servers, owners and prices of this tree.", "DIR", names=("-C", "--tree"))
     ] = None,
     endpoint: Endpoints = None,
     storage: StorageOptions,
     compare: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--compare", help="Also show what two branches share.", metavar="BRANCH BRANCH"),
+        tuple[str, str] | None, option("Also show what two branches share.", "BRANCH BRANCH")
     ] = None,
-    since: Annotated[
-        Path | None,
-        typer.Option("--since", help="Also show the growth since this JSON report.", metavar="FILE"),
-    ] = None,
-    by_prefix: Annotated[
-        bool,
-        typer.Option("--by-prefix", help="Also show prefixes and ages. Keeps every path in memory."),
-    ] = False,
-    by_class: Annotated[
-        bool,
-        typer.Option("--by-class", help="Also show storage classes. Lists storage once more."),
-    ] = False,
+    since: Annotated[Path | None, option("Also show the growth since this JSON report.", "FILE")] = None,
+    by_prefix: Annotated[bool, option("Also show prefixes and ages. Keeps every path in memory.")] = False,
+    by_class: Annotated[bool, option("Also show storage classes. Lists storage once more.")] = False,
     html: Annotated[
-        Path | None,
-        typer.Option("--html", help="Also write an HTML page with a treemap of prefixes.", metavar="FILE"),
+        Path | None, option("Also write an HTML page with a treemap of prefixes.", "FILE")
     ] = None,
     dump_refs: DumpRefs = False,
     rate: Rate = 100.0,

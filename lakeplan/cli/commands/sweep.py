@@ -29,6 +29,7 @@ from lakeplan.cli.marked import (
 )
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
+from lakeplan.cli.options import option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.stopping import check_lasting_state, stopping
 from lakeplan.cli.sweeping import open_checker, sweep_ports
@@ -145,19 +146,12 @@ def mark(
     *,
     tree: options.TreeDir = Path(),
     selection: Selected,
-    min_age: Annotated[
-        str | None,
-        typer.Option("--min-age", help="Keep objects younger than this, for example 24h.", metavar="AGE"),
-    ] = None,
+    min_age: Annotated[str | None, option("Keep objects younger than this, for example 24h.", "AGE")] = None,
     never_committed: Annotated[
-        str | None,
-        typer.Option(
-            "--never-committed", help="Objects that were never committed: keep or collect.", metavar="WORD"
-        ),
+        str | None, option("Objects that were never committed: keep or collect.", "WORD")
     ] = None,
     verify_cache: Annotated[
-        bool,
-        typer.Option("--verify-cache", help="Check a sample of the cached facts about other repositories."),
+        bool, option("Check a sample of the cached facts about other repositories.")
     ] = False,
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("marks")],
@@ -187,9 +181,7 @@ def mark(
 def approve(
     *,
     mark_id: MarkId,
-    reason: Annotated[
-        str, typer.Option("--reason", help="Reason for the approval, kept on record.", metavar="TEXT")
-    ],
+    reason: Annotated[str, option("Reason for the approval, kept on record.", "TEXT")],
     tree: options.TreeDir = Path(),
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("approval")],
@@ -216,20 +208,13 @@ def run(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "--parallelism", help="Number of workers that delete. Default: all.", min=1, metavar="N"
-        ),
+        int | None, option("Number of workers that delete. Default: all.", "N", min=1)
     ] = None,
     collecting: Collecting,
     check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Check that everything commits need is stored, before and after. Stop if it is not.",
-        ),
+        bool, option("Check that everything commits need is stored, before and after. Stop if it is not.")
     ] = False,
-    close: Annotated[bool, typer.Option("--close", hidden=True)] = False,
+    close: Annotated[bool, option("", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents("sweep")],
     opening: Connecting,
     runners: options.Running,
@@ -331,11 +316,7 @@ def show(
     listing: Listing,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            help="Also write an HTML page with the mark's folders; - prints only the page.",
-            metavar="FILE",
-        ),
+        option("Also write an HTML page with the mark's folders; - prints only the page.", "FILE"),
     ] = None,
     outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
     opening: Connecting,
@@ -370,14 +351,9 @@ def restore(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
-        str | None,
-        typer.Option(
-            "--path", help="Only this path, or everything below it if it ends with /.", metavar="PATH"
-        ),
+        str | None, option("Only this path, or everything below it if it ends with /.", "PATH")
     ] = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", help="Only objects of this commit.", metavar="ID")
-    ] = None,
+    commit: Annotated[str | None, option("Only objects of this commit.", "ID")] = None,
     outputs: Annotated[Outputs, options.documents("restore")],
     opening: Connecting,
     runners: options.Running,
@@ -396,15 +372,13 @@ def purge(
     tree: options.TreeDir = Path(),
     older_than: Annotated[
         str | None,
-        typer.Option(
-            "--older-than",
-            help="Purge quarantines at least this old, for example 14d. sweep.quarantine_age also applies.",
-            metavar="AGE",
+        option(
+            "Purge quarantines at least this old, for example 14d. sweep.quarantine_age also applies.", "AGE"
         ),
     ] = None,
     selection: Selected,
     auto_approve: Annotated[
-        bool, typer.Option("--auto-approve", help="Do not ask for confirmation. Required without a terminal.")
+        bool, option("Do not ask for confirmation. Required without a terminal.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("purge")],
     opening: Connecting,
