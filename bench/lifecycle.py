@@ -29,7 +29,7 @@ from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecy
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
-from lakeplan.cli.who import now_utc, this_run
+from lakeplan.cli.process import now_utc, this_run
 from lakeplan.lakefs.branches import connect_branch_reader
 from lakeplan.lakefs.client import connect
 from lakeplan.lakefs.credentials import Credentials, Secret

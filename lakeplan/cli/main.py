@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
+from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -20,7 +22,6 @@ from lakeplan import __version__
 from lakeplan.cli import click
 from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
 from lakeplan.cli.console import forget_redaction, print_error, told
-from lakeplan.cli.stopping import interrupt_on_sigterm
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
 
@@ -172,6 +173,19 @@ def _explain(error: LakeplanError) -> None:
         hint=told(error.hint),
         problems=[told(problem) for problem in problems],
     )
+
+
+def interrupt_on_sigterm() -> None:
+    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back; a second one
+    ends it at once. Elsewhere it ends as any process does."""
+    if not sys.stderr.isatty():
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def main() -> None:

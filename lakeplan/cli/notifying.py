@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakeplan.cli.console import say, stderr
-from lakeplan.cli.who import ci_of, now_utc
+from lakeplan.cli.process import ci_of, now_utc
 from lakeplan.review.notify import Answer, Clocks, Notifier
 from lakeplan.values.notify import (
     Channel,

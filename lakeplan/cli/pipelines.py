@@ -16,7 +16,7 @@ from lakeplan import limits
 from lakeplan.api import read_plan
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import tree_prefix
-from lakeplan.cli.who import APPROVED_BY, PULL_REQUEST
+from lakeplan.cli.process import APPROVED_BY, PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.hosts.comments import (
     PLAN,

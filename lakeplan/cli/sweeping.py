@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from lakeplan.cli.who import now_utc
+from lakeplan.cli.options import Options, option, parse_spark_conf
+from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Session
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Approve, check_binding, variable
 from lakeplan.lakefs.transport import Timeouts
@@ -19,7 +20,9 @@ from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.stores.urls import AzureLocation, folder_of
-from lakeplan.sweep.ports import SweepPorts
+from lakeplan.sweep.collector import LakefsAccess, check_conf, storage_access
+from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import Choice
@@ -205,3 +208,71 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
             where=where,
             hint="Check the server. If the address is right, add endpoint_url to this storage.",
         )
+
+
+SparkSubmitPath = Annotated[str, option("spark-submit program that runs the official collector.", "PATH")]
+CollectorClient = Annotated[
+    str | None,
+    option("Official collector to run: Maven coordinates, or the path or URL of a jar.", "PACKAGE|JAR"),
+]
+CollectorConf = Annotated[
+    list[str] | None, option("Spark setting for the official collector, KEY=VALUE. Repeatable.", "K=V")
+]
+CollectorRuns = Annotated[bool, option("List the runs of every garbage collector instead of marks.")]
+S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
+"""Who sets one of these says where the job finds S3 credentials."""
+
+
+@dataclass(frozen=True)
+class CollectorOptions:
+    """As given on the command line; looked at only when the engine is the official one."""
+
+    spark_submit: str
+    client: str | None
+    conf: Sequence[str] | None
+    spark_conf: Sequence[str] | None
+
+
+def _collecting(
+    spark_submit: SparkSubmitPath = "spark-submit",
+    collector: CollectorClient = None,
+    collector_conf: CollectorConf = None,
+    spark_conf: Sequence[str] | None = None,
+) -> CollectorOptions:
+    return CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+
+
+Collecting = Annotated[CollectorOptions, Options(_collecting)]
+
+
+def open_collector(session: Session, site: Site, options: CollectorOptions) -> SparkSubmit:
+    """Raises UsageError for options that will not do, CredentialsError."""
+    if not options.client:
+        raise UsageError(
+            "sweep.engine is lakefs-spark-client, but --collector does not say which version to run",
+            where=site.key,
+            hint="Add --collector io.lakefs:lakefs-spark-client_2.12:VERSION (_2.13 for Spark 4), or a jar.",
+        )
+    own = parse_spark_conf(options.spark_conf)
+    check_conf({key: value for key, value in own.items() if "lakefs." in key}, option="--spark-conf")
+    conf = parse_spark_conf(options.conf)
+    credentials = session.credentials(site.server.name)
+    storage = site.server.storages.get(site.repository.storage_id)
+    bind_storage(site.server, storage, session.environ, session.approve)
+    return SparkSubmit(
+        SubmitOptions(options.spark_submit, options.client, conf),
+        LakefsAccess(
+            site.server.endpoint_url,
+            credentials.access_key_id.reveal(),
+            credentials.secret_access_key.reveal(),
+        ),
+        storage_access(
+            site.repository.storage_namespace,
+            endpoint_url=storage.endpoint_url if storage else None,
+            region=storage.region if storage else None,
+            environ=session.environ,
+            own_provider=any(key.endswith(S3_PROVIDERS) for key in conf),
+        ),
+        session.environ,
+        session.progress.note,
+    )

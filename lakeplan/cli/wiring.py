@@ -14,8 +14,8 @@ from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question
 from lakeplan.cli.namespaces import CacheChoice
+from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
-from lakeplan.cli.who import moment_of
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.lakefs.client import LakeFSServer, connect

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli import stopping as module
-from lakeplan.cli.stopping import stopping
+from lakeplan.cli import process as module
+from lakeplan.cli.process import stopping
 from lakeplan.errors import ExitCode
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 

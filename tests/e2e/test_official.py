@@ -101,7 +101,7 @@ def make_official(tmp_path: Path, make_world: Callable[..., World], monkeypatch:
         monkeypatch.delenv(name, raising=False)
     # The sandbox keeps its namespaces in folders, which the real collector does not read.
     access = S3Access("eu-central-1", "http://127.0.0.1:9000", S3_KEY, S3_SECRET)
-    monkeypatch.setattr("lakeplan.cli.collecting.storage_access", lambda *_, **__: access)
+    monkeypatch.setattr("lakeplan.cli.sweeping.storage_access", lambda *_, **__: access)
     with start_sandbox(tmp_path / "sandbox") as handle:
         world = make_world(handle)
 

@@ -102,7 +102,7 @@ def it_deletes_nothing_by_a_clock_a_day_ahead(make_site: Any, monkeypatch: pytes
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) + timedelta(hours=25)
 
-    monkeypatch.setattr("lakeplan.cli.who.datetime", Ahead)
+    monkeypatch.setattr("lakeplan.cli.process.datetime", Ahead)
     refused = site.world.lakeplan(("sweep", "run"), mark_id)
     assert refused.code != 0
     assert "clock" in refused.err

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakeplan.cli.who import APPROVED_BY, PULL_REQUEST
+from lakeplan.cli.process import APPROVED_BY, PULL_REQUEST
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, CONFIG_FILE, ENDPOINT, SECRET_ACCESS_KEY, STATE_URL
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.tree.servers import SERVER_SUFFIXES, VARIABLE_PREFIX

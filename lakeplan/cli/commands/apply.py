@@ -15,7 +15,7 @@ import typer
 
 from lakeplan.api import read_plan
 from lakeplan.cli import options
-from lakeplan.cli.checks import PlanChecks
+from lakeplan.cli.base import PlanChecks
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import RunChecks, show_plan, tell_failures
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
@@ -26,9 +26,8 @@ from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
-from lakeplan.cli.stopping import check_lasting_state, stopping
+from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
-from lakeplan.cli.who import new_mark_id, new_run_id, now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.formats.namespace import XidSource

@@ -25,8 +25,7 @@ from lakeplan.cli.commands.import_ import (
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.stopping import stopping
-from lakeplan.cli.who import new_mark_id, now_utc
+from lakeplan.cli.process import new_mark_id, now_utc, stopping
 from lakeplan.cli.wiring import Connecting, Session, Waiting
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies

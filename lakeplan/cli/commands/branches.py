@@ -24,8 +24,7 @@ from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import publisher_of
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
-from lakeplan.cli.stopping import check_lasting_state, stopping
-from lakeplan.cli.who import now_utc, parse_time, this_run
+from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
 from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable

@@ -12,7 +12,7 @@ from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.console import confirm, say, stdout
 from lakeplan.cli.options import option
-from lakeplan.cli.who import this_run
+from lakeplan.cli.process import this_run
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ConfigError, UsageError
 from lakeplan.review import claims

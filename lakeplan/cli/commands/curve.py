@@ -28,7 +28,7 @@ from lakeplan.cli.namespaces import (
 )
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
-from lakeplan.cli.who import moment_of
+from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.output.simulate import render_curve

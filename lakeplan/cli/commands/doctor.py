@@ -12,9 +12,8 @@ from lakeplan.cli.command import command
 from lakeplan.cli.notifying import url_problem
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.stopping import is_lost
+from lakeplan.cli.process import is_lost, now_utc
 from lakeplan.cli.sweeping import open_store
-from lakeplan.cli.who import now_utc
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose

@@ -13,9 +13,8 @@ from lakeplan.cli.git import head_of
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
-from lakeplan.cli.stopping import is_lost
+from lakeplan.cli.process import is_lost, this_run
 from lakeplan.cli.tree_edit import EditedTree
-from lakeplan.cli.who import this_run
 from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.occasions import drift_found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,16 +17,16 @@ from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, find_repository, one_repository
-from lakeplan.cli.known import known_of
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.who import moment_of
+from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.explain.documents import RuleSetName
 from lakeplan.explain.explain import ExplainedRules, Question, World
 from lakeplan.explain.explain import explain as answer
+from lakeplan.explain.protections import Known
 from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
 from lakeplan.output.explain import render_explain
 from lakeplan.plan.branches import is_ours
@@ -39,9 +39,11 @@ from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.pins import has_pin_commit, is_pin_name
+from lakeplan.values.repository import Refs, Repository
 
 DAY = timedelta(hours=24)
 NO_RUN = "no run of uncommitted addresses is at hand: what is staged is shown as if it were not"
@@ -142,6 +144,84 @@ def run_staging(
 
 def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
     return next((found for found in namespace.list_objects(address) if found.key == address), None)
+
+
+def known_of(
+    session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
+) -> Known:
+    """Of a repository of a tree. Storage is opened, and other repositories are read, when they are asked."""
+    desired = entry_of(session.tree, server, repository.id)
+
+    def marks(addresses: Collection[str]) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
+        return _marks(session, server, repository, addresses)
+
+    def others(addresses: Collection[str]) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+        return _others(session, server, repository, addresses)
+
+    return Known(
+        refs=refs,
+        holds=() if desired is None else desired.holds,
+        protected_tags=() if desired is None else desired.safety.protected_tags,
+        min_age_seconds=None if desired is None else desired.sweep.min_age_seconds,
+        marks=marks,
+        others=others if other_repositories else None,
+    )
+
+
+def _marks(
+    session: Session, server: str, repository: Repository, addresses: Collection[str]
+) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
+    key = f"{server}/{repository.id}"
+    try:
+        state = session.state()
+        if not state.list_keys("sweep/marks/"):
+            return {}, ()
+        # Parts are Parquet, which takes long to import: only who has marks pays for it.
+        from lakeplan.cli.sweeping import open_store
+        from lakeplan.sweep.traces import has_marks, trace
+
+        if not has_marks(state, key):
+            return {}, ()
+        config = session.tree.servers[server]
+        store = open_store(
+            config, repository, session.environ, approve=session.approve, timeouts=session.timeouts
+        )
+        found = trace(store, state, key, addresses)
+    except LakeplanError as error:
+        return {}, (f"marks of the repository were not searched: {error}",)
+    return found.rows, found.notes
+
+
+def _others(
+    session: Session, server: str, repository: Repository, addresses: Collection[str]
+) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+    """Other repositories of the server whose entries mean these addresses."""
+    from lakeplan.formats.range_arrays import unpack_odd
+    from lakeplan.simulation.foreign import ForeignReader
+    from lakeplan.simulation.observing import Addresses
+    from lakeplan.simulation.requests import ForeignRanges
+    from lakeplan.sweep.ports import RefsMemory
+
+    reader, memory, notes = session.reader(server), RefsMemory(), []
+    foreign = []
+    for other in reader.list_repositories():
+        if other.id == repository.id:
+            continue
+        try:
+            metaranges = memory.metaranges(server, reader, other)
+            metadata = memory.metadata(server, reader, other)
+        except LakeplanError as error:
+            notes.append(f"repository {other.id} was not searched: {error.message}")
+            continue
+        foreign.append(ForeignRanges(f"{server}/{other.id}", metadata, metaranges))
+    book, wanted = Addresses((repository.storage_namespace,)), set(addresses)
+    found: dict[str, set[str]] = {}
+    for one in ForeignReader(session.runners.open, session.progress, None).entries(foreign):
+        for text, kind in unpack_odd(one.packed):
+            inside, may_mean = book.foreign(text, kind)
+            for address in wanted.intersection({*may_mean, *([inside] if inside is not None else ())}):
+                found.setdefault(address, set()).update(one.repositories)
+    return {address: sorted(names) for address, names in found.items()}, notes
 
 
 HELP = """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.

@@ -20,8 +20,8 @@ from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.tree_edit import EditedTree
-from lakeplan.cli.who import now_utc, parse_time
 from lakeplan.cli.wiring import Connecting, Opening
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader

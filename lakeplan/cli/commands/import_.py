@@ -16,7 +16,7 @@ from lakeplan.cli.addresses import typed_addresses
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.options import option
-from lakeplan.cli.who import now_utc, this_run
+from lakeplan.cli.process import now_utc, this_run
 from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable

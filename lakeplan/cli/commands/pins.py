@@ -12,8 +12,7 @@ from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.stopping import check_lasting_state
-from lakeplan.cli.who import this_run
+from lakeplan.cli.process import check_lasting_state, this_run
 from lakeplan.cli.wiring import Connecting, Selected
 from lakeplan.output.plan import render_apply
 from lakeplan.plan.apply import exit_code_of, report_document

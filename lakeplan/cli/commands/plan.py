@@ -9,8 +9,7 @@ from typing import Annotated, get_args
 
 from lakeplan.api import objects_path
 from lakeplan.cli import options
-from lakeplan.cli.base import Base, read_base
-from lakeplan.cli.checks import PlanChecks
+from lakeplan.cli.base import Base, PlanChecks, read_base
 from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, stderr, told
 from lakeplan.cli.git import head_of
@@ -18,7 +17,7 @@ from lakeplan.cli.namespaces import Caching, inventory_for
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.who import now_utc
+from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.occasions import plan_refused

@@ -17,8 +17,7 @@ import typer
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.options import AsOf, one_of, option
-from lakeplan.cli.stopping import stopping
-from lakeplan.cli.who import now_utc, parse_time
+from lakeplan.cli.process import now_utc, parse_time, stopping
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY
 from lakeplan.sandbox.seed import SeedClient, run_seed

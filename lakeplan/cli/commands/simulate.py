@@ -18,7 +18,7 @@ from lakeplan.cli.namespaces import (
 )
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.who import moment_of
+from lakeplan.cli.process import moment_of
 from lakeplan.output.simulate import render_simulate
 from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
 from lakeplan.simulation.runners import Runners

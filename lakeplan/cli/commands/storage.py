@@ -28,7 +28,7 @@ from lakeplan.cli.commands.import_ import Endpoints, endpoints_of
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
-from lakeplan.cli.stopping import stopping
+from lakeplan.cli.process import stopping
 from lakeplan.cli.wiring import Connecting, Waiting
 from lakeplan.errors import UsageError
 from lakeplan.fleet.audit import AuditSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -14,30 +14,26 @@ from typing import Annotated, Any
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.collecting import Collecting, CollectorRuns, open_collector, show_collector_runs
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import confirm
 from lakeplan.cli.formats import Around, formats_of
-from lakeplan.cli.marked import (
-    DEPTH,
-    Depth,
-    Listing,
-    contents_of,
-    objects_of,
-    shown_mark,
-    write_page,
-)
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import option
+from lakeplan.cli.options import Options, one_of, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
-from lakeplan.cli.stopping import check_lasting_state, stopping
-from lakeplan.cli.sweeping import open_checker, sweep_ports
-from lakeplan.cli.who import new_mark_id, now_utc, this_run
+from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
+from lakeplan.cli.sweeping import (
+    Collecting,
+    CollectorRuns,
+    open_checker,
+    open_collector,
+    sweep_ports,
+)
 from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
+from lakeplan.output.operations import render_collector_runs
 from lakeplan.output.sweep import (
     render_approval,
     render_mark_list,
@@ -49,18 +45,29 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
+from lakeplan.review.selection import Selection
 from lakeplan.sweep.check import check_after, check_before
-from lakeplan.sweep.documents import ApprovalDocument, SweepDocument
-from lakeplan.sweep.finish import finish
+from lakeplan.sweep.contents import contents_digest, forecast_of, list_objects, read_contents, read_prefixes
+from lakeplan.sweep.documents import (
+    ApprovalDocument,
+    ClassName,
+    ContentsRow,
+    MarkPageDocument,
+    MarksDocument,
+    ObjectsDocument,
+    SweepDocument,
+)
+from lakeplan.sweep.finish import collector_reports, finish
 from lakeplan.sweep.judge import approve as approve_mark
 from lakeplan.sweep.listed import list_marks
 from lakeplan.sweep.official import run_official, withdraw
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import may_delete, read_summary
+from lakeplan.sweep.records import StoredMark, may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import (
+    MarkReport,
     find_mark,
     mark_all,
     marks_document,
@@ -69,7 +76,87 @@ from lakeplan.sweep.service import (
     quarantines,
     stage_of,
 )
-from lakeplan.values.sweep import OFFICIAL_ENGINE, SweepSettings
+from lakeplan.values.local import write_file
+from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
+
+DEPTH = 1
+Depth = Annotated[int, option("Number of folders in the prefixes of the summary.", "N", min=0, max=20)]
+
+
+def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
+    """What a mark contains, with the plan's forecast, and the digest that an approval records. Raises as
+    ``read_contents``."""
+    parts = len(stored.mark.marked.going) + len(stored.mark.marked.kept)
+    with session.progress.task("reading the mark", parts) as step:
+        contents = read_contents(site.store, stored.mark, depth=depth, step=step)
+    contents["forecast"] = forecast_of(session.state(), stored.mark)
+    return {**contents, "digest": contents_digest(stored.digest, contents)}
+
+
+def shown_mark(session: Session, site: Site, stored: StoredMark, contents: ContentsRow) -> MarksDocument:
+    """The document of one mark with its contents."""
+    document = marks_document(MarkReport({site.key: stored.mark}))
+    document["marks"][0]["contents"] = contents
+    return with_costs(document, session.tree, "marks")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What ``--objects`` lists. ``classes`` empty: what would be deleted."""
+
+    objects: bool
+    prefix: str | None
+    classes: tuple[ClassName, ...]
+
+
+def _listed(
+    objects: Annotated[bool, option("List the objects that would be deleted instead.")] = False,
+    prefix: Annotated[str | None, option("Only objects whose path begins with this.", "PREFIX")] = None,
+    class_: Annotated[
+        list[str] | None,
+        option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
+    ] = None,
+) -> Listed:
+    names = [kind.value for kind in MarkClass]
+    classes = tuple(one_of("class", name.replace("-", "_"), names) for name in class_ or ())
+    if not objects and (prefix is not None or classes):
+        raise UsageError("--prefix and --class choose what --objects lists", hint="Add --objects.")
+    return Listed(objects, prefix, classes)
+
+
+Listing = Annotated[Listed, Options(_listed)]
+
+
+def objects_of(session: Session, site: Site, stored: StoredMark, listed: Listed) -> ObjectsDocument:
+    """Raises as ``list_objects``."""
+    parts = len(stored.mark.marked.going) + len(stored.mark.marked.kept)
+    with session.progress.task("reading the mark", parts) as step:
+        return list_objects(site.store, stored.mark, classes=listed.classes, prefix=listed.prefix, step=step)
+
+
+def write_page(
+    path: Path, session: Session, site: Site, stored: StoredMark, document: MarksDocument, outputs: Outputs
+) -> None:
+    """The page of the one mark of a document. Raises as ``read_prefixes``, and for what cannot be written."""
+    from lakeplan.output.mark_page import render_mark_page
+
+    tree = read_prefixes(site.store, stored.mark)
+    page: MarkPageDocument = {"mark": document["marks"][0], "tree": tree}
+    text = render_mark_page(outputs.shown(page))
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+    else:
+        write_file(path, text)
+
+
+def show_collector_runs(session: Session, selection: Selection, outputs: Outputs) -> int:
+    """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
+    with sweep_ports(session) as ports:
+        runs = collector_reports(session.tree, selection, ports)
+    code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
+    outputs.emit(runs, render_collector_runs)
+    return code
+
 
 MARK = """Find the objects that can be deleted and record them as a mark. Deletes nothing.
 

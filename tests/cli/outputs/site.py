@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import lakeplan.cli
-from lakeplan.cli import who
+from lakeplan.cli import process
 from lakeplan.cli.main import run
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
@@ -140,7 +140,7 @@ class Site:
         patch.chdir(self.tree)
         patch.setattr("socket.gethostname", lambda: "laptop")
         patch.setattr(
-            "lakeplan.cli.who.secrets", SimpleNamespace(token_hex=lambda size: self._bytes(size).hex())
+            "lakeplan.cli.process.secrets", SimpleNamespace(token_hex=lambda size: self._bytes(size).hex())
         )
         patch.setattr("lakeplan.sandbox.seed._PARALLEL_UPLOADS", 1)
         # Workers go by the machine's clock: a round ends ten minutes from now by that clock.
@@ -149,7 +149,7 @@ class Site:
             patch.setattr(f"lakeplan.sweep.{module_name}.ROUND", until)
         for method in (FolderStore.put, FolderStore.create, FolderStore.copy):
             patch.setattr(FolderStore, method.__name__, self._timed(method))
-        for module in _users_of(who.now_utc):
+        for module in _users_of(process.now_utc):
             patch.setattr(module, "now_utc", lambda: self.now)
 
     def _timed(self, write: Callable[..., Any]) -> Callable[..., Any]:

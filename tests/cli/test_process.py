@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.who import is_gone, new_run_id, this_run
+from lakeplan.cli.process import is_gone, new_run_id, this_run
 
 
 @pytest.fixture

@@ -1,14 +1,19 @@
-"""Who runs a command, and when."""
+"""The process of a command: who runs it and when, how it stops, and whether its state outlives it."""
 
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import secrets
+import signal
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from lakeplan.cli.git import head_of, is_dirty
@@ -154,3 +159,56 @@ def _user() -> str:
     except (KeyError, OSError):
         # No name for this user id, as in many containers.
         return str(os.getuid())
+
+
+STEP = 0.2
+"""Seconds of a sleep between two looks."""
+
+
+def is_lost(state_url: str, environ: Mapping[str, str]) -> bool:
+    """Whether the state goes with the runner: a job in CI starts from an empty folder every time."""
+    return bool(environ.get("CI")) and state_url.startswith("file://")
+
+
+def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
+    """Raises UsageError for a state folder in CI: what was observed and approved would vanish with the
+    runner."""
+    if is_lost(url, environ):
+        raise UsageError(
+            "the state is a local folder and CI is set, so the state would be lost with the runner",
+            hint="Set state.url to an s3://, gs:// or Azure blob URL.",
+        )
+
+
+class Stop:
+    """Whether a signal asked to stop. It has no lock, which the signal's handler could find taken, and it
+    sleeps in short steps: a wait that the signal comes just before of would not be woken by it."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def ask(self, signum: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Until it is asked for, or so many seconds; whether it was."""
+        end = time.monotonic() + seconds
+        while not self._asked and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, STEP))
+        return self._asked
+
+
+@contextmanager
+def stopping(*numbers: signal.Signals) -> Iterator[Stop]:
+    """SIGTERM, or these signals, ask to stop: what is at hand is finished, records are stored, and the run
+    ends."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.ask) for number in numbers or (signal.SIGTERM,)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.cli.collecting import CollectorOptions, open_collector
+from lakeplan.cli.sweeping import CollectorOptions, open_collector
 from lakeplan.errors import CredentialsError, UsageError
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.sweep.collector import CollectorJob
