@@ -64,15 +64,18 @@ def _tree(context: typer.Context) -> Tree | None:
         return None
 
 
+def check_server(tree: Tree, server: str | None) -> None:
+    """Raises UsageError for the name of a server that the tree does not have."""
+    if server is not None and server not in tree.servers:
+        raise UsageError(f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}.")
+
+
 def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     """(server, name) of ``name`` or ``server/name``. A repository that no entry names is looked up on the
     tree's only server. Raises UsageError when several servers could be meant."""
     server, slash, name = repository.rpartition("/")
     if slash:
-        if server not in tree.servers:
-            raise UsageError(
-                f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}."
-            )
+        check_server(tree, server)
         return server, name
     found = tree.servers_of(repository) or list(tree.servers)
     if len(found) != 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.models import OptionInfo, ParameterInfo
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lakeplan.cli import completing
 from lakeplan.cli.console import remember_redaction
@@ -86,6 +86,15 @@ def option(help: str, metavar: str | None = None, names: tuple[str, ...] = (), *
     return declared
 
 
+def argument(help: str, metavar: str, **more: Any) -> ArgumentInfo:
+    """An argument of a command. ``more``: further arguments of ``typer.Argument``."""
+    declared: ArgumentInfo = typer.Argument(help=help, metavar=metavar, **more)
+    return declared
+
+
+Repository = Annotated[
+    str, argument("Repository: name or server/name.", "REPO", autocompletion=completing.repositories)
+]
 TreeDir = Annotated[Path, option("Folder that contains lakeplan.yaml.", "DIR", names=("-C", "--tree"))]
 Targets = Annotated[
     list[str] | None,

@@ -180,10 +180,11 @@ def _json(document: Document, *, sort_keys: bool) -> str:
     return json_for(text, "utf-8")
 
 
-def with_costs(document: D, tree: Tree, *lists: str) -> D:
-    """The document with the price in itself, or in every item of its ``lists``, whose server has one.
-    Nothing else differs."""
-    prices = {name: s.cost_per_gb_month for name, s in tree.servers.items() if s.cost_per_gb_month}
+def with_costs(document: D, tree: Tree, *lists: str, price: Price | None = None) -> D:
+    """The document with the price of its server in itself, or in every item of its ``lists``, where there is
+    one. ``price``: of every server, in place of the tree's. Nothing else differs."""
+    costs = {name: price or server.cost_per_gb_month for name, server in tree.servers.items()}
+    prices = {name: cost for name, cost in costs.items() if cost}
     given = cast(Document, document)
     if not lists:
         return cast(D, _priced(given, prices))

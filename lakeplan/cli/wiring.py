@@ -16,7 +16,7 @@ from lakeplan.cli.addresses import address_question
 from lakeplan.cli.namespaces import CacheChoice
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
 from lakeplan.lakefs.client import LakeFSServer, connect
 from lakeplan.lakefs.collection import identify
@@ -226,14 +226,6 @@ def _selection(
     target: options.Targets = None, owner: options.Owner = None, server: options.Server = None
 ) -> Selection:
     return Selection(tuple(target or ()), owner, server)
-
-
-def check_server(tree: Tree, selection: Selection) -> None:
-    """Raises UsageError for a ``--server`` that the tree does not have."""
-    if selection.server is not None and selection.server not in tree.servers:
-        raise UsageError(
-            f"the tree has no server {selection.server!r}", hint=f"Use one of {', '.join(tree.servers)}."
-        )
 
 
 Selected = Annotated[Selection, options.Options(_selection)]

@@ -9,9 +9,10 @@ from typing import Annotated
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.options import option
-from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
+from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.limits import read_file
 from lakeplan.output.text import count_of
@@ -50,7 +51,7 @@ def adopt(
     quiet: bool,
 ) -> None:
     session = opening.session(tree)
-    check_server(session.tree, selection)
+    check_server(session.tree, selection.server)
     keys = newly_matched(session, selection)
     if keys:
         write_entries(session.tree, file, keys)

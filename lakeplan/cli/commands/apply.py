@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.base import PlanChecks
@@ -24,7 +22,7 @@ from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
@@ -171,7 +169,7 @@ AutoApprove = Annotated[
 def apply(
     *,
     plan_file: Annotated[
-        Path | None, typer.Argument(metavar="[PLAN]", help="Reviewed plan file. Default: plan now and ask.")
+        Path | None, argument("Reviewed plan file. Default: plan now and ask.", "[PLAN]")
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,

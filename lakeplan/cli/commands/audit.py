@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, cast
 
 import jsonschema
-import typer
 
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
@@ -23,8 +22,8 @@ from lakeplan.cli.commands.import_ import (
     write_files,
 )
 from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.options import option
-from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.options import argument, option
+from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import new_mark_id, now_utc, stopping
 from lakeplan.cli.wiring import Connecting, Session, Waiting
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
@@ -64,8 +63,7 @@ Examples:
   lakeplan audit --write retention
 """
 Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[REPOSITORY]...", help="Repositories, or patterns of names. Default: all."),
+    list[str] | None, argument("Repositories, or patterns of names. Default: all.", "[REPOSITORY]...")
 ]
 DumpRefs = Annotated[
     bool,
@@ -160,7 +158,7 @@ def audit(
             )
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))
-    document = _with_price(document, paid)
+    document = with_costs(document, session.tree, "repositories", price=paid)
     if html is not None:
         from lakeplan.output.audit_page import render_audit_page
 
@@ -233,14 +231,6 @@ def price_of(text: str) -> Price:
         return Price(*parse_price(text))
     except ValueError as error:
         raise UsageError(f"--price: {error}", hint="For example: --price '0.023 USD'") from None
-
-
-def _with_price(document: AuditDocument, price: Price | None) -> AuditDocument:
-    if price is None:
-        return document
-    shown = {"amount": price.amount, "currency": price.currency}
-    rows = [cast("AuditedRow", {**row, "cost_per_gb_month": shown}) for row in document["repositories"]]
-    return {**document, "repositories": rows}
 
 
 def read_rows(path: Path) -> dict[str, AuditedRow]:

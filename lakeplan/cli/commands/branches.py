@@ -9,8 +9,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.branches import documents
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import ReviewedPlan
@@ -22,7 +20,7 @@ from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import Around
 from lakeplan.cli.namespaces import Caching
 from lakeplan.cli.notifying import publisher_of
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
 from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
@@ -119,10 +117,7 @@ def plan(
 def run(
     *,
     plan_file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[PLAN]", help="Reviewed branch plan. Only the branches it lists are deleted."
-        ),
+        Path | None, argument("Reviewed branch plan. Only the branches it lists are deleted.", "[PLAN]")
     ] = None,
     tree: options.TreeDir = Path(),
     selection: Selected,
@@ -184,12 +179,9 @@ def undo(
 def exempt(
     *,
     repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPOSITORY", help="Repository, or SERVER/NAME.", autocompletion=completing.repositories
-        ),
+        str, argument("Repository, or SERVER/NAME.", "REPOSITORY", autocompletion=completing.repositories)
     ],
-    branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to keep.")],
+    branch: Annotated[str, argument("Branch to keep.", "BRANCH")],
     tree: options.TreeDir = Path(),
     until: Annotated[
         str | None, option("Keep the branch through this day, or until this time (UTC).", "DATE")

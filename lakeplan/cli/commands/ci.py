@@ -10,7 +10,7 @@ import typer
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands import SHORT_HELP
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.pipelines import Pipeline, split_arguments
 from lakeplan.errors import UsageError
 
@@ -115,7 +115,7 @@ def answer(
 @command(RUN, "Run any other command.", common="log_level")
 def run(
     *,
-    line: Annotated[str, typer.Argument(metavar="COMMAND", help="lakeplan command, such as drift.")],
+    line: Annotated[str, argument("lakeplan command, such as drift.", "COMMAND")],
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:

@@ -34,12 +34,7 @@ Examples:
 @command(HELP, without="redact_paths no_progress quiet")
 def claim(
     *,
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPO", help="Repository: name or server/name.", autocompletion=completing.repositories
-        ),
-    ],
+    repository: options.Repository,
     tree: options.TreeDir = Path(),
     release: Annotated[bool, option("Remove this tree's claim.")] = False,
     take: Annotated[bool, option("Remove the claims of other trees. Asks for confirmation.")] = False,
@@ -97,6 +92,5 @@ def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]
             what = "no entry of the tree names it" if not found else f"it is on {', '.join(found)}"
             raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
         return found[0], name
-    if server not in tree.servers:
-        raise UsageError(f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}.")
+    completing.check_server(tree, server)
     return server, name

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
-import typer
-
 from lakeplan.api import read_rules
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
@@ -26,7 +24,7 @@ from lakeplan.cli.namespaces import (
     parse_age,
     parse_zone,
 )
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Connecting, Session
@@ -59,9 +57,9 @@ TWO_SOURCES = "Name a repository of the tree, or use --namespace URL with --rule
 
 Repository = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[REPO]",
-        help="Repository: name or server/name. Not with --namespace.",
+    argument(
+        "Repository: name or server/name. Not with --namespace.",
+        "[REPO]",
         autocompletion=completing.repositories,
     ),
 ]

@@ -9,12 +9,13 @@ from typing import Annotated, get_args
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.completing import check_server
 from lakeplan.cli.notifying import url_problem
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
 from lakeplan.cli.sweeping import open_store
-from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
+from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode
@@ -99,7 +100,7 @@ def _examine(
     read_only: bool,
 ) -> Iterator[Check]:
     tree = session.tree
-    check_server(tree, selection)
+    check_server(tree, selection.server)
     files, servers = count_of(len(tree.files), "file"), count_of(len(tree.servers), "server")
     yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}")
     if tree.notify is not None:

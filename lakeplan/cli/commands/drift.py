@@ -8,6 +8,7 @@ from typing import Annotated
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
+from lakeplan.cli.completing import check_server
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.notifying import notify
@@ -15,7 +16,7 @@ from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import is_lost, this_run
 from lakeplan.cli.tree_edit import EditedTree
-from lakeplan.cli.wiring import Connecting, Selected, Session, check_server
+from lakeplan.cli.wiring import Connecting, Selected, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.occasions import drift_found
 from lakeplan.output.operations import render_drift
@@ -76,7 +77,7 @@ def drift(
 ) -> int:
     classes = check_classes(fail_on)
     session = opening.session(tree)
-    check_server(session.tree, selection)
+    check_server(session.tree, selection.server)
     state = session.state()
     report = find_drift(
         session.tree,

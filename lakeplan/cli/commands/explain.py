@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-import typer
-
 from lakeplan.api import read_rules
 from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
@@ -18,7 +16,7 @@ from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.namespaces import parse_age, parse_zone
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Connecting, Session
@@ -237,11 +235,7 @@ Examples:
 """
 Words = Annotated[
     list[str],
-    typer.Argument(
-        metavar="[REPO] WHAT",
-        help="Repository, and the data to explain.",
-        autocompletion=completing.repositories,
-    ),
+    argument("Repository, and the data to explain.", "[REPO] WHAT", autocompletion=completing.repositories),
 ]
 Ref = Annotated[str | None, option("Branch, tag or commit to look up the path at.", "REF")]
 KindOption = Annotated[
@@ -251,9 +245,6 @@ PathOnly = Annotated[bool, option("Do not search for the same object under other
 Namespace = Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")]
 Rules = Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")]
 CompareRules = Annotated[Path | None, option("With --namespace: other rules to compare with.", "FILE")]
-StorageNamespace = Annotated[
-    str | None, option("Storage namespace as the server knows it, if its URL is different.", "URL")
-]
 
 
 @command(HELP)
@@ -267,7 +258,7 @@ def explain(
     namespace: Namespace = None,
     rules: Rules = None,
     compare_rules: CompareRules = None,
-    storage_namespace: StorageNamespace = None,
+    storage_namespace: namespaces.StorageNamespace = None,
     endpoint_url: namespaces.EndpointUrl = None,
     region: namespaces.Region = None,
     time_zone: Annotated[str, option("With --namespace: time zone of the server.", "ZONE")] = "UTC",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.api import find_repository
-from lakeplan.cli import completing, options
+from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.wiring import Connecting, Session
@@ -36,12 +34,7 @@ Examples:
 @command(HELP, without="redact_paths no_progress quiet")
 def export(
     *,
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPO", help="Repository: name or server/name.", autocompletion=completing.repositories
-        ),
-    ],
+    repository: options.Repository,
     tree: options.TreeDir = Path(),
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,

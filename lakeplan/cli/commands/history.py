@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer.core import TyperGroup
 
 from lakeplan.cli import click, options
@@ -18,7 +17,7 @@ from lakeplan.cli.console import say, stderr
 from lakeplan.cli.formats import Around
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.tree_edit import EditedTree
@@ -144,8 +143,7 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) ->
 
 
 RunArgument = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Run id, a unique beginning of one, or last.", show_default=False),
+    str, argument("Run id, a unique beginning of one, or last.", "RUN", show_default=False)
 ]
 
 LIST_HELP = """List the runs that the state recorded, newest first.

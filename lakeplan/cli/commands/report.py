@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import jsonschema
-import typer
 
 from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
@@ -19,7 +18,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.console import say, stderr, stdout, told
 from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.cli.wiring import Connecting, Session
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
@@ -265,7 +264,7 @@ NO_CURVE = (
     "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
 )
 
-PlanFile = Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")]
+PlanFile = Annotated[Path | None, argument("Plan file.", "[PLAN]")]
 Html = Annotated[Path | None, option("File to write; - is standard output.", "FILE")]
 Tree = Annotated[
     Path | None, option("Read the history from the servers of this tree.", "DIR", names=("-C", "--tree"))

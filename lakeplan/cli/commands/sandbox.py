@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
-
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import say, stderr, stdout
-from lakeplan.cli.options import AsOf, one_of, option
+from lakeplan.cli.options import AsOf, argument, one_of, option
 from lakeplan.cli.process import now_utc, parse_time, stopping
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY
@@ -99,7 +97,7 @@ def up(
 @command(SEED_HELP, "Create repositories from a YAML file.", without="redact_paths no_color no_progress")
 def seed(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML file; - is standard input.")],
+    file: Annotated[Path, argument("YAML file; - is standard input.", "FILE")],
     endpoint: Annotated[
         str | None,
         option(

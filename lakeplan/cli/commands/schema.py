@@ -6,9 +6,8 @@ import json
 import sys
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli.command import command
+from lakeplan.cli.options import argument
 from lakeplan.tree.schemas import bundled_schema, schema_names
 
 HELP = f"""Print a JSON Schema as a single document, for an editor or to check lakeplan's output.
@@ -26,10 +25,7 @@ Examples:
 def schema(
     *,
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAME]", help="Schema to print.", autocompletion=lambda: list(schema_names())
-        ),
+        str, argument("Schema to print.", "[NAME]", autocompletion=lambda: list(schema_names()))
     ] = "tree",
 ) -> None:
     sys.stdout.write(json.dumps(bundled_schema(name), indent=2, ensure_ascii=False) + "\n")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -17,7 +16,7 @@ from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.formats import Document, formats_of
-from lakeplan.cli.options import option
+from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
@@ -173,7 +172,7 @@ Examples:
 @command(HELP, without="no_progress quiet")
 def show(
     *,
-    plan_file: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="Plan file.")] = None,
+    plan_file: Annotated[Path | None, argument("Plan file.", "[PLAN]")] = None,
     resolved: Annotated[
         str | None,
         option(

@@ -27,17 +27,15 @@ from lakeplan.cli.commands.audit import (
 from lakeplan.cli.commands.import_ import Endpoints, endpoints_of
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import option
-from lakeplan.cli.outputs import Outputs
+from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import stopping
 from lakeplan.cli.wiring import Connecting, Waiting
 from lakeplan.errors import UsageError
 from lakeplan.fleet.audit import AuditSettings
-from lakeplan.fleet.documents import StorageDocument, StoredRow
+from lakeplan.fleet.documents import StorageDocument
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.transport import Pace
 from lakeplan.output.storage import render_storage
-from lakeplan.tree.tree import Tree
-from lakeplan.values.desired import Price, PriceRow
 from lakeplan.values.local import write_file
 
 HELP = """Show what repositories store, which branches and tags hold it, and what could be deleted.
@@ -134,21 +132,9 @@ def storage(
         document = with_growth(document, earlier)
     if tree is not None:
         document = with_owners(document, session.tree.owner_of)
-    document = _with_price(document, paid, session.tree)
+    document = with_costs(document, session.tree, "repositories", price=paid)
     if html is not None:
         from lakeplan.output.storage_page import render_storage_page
 
         write_file(html, render_storage_page(outputs.shown(document)))
     return outputs.emit(document, render_storage, code=exit_code_of(document))
-
-
-def _with_price(document: StorageDocument, given: Price | None, tree: Tree) -> StorageDocument:
-    """With the price of ``--price``, or of each repository's server."""
-    rows: list[StoredRow] = []
-    for row in document["repositories"]:
-        price = given or tree.servers[row["repository"].partition("/")[0]].cost_per_gb_month
-        shown: PriceRow | None = None
-        if price is not None:
-            shown = {"amount": price.amount, "currency": price.currency}
-        rows.append(row if shown is None else {**row, "cost_per_gb_month": shown})
-    return {**document, "repositories": rows}

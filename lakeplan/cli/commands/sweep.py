@@ -11,15 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import confirm
 from lakeplan.cli.formats import Around, formats_of
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import Options, one_of, option
+from lakeplan.cli.options import Options, argument, one_of, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import (
@@ -225,7 +223,7 @@ Examples:
 """
 
 
-MarkId = Annotated[str, typer.Argument(metavar="MARK", help="Mark id, as printed by `lakeplan sweep mark`.")]
+MarkId = Annotated[str, argument("Mark id, as printed by `lakeplan sweep mark`.", "MARK")]
 
 
 @command(MARK, "Record the objects that can be deleted.")

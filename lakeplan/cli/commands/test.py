@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.formats import Around
+from lakeplan.cli.options import argument
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.explain.policy_test import run_tests
@@ -28,8 +27,7 @@ Examples:
   lakeplan test tests/releases.yaml --format junit --out report.xml
 """
 Files = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[FILE]...", help=f"Test files. Default: {FOLDER}/*.yaml in the tree."),
+    list[Path] | None, argument(f"Test files. Default: {FOLDER}/*.yaml in the tree.", "[FILE]...")
 ]
 
 
