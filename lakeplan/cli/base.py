@@ -282,7 +282,7 @@ class PlanChecks:
         gates, warnings = self.judge(plan)
         known = set(map(str, self.checks))
         later = tuple(
-            f"check {check.name} is new or another one at {self.base.ref}: this change is not judged by it"
+            f"check {check.name} is new or changed since {self.base.ref}, so it does not judge this change"
             for check in self.tree.checks
             if self.base is not None and str(check) not in known
         )

@@ -19,24 +19,24 @@ from lakeplan.output.text import safe_lines
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-_ASKED: ContextVar[bool] = ContextVar("redact_paths", default=False)
-"""Errors are told after the command has ended, where its options are not known any more."""
+_REDACTS: ContextVar[bool] = ContextVar("redact_paths", default=False)
+"""Whether ``--redact-paths`` was given. Errors are printed after the command, which has its options."""
 
 
 def remember_redaction(value: bool) -> bool:
     """The option's callback."""
-    _ASKED.set(value)
+    _REDACTS.set(value)
     return value
 
 
 def forget_redaction() -> None:
     """Before a command line is read."""
-    _ASKED.set(False)
+    _REDACTS.set(False)
 
 
-def told(text: str) -> str:
-    """A message as it may be told."""
-    return redact_text(text) if _ASKED.get() else text
+def redacted_message(text: str) -> str:
+    """A message as it may be shown: redacted with ``--redact-paths``."""
+    return redact_text(text) if _REDACTS.get() else text
 
 
 def stdout(*, no_color: bool = False) -> Console:
@@ -111,5 +111,5 @@ class _SafeFormatter(logging.Formatter):
     """Log lines quote servers and libraries too: they are cleaned, and redacted as errors are."""
 
     def format(self, record: logging.LogRecord) -> str:
-        first, *rest = told(super().format(record)).split("\n")
+        first, *rest = redacted_message(super().format(record)).split("\n")
         return safe_lines("\n".join([first, *(f"  {line}" for line in rest)]))

@@ -21,7 +21,7 @@ from typer.main import get_command
 from lakeplan import __version__
 from lakeplan.cli import click
 from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
-from lakeplan.cli.console import forget_redaction, print_error, told
+from lakeplan.cli.console import forget_redaction, print_error, redacted_message
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
 
@@ -168,10 +168,10 @@ def _explain(error: LakeplanError) -> None:
     _log.debug("raised at\n%s", "".join(traceback.format_exception(error)))
     problems = error.problems if isinstance(error, ConfigError) else ()
     print_error(
-        told(error.message),
-        where=told(error.where),
-        hint=told(error.hint),
-        problems=[told(problem) for problem in problems],
+        redacted_message(error.message),
+        where=redacted_message(error.where),
+        hint=redacted_message(error.hint),
+        problems=[redacted_message(problem) for problem in problems],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline of GitHub or GitLab runs: commands of lakeplan, and what the host is told of them.
+"""What a pipeline of GitHub or GitLab runs: commands of lakeplan, and how they ended for the host.
 
 The commands run as processes of their own, exactly as a person would type them."""
 
@@ -32,7 +32,7 @@ from lakeplan.hosts.comments import (
 )
 from lakeplan.hosts.github import GitHub
 from lakeplan.hosts.gitlab import GitLab
-from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, HostError, NoPlan, Request, put_comment
+from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Host, HostError, NoPlan, Request, put_comment
 from lakeplan.limits import parse_json, read_file
 from lakeplan.output.comments import approved_answer, comment_marker, not_applied, refused_answer
 from lakeplan.output.plan import summary_text
@@ -46,7 +46,7 @@ _FILES = (PLAN_FILE, OBJECTS_FILE, COMMENT, PAGE, JUNIT, MARK)
 STATUS = "lakeplan"
 
 
-def host_of(environ: Mapping[str, str]) -> GitHub | GitLab:
+def host_of(environ: Mapping[str, str]) -> Host:
     """The host whose job this process is in. Raises UsageError."""
     if environ.get("GITHUB_ACTIONS"):
         return GitHub.of(environ)
@@ -80,7 +80,7 @@ class Pipeline:
         host = host_of(self.environ)
         if host.is_fork():
             raise UsageError(
-                "a pull request of a fork is not planned, because a plan needs credentials",
+                "lakeplan does not plan pull requests of forks, because a plan needs credentials",
                 hint="Push the branch to this repository.",
             )
         self._make_folder()
@@ -90,7 +90,7 @@ class Pipeline:
         done = self._run("plan", "--base", host.base_ref(), "--no-progress", *files, *shown, *self.more)
         if self._has(PLAN_FILE):
             self._run("report", self._at(PLAN_FILE), "--html", self._at(PAGE), "--no-progress", in_tree=False)
-        self._tell(done, summary=self._summary(), plan=PLAN_FILE, page=PAGE)
+        self._write_outputs(done, summary=self._summary(), plan=PLAN_FILE, page=PAGE)
         self._show(self.into / COMMENT)
         return done
 
@@ -107,9 +107,7 @@ class Pipeline:
             plan = read_plan(self.into / PLAN_FILE)
             body = with_changes(body, (repository.key for repository in plan.writes))
             passed = not plan.blocked and not any(r.failure for r in plan.repositories)
-        for line in put_plan_comment(
-            host, number, body, comment_marker("plan", tree_prefix(self.tree)), host.sign
-        ):
+        for line in put_plan_comment(host, number, body, comment_marker("plan", tree_prefix(self.tree))):
             _say(line)
         host.set_status(host.head(), STATUS, passed=passed, text=self._summary())
         return ExitCode.OK
@@ -121,9 +119,9 @@ class Pipeline:
         merged = host.merged()
         if not merged:
             raise NoPlan(
-                "the pushed commits are the merge of no pull request of this repository:"
-                " nothing that was reviewed is there to apply",
-                hint="Change the tree by pull request only.",
+                "no pull request of this repository was merged by the pushed commits, so there is no reviewed"
+                " plan to apply",
+                hint="Change the tree only by pull requests.",
             )
         self._make_folder()
         codes, ends = [], []
@@ -133,14 +131,14 @@ class Pipeline:
             ends.append(f"{host.sign}{request.number} {end}")
         try:
             if self.comments:
-                put_plan_comment(host, None, "", comment_marker("plan", tree_prefix(self.tree)), host.sign)
+                put_plan_comment(host, None, "", comment_marker("plan", tree_prefix(self.tree)))
         except HostError as error:
             _say(f"The comments of open pull requests were not updated: {error}")
         worst = max(codes)
-        self._tell(worst, summary=", ".join(ends), plan=f"{merged[-1].number}/{PLAN_FILE}")
+        self._write_outputs(worst, summary=", ".join(ends), plan=f"{merged[-1].number}/{PLAN_FILE}")
         return worst
 
-    def _apply_one(self, host: GitHub | GitLab, request: Request) -> tuple[int, str]:
+    def _apply_one(self, host: Host, request: Request) -> tuple[int, str]:
         folder = self.into / str(request.number)
         _make_folder(folder, (PLAN_FILE, OBJECTS_FILE, RESULT, REPORT))
         try:
@@ -176,7 +174,7 @@ class Pipeline:
             done = done or int(ExitCode.ERROR)
         return done, end
 
-    def _approvers(self, host: GitHub | GitLab, request: Request) -> str:
+    def _approvers(self, host: Host, request: Request) -> str:
         """Names for the history: what the workflow says, else the host; "" where neither does."""
         if said := self.environ.get(APPROVED_BY, ""):
             return said
@@ -203,11 +201,11 @@ class Pipeline:
             if not error.silent:
                 text = refused_answer(asked.name, error.message, error.hint)
                 host.write_comment(asked.number, text, None)
-            self._tell(ExitCode.REFUSED, summary=error.message)
+            self._write_outputs(ExitCode.REFUSED, summary=error.message)
             return ExitCode.REFUSED
         _say(said)
         host.react(asked.comment, "+1")
-        self._tell(ExitCode.OK, summary=said)
+        self._write_outputs(ExitCode.OK, summary=said)
         return ExitCode.OK
 
     def _approve(self, host: GitHub, asked: Asked) -> str:
@@ -237,7 +235,7 @@ class Pipeline:
     def run(self, line: Sequence[str]) -> int:
         """A command of lakeplan, and how it ended as outputs of the step."""
         done = self._run(line[0], *line[1:], *self.more)
-        self._tell(done, summary=f"lakeplan {line[0]} ended with {done}")
+        self._write_outputs(done, summary=f"lakeplan {line[0]} ended with {done}")
         return done
 
     def validate(self) -> int:
@@ -247,7 +245,7 @@ class Pipeline:
         tests = [file for ending in ("yaml", "yml") for file in (self.tree / "tests").glob(f"*.{ending}")]
         if not done and tests:
             done = self._run("test")
-        self._tell(done, summary="The tree is valid." if not done else "The tree is not valid.")
+        self._write_outputs(done, summary="The tree is valid." if not done else "The tree is not valid.")
         return done
 
     # ---- files
@@ -277,7 +275,7 @@ class Pipeline:
         line = [sys.executable, "-P", "-m", "lakeplan", name, *arguments, *where]
         return subprocess.run(line, env=dict(self.environ), check=False).returncode
 
-    def _tell(self, done: int, *, summary: str, **files: str) -> None:
+    def _write_outputs(self, done: int, *, summary: str, **files: str) -> None:
         """Outputs of the step, where the host has them: one line each."""
         output = self.environ.get("GITHUB_OUTPUT")
         if not output:

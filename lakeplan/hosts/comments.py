@@ -117,7 +117,7 @@ def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]
     return found
 
 
-def put_plan_comment(host: Host, number: int | None, body: str, marker: str, sign: str = "#") -> list[str]:
+def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> list[str]:
     """Writes the comment of a plan, and the sections of all open pull requests that it concerns. ``number``
     None: nobody's plan is new, and only the sections are. Returns what was done, a line each."""
     comments = _comments(host, marker)
@@ -127,13 +127,13 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str, sig
     found = overlaps(comments.values())
     lines = []
     if number is not None:
-        address = host.write_comment(number, with_others(body, found[number], sign), old)
+        address = host.write_comment(number, with_others(body, found[number], host.sign), old)
         lines.append(f"{'updated' if old else 'made'} the comment {address}".rstrip())
     for other, comment in comments.items():
-        text = with_others(comment.body, found[other], sign)
+        text = with_others(comment.body, found[other], host.sign)
         if other != number and text != comment.body:
             host.write_comment(other, text, comment)
-            lines.append(f"updated the comment of {sign}{other}")
+            lines.append(f"updated the comment of {host.sign}{other}")
     return lines
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from lakeplan import limits
 from lakeplan.errors import UsageError
 from lakeplan.hosts.client import HostClient, reads_answers
-from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request, put_comment
+from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.limits import TooLarge, check_size, parse_json, read_file, why_unreadable
@@ -134,9 +134,6 @@ class GitHub:
         else:
             answer = self.client.call("PATCH", f"{self._root}/issues/comments/{old.id}", {"body": body})
         return str(answer.json().get("html_url", ""))
-
-    def put_comment(self, number: int, body: str) -> str:
-        return put_comment(self, number, body)
 
     def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None:
         body = {

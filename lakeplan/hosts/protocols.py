@@ -45,9 +45,18 @@ class Comment:
 
 
 class Host(Protocol):
-    """``here`` is the pull request that a pipeline runs for, or None."""
+    """``sign`` is what the number of a pull request is written with."""
 
-    def here(self) -> int | None: ...
+    sign: str
+
+    def here(self) -> int | None:
+        """The pull request that the pipeline runs for, or None."""
+
+    def is_fork(self) -> bool:
+        """Whether the pipeline runs for a pull request of another repository."""
+
+    def head(self) -> str:
+        """The commit that a status belongs to."""
 
     def base_ref(self) -> str:
         """The commit that a pull request is compared with, as git in the checkout knows it."""

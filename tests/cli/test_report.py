@@ -58,7 +58,7 @@ class DescribeThePlanAlone:
         graphs = "0 with a commit graph (-C DIR or --namespace URL adds them)"
         assert shown.out == f"{page}: {size}, 1 repository, {graphs}\n"
         text = page.read_text(encoding="utf-8")
-        assert "the plan file has no history; give -C DIR" in text
+        assert "the plan file has no history; add -C DIR" in text
         assert "retention curves: --with-curves makes them" in text
 
     def it_writes_to_standard_output(self, plan: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -270,8 +270,8 @@ class DescribeAPullRequest:
         assert gates(result) == {"own: no": "refused"}
         assert not ran.exists()
         warnings = str(result.json["warnings"])
-        assert "check own is new or another one at HEAD" in warnings
-        assert "check two is new or another one at HEAD" in warnings
+        assert "check own is new or changed since HEAD" in warnings
+        assert "check two is new or changed since HEAD" in warnings
 
     def it_cannot_drop_a_check_without_being_seen(self, site):
         site.write("checks/own.py", REFUSE)

@@ -37,7 +37,7 @@ OTHERS: Mapping[str, str] = {
     "LAKEPLAN_TEAM_TOKEN": "A token that may read the organization's members, for `/lakeplan approve`.",
     "REVIEW_TOKEN": "A project access token with the scope api, for `lakeplan ci` on GitLab.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
-    "records no HEADs in one: it would vanish with the runner.",
+    "records no HEADs in one: it would be lost with the runner.",
     PULL_REQUEST: "The number or page of the pull request, for the history of a job after its merge.",
     APPROVED_BY: "Who approved the run, for the history.",
     **dict.fromkeys(

@@ -15,9 +15,9 @@ from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.base import PlanChecks
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.plan import RunChecks, show_plan, tell_failures
+from lakeplan.cli.commands.plan import RunChecks, print_failures, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.console import confirm, print_error, say, stderr, stdout, told
+from lakeplan.cli.console import confirm, print_error, redacted_message, say, stderr, stdout
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import Caching
@@ -304,7 +304,7 @@ class ApplyFlow:
         code = ExitCode.REFUSED if review else ExitCode.OK
         if not plan.writes:
             if plan.failed:
-                tell_failures(plan)
+                print_failures(plan)
                 code = ExitCode.PARTLY_DONE if review else plan_exit_code(plan, detailed=False)
             elif not review:
                 say(
@@ -312,7 +312,7 @@ class ApplyFlow:
                     "Every branch already has the retention of its pattern.",
                 )
             return code
-        tell_failures(plan)
+        print_failures(plan)
         keys = tuple(r.key for r in plan.writes)
         # Everything else is another apply's: what is unmanaged, and the rest of the tree.
         narrowed = replace(self.options, selection=Selection(targets=keys))
@@ -325,7 +325,7 @@ class ApplyFlow:
             report = self._apply(plan)
         except LakeplanError as error:
             self._write_refusal(error)
-            notify(self.session, apply_stopped(error.replaced(message=told(error.message))))
+            notify(self.session, apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
         code = self.outputs.emit(

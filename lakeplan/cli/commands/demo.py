@@ -81,7 +81,7 @@ def _new(folder: Path) -> Path:
         empty = not any(folder.iterdir())
     except OSError as error:
         raise UsageError(
-            f"the folder cannot be made: {error.strerror}", where=str(folder), hint="Name another folder."
+            f"cannot create the folder: {error.strerror}", where=str(folder), hint="Name another folder."
         ) from None
     if not empty:
         raise UsageError(

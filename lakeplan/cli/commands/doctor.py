@@ -25,7 +25,9 @@ from lakeplan.output.text import count_of
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.runners import SPARK
 
-VANISHING = "it is a folder of this runner (CI is set) and goes with it: drift and history have nothing then"
+VANISHING = (
+    "it is a local folder and CI is set, so it is lost with the runner, and drift and history have no data"
+)
 
 HELP = """Check everything a command needs, and say how to fix what is missing.
 

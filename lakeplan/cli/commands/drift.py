@@ -29,7 +29,7 @@ from lakeplan.stores.protocols import StateWriter
 
 ANY = "any"
 VANISHING = (
-    "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would vanish"
+    "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would be lost"
     " with the runner; set state.url to an s3://, gs:// or Azure blob URL"
 )
 

@@ -76,7 +76,7 @@ FromFiles = Annotated[
 ]
 StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
 IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
-IGNORE_BY_HAND = f"{IGNORE} is there already: add .lakeplan/ and plan.json to it"
+IGNORE_BY_HAND = f"{IGNORE} already exists: add .lakeplan/ and plan.json to it"
 
 
 @command(HELP, without="redact_paths")

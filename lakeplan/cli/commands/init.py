@@ -46,7 +46,7 @@ include: ["repositories/**/*.yaml"]
 
 _EXAMPLE = """\
 
-# An entry, to be put into repositories/analytics.yaml without the comment signs:
+# An example entry. Copy it to repositories/analytics.yaml and remove the comment signs:
 # apiVersion: lakeplan/v1
 # repositories:
 #   analytics:                      # exact, a glob ("team-a-*"), or server/name
@@ -184,7 +184,7 @@ def _left_out(files: dict[str, str], folder: Path) -> list[str]:
     """Takes out the files that may be there already, and says what to add to them."""
     notes = {
         IGNORE: IGNORE_BY_HAND,
-        INCLUDING: f"{INCLUDING} is there already: add the include of {INCLUDED} to it",
+        INCLUDING: f"{INCLUDING} already exists: add the include of {INCLUDED} to it",
     }
     found = [name for name in notes if name in files and os.path.lexists(folder / name)]
     for name in found:

@@ -11,7 +11,7 @@ from lakeplan.api import objects_path
 from lakeplan.cli import options
 from lakeplan.cli.base import Base, PlanChecks, read_base
 from lakeplan.cli.command import command
-from lakeplan.cli.console import print_error, stderr, told
+from lakeplan.cli.console import print_error, redacted_message, stderr
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import Caching, inventory_for
 from lakeplan.cli.notifying import notify
@@ -113,7 +113,7 @@ def plan(
     made = PlanChecks(session.tree, openers, compared, forced=run_checks).added_to(made)
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):
-        _tell_why(made)
+        _print_refusal(made)
     if made.refused and not what_if:
         known = compared.tree if compared is not None else None
         _, document = outputs.shown_plan(made)
@@ -154,17 +154,17 @@ def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Pa
     outputs.write_plan(plan, document, partial(render_plan, document), tree=tree)
 
 
-def tell_failures(plan: Plan) -> None:
+def print_failures(plan: Plan) -> None:
     """Repositories that could not be planned, on standard error."""
     for repository in plan.failed:
         assert repository.failure is not None
-        message = told(repository.failure.message)
+        message = redacted_message(repository.failure.message)
         print_error(message, where=repository.key, hint=repository.failure.hint)
 
 
-def _tell_why(plan: Plan) -> None:
+def _print_refusal(plan: Plan) -> None:
     """What makes a quiet plan fail, in a line: nobody was shown the rest."""
-    tell_failures(plan)
+    print_failures(plan)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)
         print_error(

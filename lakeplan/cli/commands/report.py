@@ -16,7 +16,7 @@ from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
-from lakeplan.cli.console import say, stderr, stdout, told
+from lakeplan.cli.console import redacted_message, say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT
@@ -256,12 +256,12 @@ Examples:
 """
 EXAMPLE = "For example: `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
-    "commit graphs, and the ages of branches: the plan file has no history; give -C DIR to ask the servers, "
-    "or --namespace server/name=URL"
+    "commit graphs, and the ages of branches: the plan file has no history; add -C DIR to read it from the"
+    " servers, or --namespace server/name=URL"
 )
 ADDS_GRAPHS = "-C DIR or --namespace URL adds them"
 NO_CURVE = (
-    "retention curves: --with-curves makes them where a history is given, --curve takes one that is made"
+    "retention curves: --with-curves makes them if a history is given, --curve adds one that is already made"
 )
 
 PlanFile = Annotated[Path | None, argument("Plan file.", "[PLAN]")]
@@ -334,7 +334,7 @@ def report(
     text = render_report(redacted(document) if redact_paths else document)
     _write(html, text)
     for words in failed:
-        say(stderr(), f"warning: {told(words)}")
+        say(stderr(), f"warning: {redacted_message(words)}")
     if html != STANDARD_OUTPUT and not quiet:
         could_have = shown and tree is None and not urls and not no_graph
         graphs = f"{len(document['graphs'])} with a commit graph{f' ({ADDS_GRAPHS})' if could_have else ''}"

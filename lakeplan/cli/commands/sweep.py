@@ -408,7 +408,10 @@ def show(
 ) -> int:
     outputs.check(formats_of("mark-objects" if listing.objects else "sweep"))
     if listing.objects and html is not None:
-        raise UsageError("--html is a page of the whole mark", hint="Leave out --objects or --html.")
+        raise UsageError(
+            "--html and --objects cannot be combined: the page shows the whole mark",
+            hint="Leave out --objects or --html.",
+        )
     session = opening.session(tree)
     around = Around.of(session.tree)
     with sweep_ports(session) as ports:
