@@ -24,7 +24,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Around:
+class RenderContext:
     """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
     ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's. ``standing`` are
     the repositories that a pull request does not change."""
@@ -36,7 +36,7 @@ class Around:
     standing: Collection[str] = ()
 
     @classmethod
-    def of(cls, tree: Tree) -> Around:
+    def of(cls, tree: Tree) -> RenderContext:
         """For a document about the repositories of a tree."""
         return cls(owner_of=tree.owner_of, tree_name=tree.name)
 
@@ -47,7 +47,7 @@ class Around:
 @dataclass(frozen=True)
 class Renderer:
     """``function`` is ``module:name`` in ``lakeplan.output``. It takes the document, and by name what it
-    ``needs`` of ``Around``."""
+    ``needs`` of ``RenderContext``."""
 
     function: str
     needs: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Renderer:
         found: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), name)
         return found
 
-    def text(self, document: Document, around: Around) -> str | bytes:
-        return self.load()(document, **around.keywords(self.needs))
+    def text(self, document: Document, context: RenderContext) -> str | bytes:
+        return self.load()(document, **context.keywords(self.needs))
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ def formats_of(kind: str) -> tuple[str, ...]:
     return tuple(f.name for f in FORMATS if f.name in (RICH, JSON) or kind in f.renderers)
 
 
-def texts_of(kind: str, document: Document, around: Around) -> dict[str, Callable[[], str | bytes]]:
+def texts_of(kind: str, document: Document, context: RenderContext) -> dict[str, Callable[[], str | bytes]]:
     """What makes each format of a document, JSON and the rich form aside. Bytes are no text."""
     renderers = {format.name: format.renderers[kind] for format in FORMATS if kind in format.renderers}
-    return {name: partial(renderer.text, document, around) for name, renderer in renderers.items()}
+    return {name: partial(renderer.text, document, context) for name, renderer in renderers.items()}
 
 
 def file_mode(format: str) -> int:

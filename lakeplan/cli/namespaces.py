@@ -101,7 +101,7 @@ def _cache_choice(cache: CacheWhere = None, cache_size: CacheSize = DEFAULT_CACH
     return CacheChoice(cache, limit)
 
 
-Caching = Annotated[CacheChoice, Options(_cache_choice)]
+CacheOptions = Annotated[CacheChoice, Options(_cache_choice)]
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class InventoryPlace:
 
 
 @dataclass(frozen=True)
-class StoredOptions:
-    """How a namespace without its server is read, as given; looked at only when one is."""
+class NamespaceAccess:
+    """How a namespace without its server is read, as given; checked only when one is read this way."""
 
     no_listing: NoListing = False
     inventory: InventoryUrl = None
@@ -154,7 +154,7 @@ class StoredOptions:
         return InventoryPlace(self.inventory, age, self.endpoint_url, self.region)
 
 
-Stored = Annotated[StoredOptions, Options(StoredOptions)]
+NamespaceOptions = Annotated[NamespaceAccess, Options(NamespaceAccess)]
 
 
 def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:

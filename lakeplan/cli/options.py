@@ -197,7 +197,7 @@ def _bars(no_progress: bool, quiet: bool, no_color: bool = False) -> Progress:
     return progress_for(shown=not (no_progress or quiet), no_color=no_color)
 
 
-Bars = Annotated[Progress, Options(_bars)]
+ProgressOptions = Annotated[Progress, Options(_bars)]
 
 
 def check_spark_home(folder: str | None) -> str | None:
@@ -235,7 +235,7 @@ def runners(
     return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), check_spark_home(spark_home))
 
 
-Running = Annotated[Runners, Options(runners)]
+RunnerOptions = Annotated[Runners, Options(runners)]
 
 
 _IN_THE_TREE = "Add the gate to overrides in the tree and have the change reviewed."

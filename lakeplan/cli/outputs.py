@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rich.console import Console
 
 from lakeplan.cli.console import stderr, stdout
-from lakeplan.cli.formats import JSON, RICH, Around, Document, file_mode, texts_of
+from lakeplan.cli.formats import JSON, RICH, Document, RenderContext, file_mode, texts_of
 from lakeplan.cli.git import tree_prefix
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.redact import redact_plan, redacted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeplan.values.plan import Plan
 
 STANDARD_OUTPUT = Path("-")
-NOTHING = Around()
+NO_CONTEXT = RenderContext()
 D = TypeVar("D", bound=Mapping[str, object])
 """A document of one type."""
 
@@ -110,8 +110,8 @@ class Outputs:
         self, plan: Plan, document: Document, show: Callable[[Console], None], *, tree: Path
     ) -> None:
         """Every format of a plan of the tree in folder ``tree``; the plan file is always the plan's."""
-        around = Around(tree=partial(tree_prefix, tree), standing=plan.standing)
-        texts = texts_of("plan", document, around)
+        context = RenderContext(tree=partial(tree_prefix, tree), standing=plan.standing)
+        texts = texts_of("plan", document, context)
         self.write({**texts, JSON: partial(dump_plan, plan)}, show)
 
     def introduce(self, show: Callable[[Console], None]) -> bool:
@@ -160,7 +160,7 @@ class Outputs:
         self,
         document: D,
         render: Callable[[D, Console], None],
-        around: Around = NOTHING,
+        context: RenderContext = NO_CONTEXT,
         *,
         kind: str = "",
         code: int = ExitCode.OK,
@@ -169,7 +169,7 @@ class Outputs:
         """Writes a document in the rich form, as JSON, and in the other formats of its kind (by default the
         command's own). Returns ``code``, which is how the command ends."""
         shown = self.shown(document)
-        texts = texts_of(kind or self.kind, shown, around)
+        texts = texts_of(kind or self.kind, shown, context)
         texts[JSON] = partial(_json, shown, sort_keys=sort_keys)
         self.write(texts, partial(render, shown), code=code)
         return code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -224,30 +224,21 @@ S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 
 
 @dataclass(frozen=True)
-class CollectorOptions:
-    """As given on the command line; looked at only when the engine is the official one."""
+class CollectorChoice:
+    """As given on the command line; checked only when the engine is the official collector."""
 
-    spark_submit: str
-    client: str | None
-    conf: Sequence[str] | None
-    spark_conf: Sequence[str] | None
-
-
-def _collecting(
-    spark_submit: SparkSubmitPath = "spark-submit",
-    collector: CollectorClient = None,
-    collector_conf: CollectorConf = None,
-    spark_conf: Sequence[str] | None = None,
-) -> CollectorOptions:
-    return CollectorOptions(spark_submit, collector, collector_conf, spark_conf)
+    spark_submit: SparkSubmitPath = "spark-submit"
+    collector: CollectorClient = None
+    collector_conf: CollectorConf = None
+    spark_conf: list[str] | None = None
 
 
-Collecting = Annotated[CollectorOptions, Options(_collecting)]
+CollectorOptions = Annotated[CollectorChoice, Options(CollectorChoice)]
 
 
-def open_collector(session: Session, site: Site, options: CollectorOptions) -> SparkSubmit:
+def open_collector(session: Session, site: Site, options: CollectorChoice) -> SparkSubmit:
     """Raises UsageError for options that will not do, CredentialsError."""
-    if not options.client:
+    if not options.collector:
         raise UsageError(
             "sweep.engine is lakefs-spark-client, but --collector does not say which version to run",
             where=site.key,
@@ -255,12 +246,12 @@ def open_collector(session: Session, site: Site, options: CollectorOptions) -> S
         )
     own = parse_spark_conf(options.spark_conf)
     check_conf({key: value for key, value in own.items() if "lakefs." in key}, option="--spark-conf")
-    conf = parse_spark_conf(options.conf)
+    conf = parse_spark_conf(options.collector_conf)
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)
     bind_storage(site.server, storage, session.environ, session.approve)
     return SparkSubmit(
-        SubmitOptions(options.spark_submit, options.client, conf),
+        SubmitOptions(options.spark_submit, options.collector, conf),
         LakefsAccess(
             site.server.endpoint_url,
             credentials.access_key_id.reveal(),

@@ -210,7 +210,7 @@ class Opening:
         )
 
 
-Connecting = Annotated[Opening, options.Options(Opening)]
+SessionOptions = Annotated[Opening, options.Options(Opening)]
 
 
 def _timeouts(
@@ -219,7 +219,7 @@ def _timeouts(
     return Timeouts(connect_timeout, read_timeout)
 
 
-Waiting = Annotated[Timeouts, options.Options(_timeouts)]
+TimeoutOptions = Annotated[Timeouts, options.Options(_timeouts)]
 
 
 def _selection(
@@ -228,7 +228,7 @@ def _selection(
     return Selection(tuple(target or ()), owner, server)
 
 
-Selected = Annotated[Selection, options.Options(_selection)]
+SelectionOptions = Annotated[Selection, options.Options(_selection)]
 
 
 def is_state_inside(url: str, tree: Path) -> bool:

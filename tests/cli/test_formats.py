@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lakeplan.cli.commands
-from lakeplan.cli.formats import FORMATS, Around, Renderer, formats_of, texts_of
+from lakeplan.cli.formats import FORMATS, RenderContext, Renderer, formats_of, texts_of
 
 RENDERERS = [(f.name, kind, r) for f in FORMATS for kind, r in f.renderers.items()]
 
@@ -21,7 +21,7 @@ def it_names_a_function_and_what_that_takes(format: str, kind: str, renderer: Re
     assert needed <= set(renderer.needs) <= {p.name for p in parameters[1:]}
     assert set(renderer.needs) <= {"tree", "owner_of", "files", "standing", "tree_name"}
     assert format in formats_of(kind)
-    assert set(texts_of(kind, {}, Around())) == set(formats_of(kind)) - {"rich", "json"}
+    assert set(texts_of(kind, {}, RenderContext())) == set(formats_of(kind)) - {"rich", "json"}
 
 
 def it_has_the_kinds_that_commands_give() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.cli.sweeping import CollectorOptions, open_collector
+from lakeplan.cli.sweeping import CollectorChoice, open_collector
 from lakeplan.errors import CredentialsError, UsageError
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.sweep.collector import CollectorJob
@@ -52,15 +52,15 @@ def started(tmp_path: Path, namespace: str, environ: dict[str, str], **options: 
     site: Any = SimpleNamespace(
         key="prod/lake", server=server, repository=Repository("lake", namespace, "main")
     )
-    chosen = {"client": "g:a:1", "conf": None, "spark_conf": None, **options}
-    submit = open_collector(session, site, CollectorOptions(str(script), **chosen))
+    chosen = {"collector": "g:a:1", "collector_conf": None, "spark_conf": None, **options}
+    submit = open_collector(session, site, CollectorChoice(str(script), **chosen))
     submit.run(CollectorJob("lake", 60), keep=lambda: None, stop=lambda: False)
     argv, lines = json.loads(out.read_text())
     return argv, "\n".join(lines)
 
 
 def it_gives_the_job_the_server_the_tree_s_storage_and_their_credentials(tmp_path: Path) -> None:
-    argv, text = started(tmp_path, "s3://bucket/lake", {}, conf=["spark.master=local[2]"])
+    argv, text = started(tmp_path, "s3://bucket/lake", {}, collector_conf=["spark.master=local[2]"])
     assert argv[-3:] == ["spark-internal", "lake", "eu-west-1"]
     for setting in (
         "spark.hadoop.lakefs.api.url=http://127.0.0.1:8000/api/v1",
@@ -82,7 +82,7 @@ def it_starts_no_job_with_s3_keys_for_an_address_that_is_not_bound(tmp_path: Pat
 
 def it_sends_no_s3_key_to_a_job_that_a_person_gave_a_role(tmp_path: Path) -> None:
     role = "spark.hadoop.fs.s3a.assumed.role.arn=arn:aws:iam::1:role/gc"
-    _, text = started(tmp_path, "s3://bucket/lake", {}, conf=[role])
+    _, text = started(tmp_path, "s3://bucket/lake", {}, collector_conf=[role])
     assert role in text
     assert "AKIAS3" not in text
 
@@ -99,10 +99,10 @@ def it_opens_azure_with_the_environment_s_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"client": None},
-        {"conf": ["spark.hadoop.lakefs.debug.gc.no_delete=true"]},
+        {"collector": None},
+        {"collector_conf": ["spark.hadoop.lakefs.debug.gc.no_delete=true"]},
         {"spark_conf": ["lakefs.debug.gc.no_delete=true"]},
-        {"conf": ["spark.hadoop.lakefs.gc.do_sweep=true"]},
+        {"collector_conf": ["spark.hadoop.lakefs.gc.do_sweep=true"]},
     ],
     ids=str,
 )

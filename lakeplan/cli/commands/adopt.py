@@ -12,7 +12,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.options import option
-from lakeplan.cli.wiring import Connecting, Selected, Session
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.limits import read_file
 from lakeplan.output.text import count_of
@@ -42,11 +42,11 @@ Examples:
 def adopt(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     file: Annotated[Path, option("File for the entries, relative to the tree.", "FILE")] = Path(
         "repositories/adopted.yaml"
     ),
-    opening: Connecting,
+    opening: SessionOptions,
     no_color: bool,
     quiet: bool,
 ) -> None:

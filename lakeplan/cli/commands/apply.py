@@ -18,15 +18,15 @@ from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import RunChecks, print_failures, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.console import confirm, print_error, redacted_message, say, stderr, stdout
-from lakeplan.cli.formats import JSON, MARKDOWN, RICH, Around
+from lakeplan.cli.formats import JSON, MARKDOWN, RICH, RenderContext
 from lakeplan.cli.git import tree_prefix
-from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
-from lakeplan.cli.wiring import Connecting, Selected, Session
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import (
@@ -172,7 +172,7 @@ def apply(
         Path | None, argument("Reviewed plan file. Default: plan now and ask.", "[PLAN]")
     ] = None,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("apply")],
     force: Force = False,
     auto_approve: AutoApprove = False,
@@ -200,9 +200,9 @@ def apply(
         option("Then mark expired objects. With sweep.automatic, also delete those that the plan listed."),
     ] = False,
     run_checks: RunChecks = False,
-    opening: Connecting,
-    runners: options.Running,
-    cache: Caching,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
 ) -> int:
     only_refresh = refresh_patterns and plan_file is None
     if only_refresh and sweep:
@@ -365,8 +365,8 @@ class ApplyFlow:
         document = refusal_document(self.run.run_id, error)
         replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
 
-    def _around(self) -> Around:
-        return replace(Around.of(self.session.tree), tree=partial(tree_prefix, self.tree))
+    def _around(self) -> RenderContext:
+        return replace(RenderContext.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
     def _record_baselines(self, plan: Plan) -> None:
         """Nothing is to be written: the state records that, so that drift sees edits from now on, and the

@@ -25,7 +25,7 @@ from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import new_mark_id, now_utc, stopping
-from lakeplan.cli.wiring import Connecting, Session, Waiting
+from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.fleet.documents import AuditDocument, AuditedRow, StorageDocument
@@ -122,8 +122,8 @@ def audit(
     ] = None,
     html: Annotated[Path | None, option("Also write an HTML page.", "FILE")] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
-    opening: Connecting,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
@@ -172,7 +172,7 @@ def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
 
 
 def session_without_tree(
-    folder: Path, endpoints: Mapping[str, str], opening: Connecting, timeouts: Waiting, rate: float
+    folder: Path, endpoints: Mapping[str, str], opening: SessionOptions, timeouts: TimeoutOptions, rate: float
 ) -> Session:
     """A session of these servers alone; ``folder`` is empty, and gets their tree."""
     write_files(folder, {ROOT_FILE: servers_only(endpoints, None)})

@@ -17,13 +17,13 @@ from lakeplan.branches.run import RunPorts, run_lifecycle, serve
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.formats import Around
-from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.formats import RenderContext
+from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.notifying import publisher_of
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
-from lakeplan.cli.wiring import Connecting, Opening, Selected, Session
+from lakeplan.cli.wiring import Opening, SelectionOptions, Session, SessionOptions
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.lifecycle import (
@@ -83,15 +83,15 @@ Examples:
 def plan(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("branch-plan")],
     as_of: options.AsOf = None,
     no_simulate: Annotated[bool, option("Do not estimate how much data expires with the branches.")] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[bool, option("Exit with 2 when branches would be deleted.")] = False,
-    opening: Connecting,
-    runners: options.Running,
-    cache: Caching,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
 ) -> int:
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
     made = plan_lifecycle(
@@ -108,7 +108,7 @@ def plan(
     return outputs.emit(
         with_costs(documents.plan_document(made), session.tree, "repositories"),
         render_lifecycle_plan,
-        Around.of(session.tree),
+        RenderContext.of(session.tree),
         code=documents.plan_exit_code(made, detailed=detailed_exitcode),
     )
 
@@ -120,13 +120,13 @@ def run(
         Path | None, argument("Reviewed branch plan. Only the branches it lists are deleted.", "[PLAN]")
     ] = None,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("branch-run")],
     every: Annotated[
         str | None, option('Keep running on a cron schedule in UTC, for example "0 * * * *".', "CRON")
     ] = None,
     allowed: options.AllowedHere,
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
@@ -155,13 +155,13 @@ def run(
 def undo(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     run_id: Annotated[
         str | None, option("Run to undo. Default: the newest.", "RUN_ID", names=("--run",))
     ] = None,
     branch: Annotated[list[str] | None, option("Only this branch. Repeatable.", "NAME")] = None,
     outputs: Annotated[Outputs, options.documents("branch-undo")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     session = opening.session(tree)
     with stopping() as stop:
@@ -189,7 +189,7 @@ def exempt(
     reason: Annotated[str, option("Reason, shown in every plan.", "TEXT")] = "",
     remove: Annotated[bool, option("End the exemption now.")] = False,
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     if (until is None) != remove or (remove and reason):
         raise UsageError(
@@ -258,7 +258,7 @@ class _Runner:
         return self.outputs.emit(
             documents.run_document(done),
             render_lifecycle_run,
-            Around.of(session.tree),
+            RenderContext.of(session.tree),
             code=documents.run_exit_code(done),
         )
 

@@ -11,7 +11,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import open_checker, sweep_ports
-from lakeplan.cli.wiring import Connecting, Selected, Waiting
+from lakeplan.cli.wiring import SelectionOptions, SessionOptions, TimeoutOptions
 from lakeplan.errors import UsageError
 from lakeplan.output.check import render_check
 from lakeplan.sweep.check import ReadData, check_all, exit_code_of
@@ -34,7 +34,7 @@ Examples:
 def check(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     read: Annotated[
         str | None,
         option(
@@ -44,9 +44,9 @@ def check(
         ),
     ] = None,
     outputs: Annotated[Outputs, options.documents("check")],
-    opening: Connecting,
-    runners: options.Running,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     sample = None if read is None else ReadData(parse_share("--read-data", read), secrets.token_hex(8))
     session = opening.session(tree, runners=runners, timeouts=timeouts)

@@ -13,7 +13,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.console import confirm, say, stdout
 from lakeplan.cli.options import option
 from lakeplan.cli.process import this_run
-from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ConfigError, UsageError
 from lakeplan.review import claims
 from lakeplan.tree.files import ROOT_FILE
@@ -39,7 +39,7 @@ def claim(
     release: Annotated[bool, option("Remove this tree's claim.")] = False,
     take: Annotated[bool, option("Remove the claims of other trees. Asks for confirmation.")] = False,
     auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> None:
     if take and release:
         raise UsageError("--take and --release exclude each other", hint="Use one of them.")

@@ -17,7 +17,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.namespaces import (
     CacheChoice,
-    Caching,
+    CacheOptions,
     InventoryPlace,
     check_storage_namespace,
     inventory_of,
@@ -27,7 +27,7 @@ from lakeplan.cli.namespaces import (
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import moment_of
-from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.output.simulate import render_curve
 from lakeplan.plan.gather import gather
@@ -90,14 +90,14 @@ def curve(
     horizon: Horizon = None,
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
-    stored: namespaces.Stored,
+    stored: namespaces.NamespaceOptions,
     tree: options.TreeDir = Path(),
-    opening: Connecting,
+    opening: SessionOptions,
     read_only: options.ReadOnly = False,
-    runners: options.Running,
-    cache: Caching,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
     outputs: Annotated[Outputs, options.documents("curve")],
-    progress: options.Bars,
+    progress: options.ProgressOptions,
 ) -> int:
     asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
     if (repository is None) == (namespace is None):
@@ -145,7 +145,7 @@ def _run(
 def _from_namespace(
     request: CurveRequest,
     namespace: str,
-    stored: namespaces.StoredOptions,
+    stored: namespaces.NamespaceOptions,
     inventory: InventoryPlace | None,
     min_age: str,
 ) -> CurveInput:

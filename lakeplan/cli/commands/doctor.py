@@ -15,7 +15,7 @@ from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
 from lakeplan.cli.sweeping import open_store
-from lakeplan.cli.wiring import Connecting, Selected, Session
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode
@@ -55,11 +55,11 @@ def doctor(
     purpose: Annotated[
         str, option("Command to check for: plan, apply, branches or sweep.", "WHAT", names=("--for",))
     ] = "plan",
-    selection: Selected,
+    selection: SelectionOptions,
     read_only: Annotated[bool, option("Send only GET requests, and do not test storage.")] = False,
     no_spark: Annotated[bool, option("Do not start Spark.")] = False,
     outputs: Annotated[Outputs, options.documents("doctor")],
-    opening: Connecting,
+    opening: SessionOptions,
     master: options.Master = None,
     spark_conf: options.SparkConf = None,
     spark_home: options.SparkHome = None,

@@ -9,14 +9,14 @@ from typing import Annotated
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import check_server
-from lakeplan.cli.formats import Around
+from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import is_lost, this_run
 from lakeplan.cli.tree_edit import EditedTree
-from lakeplan.cli.wiring import Connecting, Selected, Session
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.occasions import drift_found
 from lakeplan.output.operations import render_drift
@@ -67,13 +67,13 @@ FailOn = Annotated[
 def drift(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     fail_on: FailOn = None,
     write: Annotated[
         bool, option("Write the values that were changed on the servers into the tree's files.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("drift")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     classes = check_classes(fail_on)
     session = opening.session(tree)
@@ -92,7 +92,7 @@ def drift(
         done = write_into(session, report)
         document["written"], document["not_written"] = list(done.written), list(done.not_written)
         code = max(code, ExitCode.PARTLY_DONE) if done.not_written and code != ExitCode.ERROR else code
-    outputs.emit(document, render_drift, Around.of(session.tree), code=code, sort_keys=True)
+    outputs.emit(document, render_drift, RenderContext.of(session.tree), code=code, sort_keys=True)
     notify(session, drift_found(outputs.shown(document), [c.value for c in classes or DriftClass]))
     return code
 

@@ -19,7 +19,7 @@ from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
-from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.explain.documents import RuleSetName
 from lakeplan.explain.explain import ExplainedRules, Question, World
@@ -269,9 +269,9 @@ def explain(
     ] = False,
     as_of: options.AsOf = None,
     read_only: options.ReadOnly = False,
-    opening: Connecting,
+    opening: SessionOptions,
     outputs: Annotated[Outputs, options.documents("explain")],
-    progress: options.Bars,
+    progress: options.ProgressOptions,
 ) -> int:
     repository, what = _words(words, offline=namespace is not None)
     question = Question(what, ref, None if kind is None else options.one_of("--kind", kind, KINDS), path_only)

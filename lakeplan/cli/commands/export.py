@@ -9,7 +9,7 @@ from lakeplan.api import find_repository
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.outputs import Outputs, pair_outputs
-from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError
 from lakeplan.output.text import json_text
 from lakeplan.retention.patterns import expand
@@ -38,7 +38,7 @@ def export(
     tree: options.TreeDir = Path(),
     format: Annotated[options.Formats, options.formats(FORMATS)] = None,
     out: options.Outs = None,
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> None:
     named = format or [LAKECTL] * max(1, len(out or ()))
     outputs = Outputs(pair_outputs(named, out, FORMATS, quiet=True))

@@ -14,14 +14,14 @@ from lakeplan.cli import click, options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands.plan import exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import say, stderr
-from lakeplan.cli.formats import Around
+from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
-from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.tree_edit import EditedTree
-from lakeplan.cli.wiring import Connecting, Opening
+from lakeplan.cli.wiring import Opening, SessionOptions
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.output.operations import render_history, render_run
@@ -205,8 +205,8 @@ def list_(
     wanted = Wanted(repository, None if since is None else _since(since), kinds)
     found = list_runs(session.state(), wanted, limit=limit)
     document = history_document(found.runs, found.damaged)
-    around = Around.of(session.tree)
-    outputs.emit(document, render_history, around, sort_keys=True)
+    context = RenderContext.of(session.tree)
+    outputs.emit(document, render_history, context, sort_keys=True)
     return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
 
 
@@ -227,8 +227,8 @@ def show(
 ) -> None:
     session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
-    around = Around.of(session.tree)
-    outputs.emit(document, render_run, around, sort_keys=True)
+    context = RenderContext.of(session.tree)
+    outputs.emit(document, render_run, context, sort_keys=True)
 
 
 @command(ROLLBACK_HELP, "Make a plan that restores the rules from before a run.", without="redact_paths")
@@ -245,9 +245,9 @@ def rollback(
     allowed: options.AllowedInPreview,
     redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
     outputs: Annotated[Outputs, options.documents("plan")],
-    opening: Connecting,
-    runners: options.Running,
-    cache: Caching,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
     quiet: bool,
 ) -> int:
     session = opening.session(tree, runners=runners, cache=cache)

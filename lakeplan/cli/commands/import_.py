@@ -17,7 +17,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.options import option
 from lakeplan.cli.process import now_utc, this_run
-from lakeplan.cli.wiring import Connecting, Opening, lakectl_settings
+from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.text import count_of
@@ -91,7 +91,7 @@ def import_(
     target: options.Targets = None,
     from_files: FromFiles = None,
     state: StateUrl = None,
-    opening: Connecting,
+    opening: SessionOptions,
     no_color: bool,
     quiet: bool,
 ) -> int:

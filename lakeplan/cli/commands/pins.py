@@ -8,12 +8,12 @@ from typing import Annotated
 
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.formats import Around
-from lakeplan.cli.namespaces import Caching
+from lakeplan.cli.formats import RenderContext
+from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import check_lasting_state, this_run
-from lakeplan.cli.wiring import Connecting, Selected
+from lakeplan.cli.wiring import SelectionOptions, SessionOptions
 from lakeplan.output.plan import render_apply
 from lakeplan.plan.apply import exit_code_of, report_document
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins
@@ -37,7 +37,7 @@ Examples:
 def sync(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     adopt: Annotated[
         bool,
         option(
@@ -47,9 +47,9 @@ def sync(
     ] = False,
     outputs: Annotated[Outputs, options.documents("apply")],
     allowed: options.AllowedHere,
-    opening: Connecting,
-    runners: options.Running,
-    cache: Caching,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
 ) -> int:
     session = opening.session(tree, runners=runners, cache=cache)
     check_lasting_state(session.tree.state_url, os.environ)  # what is not on record is never deleted
@@ -63,7 +63,7 @@ def sync(
     return outputs.emit(
         report_document(report),
         render_apply,
-        Around.of(session.tree),
+        RenderContext.of(session.tree),
         code=exit_code_of(report),
         sort_keys=True,
     )

@@ -13,12 +13,12 @@ from lakeplan.cli.base import Base, PlanChecks, read_base
 from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, redacted_message, stderr
 from lakeplan.cli.git import head_of
-from lakeplan.cli.namespaces import Caching, inventory_for
+from lakeplan.cli.namespaces import CacheOptions, inventory_for
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc
-from lakeplan.cli.wiring import Connecting, LazySimulator, Selected, Session
+from lakeplan.cli.wiring import LazySimulator, SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.occasions import plan_refused
 from lakeplan.output.plan import render_plan
@@ -69,7 +69,7 @@ Simulate = Annotated[str, option("Repositories to simulate: changed, all or none
 def plan(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("plan")],
     as_of: options.AsOf = None,
     simulate: Simulate = "changed",
@@ -82,9 +82,9 @@ def plan(
     new_tree: NewTree = False,
     what_if: WhatIf = None,
     run_checks: RunChecks = False,
-    opening: Connecting,
-    runners: options.Running,
-    cache: Caching,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
     quiet: bool,
 ) -> int:
     if what_if and base is not None:

@@ -20,7 +20,7 @@ from lakeplan.cli.console import redacted_message, say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT
-from lakeplan.cli.wiring import Connecting, Session
+from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.redact import redacted
@@ -293,9 +293,9 @@ def report(
     endpoint_url: namespaces.EndpointUrl = None,
     region: namespaces.Region = None,
     time_zone: namespaces.TimeZone = "UTC",
-    opening: Connecting,
-    runners: options.Running,
-    progress: options.Bars,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    progress: options.ProgressOptions,
     redact_paths: bool,
     quiet: bool,
 ) -> int:

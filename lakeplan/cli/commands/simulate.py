@@ -11,7 +11,7 @@ from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.namespaces import (
     CacheChoice,
-    Caching,
+    CacheOptions,
     check_storage_namespace,
     parse_age,
     parse_zone,
@@ -54,11 +54,11 @@ def simulate(
     output: OutputDir = None,
     overwrite: Annotated[bool, option("Replace the results of an earlier run.")] = False,
     commits_only: Annotated[bool, option("Only evaluate commits. Needs no Spark.")] = False,
-    stored: namespaces.Stored,
-    runners: options.Running,
-    cache: Caching,
+    stored: namespaces.NamespaceOptions,
+    runners: options.RunnerOptions,
+    cache: CacheOptions,
     outputs: Annotated[Outputs, options.documents("simulate")],
-    progress: options.Bars,
+    progress: options.ProgressOptions,
 ) -> int:
     request = SimulateRequest(
         rule_sets=_rule_sets(rules, compare_rules),

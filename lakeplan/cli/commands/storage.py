@@ -29,7 +29,7 @@ from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import stopping
-from lakeplan.cli.wiring import Connecting, Waiting
+from lakeplan.cli.wiring import SessionOptions, TimeoutOptions
 from lakeplan.errors import UsageError
 from lakeplan.fleet.audit import AuditSettings
 from lakeplan.fleet.documents import StorageDocument
@@ -80,8 +80,8 @@ def storage(
     price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
     outputs: Annotated[Outputs, options.documents("storage")],
-    opening: Connecting,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     if compare is not None and compare[0] == compare[1]:

@@ -14,20 +14,20 @@ from typing import Annotated, Any
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import confirm
-from lakeplan.cli.formats import Around, formats_of
+from lakeplan.cli.formats import RenderContext, formats_of
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import Options, argument, one_of, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import (
-    Collecting,
+    CollectorOptions,
     CollectorRuns,
     open_checker,
     open_collector,
     sweep_ports,
 )
-from lakeplan.cli.wiring import Connecting, Selected, Session, Waiting
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
@@ -230,7 +230,7 @@ MarkId = Annotated[str, argument("Mark id, as printed by `lakeplan sweep mark`."
 def mark(
     *,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     min_age: Annotated[str | None, option("Keep objects younger than this, for example 24h.", "AGE")] = None,
     never_committed: Annotated[
         str | None, option("Objects that were never committed: keep or collect.", "WORD")
@@ -240,9 +240,9 @@ def mark(
     ] = False,
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("marks")],
-    opening: Connecting,
-    runners: options.Running,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     chosen = chosen_settings(min_age, never_committed)
     session = opening.session(tree, runners=runners, timeouts=timeouts)
@@ -257,7 +257,7 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
-    outputs.emit(document, render_marks, Around.of(session.tree), code=made.exit_code)
+    outputs.emit(document, render_marks, RenderContext.of(session.tree), code=made.exit_code)
     notify(session, marks_waiting(document, session.tree.owner_of))
     return made.exit_code
 
@@ -270,7 +270,7 @@ def approve(
     tree: options.TreeDir = Path(),
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("approval")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     session = opening.session(tree)
     with sweep_ports(session) as ports:
@@ -295,15 +295,15 @@ def run(
     parallelism: Annotated[
         int | None, option("Number of workers that delete. Default: all.", "N", min=1)
     ] = None,
-    collecting: Collecting,
+    collecting: CollectorOptions,
     check: Annotated[
         bool, option("Check that everything commits need is stored, before and after. Stop if it is not.")
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents("sweep")],
-    opening: Connecting,
-    runners: options.Running,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     if close:  # it may be set in the environment: a command that ended sweeps must not begin to delete
         raise UsageError(
@@ -345,9 +345,9 @@ def abort(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     outputs: Annotated[Outputs, options.documents("sweep")],
-    opening: Connecting,
-    runners: options.Running,
-    timeouts: Waiting,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    timeouts: TimeoutOptions,
 ) -> int:
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
@@ -370,7 +370,7 @@ def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> 
     return outputs.emit(
         with_costs(document, session.tree),
         render_sweep,
-        Around.of(session.tree),
+        RenderContext.of(session.tree),
         code=exit_code_of(document),
     )
 
@@ -380,16 +380,18 @@ def list_(
     *,
     collector_runs: CollectorRuns = False,
     tree: options.TreeDir = Path(),
-    selection: Selected,
+    selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("mark-list")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     if collector_runs:
         outputs.check(formats_of("collector-runs"))
     session = opening.session(tree)
     if collector_runs:
         return show_collector_runs(session, selection, outputs)
-    return outputs.emit(list_marks(session.state(), now_utc()), render_mark_list, Around.of(session.tree))
+    return outputs.emit(
+        list_marks(session.state(), now_utc()), render_mark_list, RenderContext.of(session.tree)
+    )
 
 
 @command(SHOW, "Show a mark and what became of it.", without="no_progress")
@@ -404,7 +406,7 @@ def show(
         option("Also write an HTML page with the mark's folders; - prints only the page.", "FILE"),
     ] = None,
     outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
-    opening: Connecting,
+    opening: SessionOptions,
 ) -> int:
     outputs.check(formats_of("mark-objects" if listing.objects else "sweep"))
     if listing.objects and html is not None:
@@ -413,7 +415,7 @@ def show(
             hint="Leave out --objects or --html.",
         )
     session = opening.session(tree)
-    around = Around.of(session.tree)
+    context = RenderContext.of(session.tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
         summary = read_summary(site, mark_id)
@@ -429,8 +431,8 @@ def show(
                 return ExitCode.OK
     if summary is not None:
         swept: SweepDocument = {**summary, "contents": contents}
-        return outputs.emit(with_costs(swept, session.tree), render_sweep, around)
-    return outputs.emit(document, partial(render_marks, stage=stage), around, kind="marks")
+        return outputs.emit(with_costs(swept, session.tree), render_sweep, context)
+    return outputs.emit(document, partial(render_marks, stage=stage), context, kind="marks")
 
 
 @command(RESTORE, "Restore objects from quarantine.")
@@ -443,8 +445,8 @@ def restore(
     ] = None,
     commit: Annotated[str | None, option("Only objects of this commit.", "ID")] = None,
     outputs: Annotated[Outputs, options.documents("restore")],
-    opening: Connecting,
-    runners: options.Running,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
 ) -> int:
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
@@ -464,13 +466,13 @@ def purge(
             "Purge quarantines at least this old, for example 14d. sweep.quarantine_age also applies.", "AGE"
         ),
     ] = None,
-    selection: Selected,
+    selection: SelectionOptions,
     auto_approve: Annotated[
         bool, option("Do not ask for confirmation. Required without a terminal.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("purge")],
-    opening: Connecting,
-    runners: options.Running,
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
 ) -> int:
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)

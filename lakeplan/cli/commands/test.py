@@ -8,7 +8,7 @@ from typing import Annotated
 
 from lakeplan.cli import options
 from lakeplan.cli.command import command
-from lakeplan.cli.formats import Around
+from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.options import argument
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ExitCode, UsageError
@@ -48,5 +48,5 @@ def test(
         )
     document = run_tests(loaded, read_tests(found, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
-    outputs.emit(document, render_tests, Around(tree=lambda: prefix), sort_keys=True)
+    outputs.emit(document, render_tests, RenderContext(tree=lambda: prefix), sort_keys=True)
     return ExitCode.ERROR if document["failed"] else ExitCode.OK

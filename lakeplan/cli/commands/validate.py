@@ -14,7 +14,7 @@ from rich.console import Console
 from lakeplan.cli import options
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say
-from lakeplan.cli.formats import RICH, Around, Document
+from lakeplan.cli.formats import RICH, Document, RenderContext
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode
@@ -38,16 +38,16 @@ def validate(
     outputs: Annotated[Outputs, options.documents("problems")],
     quiet: bool,
 ) -> None:
-    around = Around(tree=partial(tree_prefix, tree))
+    context = RenderContext(tree=partial(tree_prefix, tree))
     try:
         loaded = load_tree(tree, os.environ)
     except ConfigError as error:
         texts = replace(outputs, all=tuple(o for o in outputs.all if o.format != RICH))
-        texts.emit(_problems_document(error), _nothing, around)
+        texts.emit(_problems_document(error), _nothing, context)
         if len(texts.all) == len(outputs.all) and not quiet:
             raise typer.Exit(ExitCode.ERROR) from None
         raise
-    outputs.emit(summary_document(loaded), _render, replace(around, files=loaded.files))
+    outputs.emit(summary_document(loaded), _render, replace(context, files=loaded.files))
 
 
 def summary_document(tree: Tree) -> dict[str, Any]:
