@@ -58,6 +58,12 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
         say(console, _indented(f"hint: {hint}"), label=("hint:", "bold"))
 
 
+def require_terminal(command: str, *, hint: str = "Add --auto-approve.") -> None:
+    """Raises UsageError where nobody can answer the question that the command asks."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{command} asks for confirmation, and there is no terminal", hint=hint)
+
+
 def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:
     """Whether a person answers with the word yes; else ``otherwise`` is said."""
     if typer.prompt(question, default="", show_default=False).strip() == "yes":

@@ -200,6 +200,15 @@ def _priced(part: Document, prices: Mapping[str, Price]) -> dict[str, Any]:
     return {**part, KEY: encode(prices[server])} if server in prices else dict(part)
 
 
+def write_html(path: Path, page: str) -> None:
+    """Writes a page to a file or, for ``-``, to standard output."""
+    if path == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(page.encode("utf-8"))
+        sys.stdout.flush()
+    else:
+        write_file(path, page)
+
+
 def _write_bytes(output: Output, data: bytes) -> None:
     if output.path is not None:
         write_file(output.path, data, mode=file_mode(output.format))

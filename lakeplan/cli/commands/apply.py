@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timezone
@@ -17,7 +16,7 @@ from lakeplan.cli.base import PlanChecks
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import RunChecks, print_failures, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
-from lakeplan.cli.console import confirm, print_error, redacted_message, say, stderr, stdout
+from lakeplan.cli.console import confirm, print_error, redacted_message, require_terminal, say, stderr, stdout
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, RenderContext
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import CacheOptions
@@ -207,11 +206,9 @@ def apply(
     only_refresh = refresh_patterns and plan_file is None
     if only_refresh and sweep:
         raise UsageError("--refresh-patterns without a plan file sweeps nothing", hint="Leave --sweep out.")
-    if plan_file is None and not (auto_approve or only_refresh) and not sys.stdin.isatty():
-        raise UsageError(
-            "apply without a plan file asks for confirmation, and there is no terminal",
-            hint="Apply a reviewed plan file, or add --auto-approve.",
-        )
+    if plan_file is None and not (auto_approve or only_refresh):
+        hint = "Apply a reviewed plan file, or add --auto-approve."
+        require_terminal("apply without a plan file", hint=hint)
     session = opening.session(tree, runners=runners, cache=cache)
     flow = ApplyFlow(
         session,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
-from lakeplan.cli.console import confirm, say, stdout
+from lakeplan.cli.console import confirm, require_terminal, say, stdout
 from lakeplan.cli.options import option
 from lakeplan.cli.process import this_run
 from lakeplan.cli.wiring import Session, SessionOptions
@@ -70,10 +69,7 @@ def claim(
 
 def _ask(key: str, others: list[str]) -> None:
     """Raises UsageError without a terminal, Exit when the answer is not yes."""
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "claim --take asks for confirmation, and there is no terminal", hint="Add --auto-approve."
-        )
+    require_terminal("claim --take")
     question = f"{key} belongs to {', '.join(map(repr, others))}. Only the answer yes takes it over"
     if not confirm(question, otherwise="Nothing was changed.", no_color=False):
         raise typer.Exit(1)

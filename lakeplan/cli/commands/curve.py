@@ -16,7 +16,6 @@ from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import entry_of, find_repository, one_repository
 from lakeplan.cli.namespaces import (
-    CacheChoice,
     CacheOptions,
     InventoryPlace,
     check_storage_namespace,
@@ -34,9 +33,6 @@ from lakeplan.plan.gather import gather
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs, read_graph
-from lakeplan.simulation.documents import CurveDocument
-from lakeplan.simulation.runners import Runners
-from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
 
 if TYPE_CHECKING:
@@ -114,7 +110,9 @@ def curve(
         runners = session.runners
         age = parse_age("--min-age", min_age)
         request, given = _from_server(session, repository or "", rules, asked, age, read_only=read_only)
-    document = _run(request, given, runners, cache, progress)
+    from lakeplan.simulation.curve import curve as compute_curve
+
+    document = compute_curve(request, given, runners, progress, cache.open(local=runners.is_local))
     if session is not None:
         document = with_costs(document, session.tree)
     return outputs.emit(document, render_curve, sort_keys=True)
@@ -132,14 +130,6 @@ class _Asked:
         from lakeplan.simulation.curve import CurveRequest
 
         return CurveRequest(rules, as_of, zone, self.points, self.branch_ids, self.horizon_days)
-
-
-def _run(
-    request: CurveRequest, given: CurveInput, runners: Runners, cache: CacheChoice, progress: Progress
-) -> CurveDocument:
-    from lakeplan.simulation.curve import curve
-
-    return curve(request, given, runners, progress, cache.open(local=runners.is_local))
 
 
 def _from_namespace(

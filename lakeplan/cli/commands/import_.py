@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
@@ -333,11 +334,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _report(made: Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
-    console = stdout(no_color=no_color)
-
-    def line(text: str) -> None:
-        say(console, text)
-
+    line = partial(say, stdout(no_color=no_color))
     for item in made.left_out:
         line(f"not imported: {item.repository}: {item.reason}")
     if not ignores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
@@ -205,11 +206,7 @@ def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:
 def _report(
     written: list[Path], notes: list[str], ci: Ci, state: str | None, *, has_entry: bool, no_color: bool
 ) -> None:
-    console = stdout(no_color=no_color)
-
-    def line(text: str) -> None:
-        say(console, text)
-
+    line = partial(say, stdout(no_color=no_color))
     for path in written:
         line(f"wrote {path}")
     for note in notes:

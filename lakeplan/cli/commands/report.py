@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
@@ -19,7 +18,7 @@ from lakeplan.cli.completing import targeted
 from lakeplan.cli.console import redacted_message, say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
-from lakeplan.cli.outputs import STANDARD_OUTPUT
+from lakeplan.cli.outputs import STANDARD_OUTPUT, write_html
 from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
@@ -33,7 +32,6 @@ from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.progress import Progress
 from lakeplan.values.urls import is_digest
@@ -332,7 +330,7 @@ def report(
         missing=[*failed, *made.left_out, *_not_given(shown, histories, curves, made)],
     )
     text = render_report(redacted(document) if redact_paths else document)
-    _write(html, text)
+    write_html(html, text)
     for words in failed:
         say(stderr(), f"warning: {redacted_message(words)}")
     if html != STANDARD_OUTPUT and not quiet:
@@ -350,11 +348,3 @@ def _not_given(
         yield NO_GRAPH
     if not (curves or made.found or made.failed):
         yield NO_CURVE
-
-
-def _write(path: Path, text: str) -> None:
-    if path == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        sys.stdout.flush()
-        return
-    write_file(path, text)

@@ -10,7 +10,6 @@ from lakeplan.api import read_rules
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.namespaces import (
-    CacheChoice,
     CacheOptions,
     check_storage_namespace,
     parse_age,
@@ -20,11 +19,8 @@ from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
 from lakeplan.output.simulate import render_simulate
-from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.documents import SimulateRequest, simulate_commits
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
-from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.values.progress import Progress
 
 HELP = """Show what rules would delete in a storage namespace, without a server.
 
@@ -78,21 +74,11 @@ def simulate(
     else:
         if place is not None:
             request = replace(request, inventory=place.open(reader.url, request.as_of))
-        document = _simulate(request, reader, runners, cache, progress)
+        # Arrow takes longer to import than --commits-only takes to run.
+        from lakeplan.simulation import run
+
+        document = run.simulate(request, reader, runners, progress, cache.open(local=runners.is_local))
     return outputs.emit(document, render_simulate)
-
-
-def _simulate(
-    request: SimulateRequest,
-    reader: NamespaceReader,
-    runners: Runners,
-    cache: CacheChoice,
-    progress: Progress,
-) -> SimulateDocument:
-    # Arrow takes longer to import than --commits-only takes to run.
-    from lakeplan.simulation.run import simulate
-
-    return simulate(request, reader, runners, progress, cache.open(local=runners.is_local))
 
 
 def _rule_sets(rules: Path, compare: Path | None) -> tuple[RuleSet, ...]:

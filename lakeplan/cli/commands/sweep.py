@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
@@ -13,12 +12,12 @@ from typing import Annotated, Any
 
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.console import confirm
+from lakeplan.cli.console import confirm, require_terminal
 from lakeplan.cli.formats import RenderContext, formats_of
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import Options, argument, one_of, option
-from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs
+from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs, write_html
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import (
     CollectorOptions,
@@ -74,7 +73,6 @@ from lakeplan.sweep.service import (
     quarantines,
     stage_of,
 )
-from lakeplan.values.local import write_file
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
 
 DEPTH = 1
@@ -140,11 +138,7 @@ def write_page(
 
     tree = read_prefixes(site.store, stored.mark)
     page: MarkPageDocument = {"mark": document["marks"][0], "tree": tree}
-    text = render_mark_page(outputs.shown(page))
-    if path == STANDARD_OUTPUT:
-        sys.stdout.write(text)
-    else:
-        write_file(path, text)
+    write_html(path, render_mark_page(outputs.shown(page)))
 
 
 def show_collector_runs(session: Session, selection: Selection, outputs: Outputs) -> int:
@@ -490,8 +484,7 @@ def purge(
 
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("purge asks for confirmation, and there is no terminal", hint="Add --auto-approve.")
+    require_terminal("purge")
     question = (
         f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
     )
