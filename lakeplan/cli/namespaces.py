@@ -36,7 +36,7 @@ InventoryUrl = Annotated[
         "Read an S3 Inventory report (Parquet) instead of listing stored objects.", "s3://…/manifest.json"
     ),
 ]
-InventoryAge = Annotated[str, option("Oldest accepted inventory.", "AGE")]
+InventoryAge = Annotated[str, option("Maximum age of the inventory.", "AGE")]
 TimeZone = Annotated[str, option("Time zone of the server.", "ZONE")]
 CacheWhere = Annotated[
     str | None,

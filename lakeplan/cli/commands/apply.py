@@ -180,14 +180,14 @@ def apply(
         bool,
         option(
             "Also set the retention of branches that were created since the plan. Without a plan file,"
-            " set only what patterns give to branches that have less. Never shortens it."
+            " only raise branches that have less to the retention of their patterns. Never shortens it."
         ),
     ] = False,
     replan: Annotated[
         bool,
         option(
-            "If only the servers changed since the plan, plan again, and apply that when it deletes"
-            " nothing that was not reviewed."
+            "If only the servers changed since the plan, plan again, and apply the new plan if it deletes"
+            " only what was reviewed."
         ),
     ] = False,
     no_simulate: Annotated[

@@ -68,7 +68,7 @@ Names = Annotated[
 DumpRefs = Annotated[
     bool,
     option(
-        "Also see commits of deleted branches: ask the server for refs dumps, which it stores in the"
+        "Also see commits of deleted branches. Asks the server for refs dumps, which it stores in the"
         " namespaces."
     ),
 ]

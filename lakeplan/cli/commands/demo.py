@@ -50,7 +50,7 @@ def demo(
             "Folder for the tree and the server's data. Default: a temporary one, deleted at the end.", "DIR"
         ),
     ] = None,
-    spark: Annotated[bool, option("Also compare a simulation with Spark's, which needs Java.")] = False,
+    spark: Annotated[bool, option("Also compare the simulation with Spark's. Needs Java.")] = False,
     no_color: bool,
 ) -> None:
     began = time.monotonic()

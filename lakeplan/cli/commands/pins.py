@@ -41,8 +41,8 @@ def sync(
     adopt: Annotated[
         bool,
         option(
-            "First put hidden branches on record that are pins by their name and commit. Use this after"
-            " the state was lost."
+            "First record the hidden branches that are pins by their name and commit. Use this after the"
+            " state was lost."
         ),
     ] = False,
     outputs: Annotated[Outputs, options.documents("apply")],

@@ -34,12 +34,14 @@ SecretKey = Annotated[str, option("Secret key to accept.", "SECRET", show_defaul
 SeedAccessKey = Annotated[
     str | None,
     option(
-        "Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the sandbox's.",
+        "Access key. Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the"
+        " sandbox's.",
         "KEY",
     ),
 ]
 SeedSecretKey = Annotated[
-    str | None, option("Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET")
+    str | None,
+    option("Secret key. Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET"),
 ]
 
 UP_HELP = """Start a local lakeFS on 127.0.0.1 and serve until stopped.

@@ -70,7 +70,7 @@ def storage(
     ] = None,
     since: Annotated[Path | None, option("Also show the growth since this JSON report.", "FILE")] = None,
     by_prefix: Annotated[bool, option("Also show prefixes and ages. Keeps every path in memory.")] = False,
-    by_class: Annotated[bool, option("Also show storage classes. Lists storage once more.")] = False,
+    by_class: Annotated[bool, option("Also show storage classes. Lists storage a second time.")] = False,
     html: Annotated[
         Path | None, option("Also write an HTML page with a treemap of prefixes.", "FILE")
     ] = None,

@@ -76,7 +76,7 @@ from lakeplan.sweep.service import (
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
 
 DEPTH = 1
-Depth = Annotated[int, option("Number of folders in the prefixes of the summary.", "N", min=0, max=20)]
+Depth = Annotated[int, option("Folder depth of the prefixes in the summary.", "N", min=0, max=20)]
 
 
 def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
@@ -291,7 +291,7 @@ def run(
     ] = None,
     collecting: CollectorOptions,
     check: Annotated[
-        bool, option("Check that everything commits need is stored, before and after. Stop if it is not.")
+        bool, option("Check before and after that storage holds everything that commits need. Stop if not.")
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents("sweep")],
