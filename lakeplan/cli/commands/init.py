@@ -219,6 +219,6 @@ def _report(
         line("the first lines of each workflow say which variables and secrets it needs")
     if has_entry:
         line(
-            f"Next: the entry at the end of {ROOT_FILE} into repositories/,"
-            " then lakeplan doctor, lakeplan plan"
+            f"Next: copy the entry at the end of {ROOT_FILE} into repositories/, then run lakeplan doctor"
+            " and lakeplan plan"
         )
