@@ -226,7 +226,7 @@ class Deleter:
             took = (self.run.now() - began).total_seconds()
             if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
                 return why
-        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
+        text = f"the server deletes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
         return BranchEnd(outlook, Outcome.FAILED, text)
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:

@@ -65,7 +65,7 @@ def plan_annotations(document: Json, standing: Collection[str] = ()) -> Iterator
     for item in loosened(document):
         about = f" of {', '.join(item.scopes)}" if item.scopes else ""
         text = f"{item.path}{about}: {item.before} at the base, {item.after} here"
-        yield Annotation("warning", "loosened", text, place_of(item.where))
+        yield Annotation("warning", "weakened", text, place_of(item.where))
     yield from _gates(document, "warned", "warning", "gate")
     for text in document["warnings"]:
         yield Annotation("warning", "plan", text, leading_place(text))
@@ -154,7 +154,7 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
     for gate in document["gates"]:
         _gate(suite, gate, None, tree)
     for item in document["loosenings"]:
-        case = junit_case(suite, item["scope"], f"loosened {item['path']}", place_of(item["where"]), tree)
+        case = junit_case(suite, item["scope"], f"weakened {item['path']}", place_of(item["where"]), tree)
         _output(case, f"{item['before']} at the base, {item['after']} here")
     for repository in document["repositories"]:
         _repository(junit_suite(root, key_of(repository), when), repository, tree)

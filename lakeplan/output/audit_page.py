@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STYLES, SCRIPTS = ("page.css",), ("page.js", "start_page.js")
 FOOT = (
-    "Made by lakeplan from an audit; this page is one file, asks no network and remembers nothing. Times are"
+    "Made by lakeplan from an audit; this page is one file, sends no requests and stores nothing. Times are"
     " UTC, sizes decimal. Tags and rules are as they were read; nothing was changed."
 )
 _FREE = ("Already gone", "Gone of tags")

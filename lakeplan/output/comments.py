@@ -175,7 +175,7 @@ def _deletions(setting: Json) -> list[str]:
         return []
     going = [with_losses(f) for f in setting["fates"] if f["goes_at"] and not f["before_at"]]
     now, month = counts.get("now", 0), counts.get("plus_30_days", 0)
-    text = f"branches that newly go: {count(now)} now, {count(month)} within 30 days"
+    text = f"branches newly deleted: {count(now)} now, {count(month)} within 30 days"
     return [text + (f": {names(going, _BRANCHES)}" if going else "")]
 
 

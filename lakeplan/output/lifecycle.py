@@ -48,7 +48,7 @@ _MOMENTS = {
     "now": "now",
     "plus_7_days": "in 7 days",
     "plus_30_days": "in 30 days",
-    "settled": "once all is past the default days",
+    "settled": "after the default retention",
 }
 _ENDS = {
     "deleted": Cell("deleted", "red"),
@@ -239,7 +239,7 @@ def _because(branch: BranchEntry) -> str:
         return f"{branch['policy']} {text}"
     if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
         return text
-    return f"{text} (else {branch['policy']} lets it go)" if branch["policy"] else text
+    return f"{text} (else {branch['policy']} deletes it)" if branch["policy"] else text
 
 
 def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:

@@ -30,7 +30,7 @@ STYLES = ("page.css", "tree.css")
 SCRIPTS = ("page.js", "tree.js", "start_tree.js")
 ROWS = 1_000
 FOOT = (
-    "Made by lakeplan from a mark; this page is one file, asks no network and remembers nothing. Times are"
+    "Made by lakeplan from a mark; this page is one file, sends no requests and stores nothing. Times are"
     " UTC, sizes decimal. Prefixes, ages and last commits are of the objects that would be deleted."
 )
 

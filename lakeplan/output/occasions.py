@@ -108,7 +108,7 @@ def marks_waiting(
     ]
     items = [_mark(mark, owner_of) for mark in waiting]
     title = "Marks await approval"
-    hint = "Look at the mark first. `lakeplan sweep approve MARK --reason TEXT` approves it."
+    hint = "Inspect the mark, then run `lakeplan sweep approve MARK --reason TEXT`."
     return Occasion(Event.MARK_AWAITING_APPROVAL, title, items, hint) if items else None
 
 

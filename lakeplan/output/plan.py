@@ -178,7 +178,7 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), reason)
     _left_out(page, document)
     _elsewhere(page, document)
-    _problems(page, "Failed", results, "the others went on; plan again to see where these stand")
+    _problems(page, "Failed", results, "the others were applied; plan again to see the state of these")
     _problems(page, "Uncertain", results, "the server may have stored these; plan again to see")
     if document["note"]:
         page.blank()

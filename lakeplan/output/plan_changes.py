@@ -214,9 +214,8 @@ def loosened(document: Json) -> list[Loosened]:
 
 def loosening_title(document: Json) -> str:
     count = len(document["loosenings"])
-    return (
-        f"This change loosens {count_of(count, 'safeguard')} against {(document['base'] or 'its base')[:12]}"
-    )
+    base = f" (base {document['base'][:12]})" if document["base"] else ""
+    return f"This change weakens {count_of(count, 'safety setting')}{base}"
 
 
 def render_loosenings(page: Page, document: Json) -> None:

@@ -129,7 +129,7 @@ def prefix_rows(prefixes: Iterable[Json], cost: Money) -> list[list[Value]]:
 
 Json = Mapping[str, Any]
 
-AT_MOST = "at most: figures come from metadata; data staged now only protects more"
+AT_MOST = "upper bounds: uncommitted changes were not read and can only reduce these numbers"
 NO_REASON = "no reason was given"
 _MANY = 8
 _WIDE = 120
@@ -449,7 +449,7 @@ def _risk_row(repository: Json, *, with_money: bool) -> list[str] | None:
 
 def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
     text = (
-        "the server would take these although the documented rule keeps them:"
+        "the server would delete these although the documented rule keeps them:"
         " its walk of the history can stop early"
     )
     page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))

@@ -233,7 +233,7 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
     _counts_line(page, repository, "deleted", found, since)
     going, rest = deletions_of(repository), staying_of(repository)
     deletion_table(page, going[:limit], found["as_of"], cost)
-    page.rest(len(going), limit, "more that go")
+    page.rest(len(going), limit, "more to be deleted")
     if staying:
         staying_table(page, rest, found["as_of"])
     elif rest:
@@ -270,7 +270,7 @@ def _row(pin: Json) -> list[str]:
     rule = "default" if own is None else days(own)
     objects = UNKNOWN if pin["objects"] is None else count(pin["objects"])
     amount = UNKNOWN if pin["size_bytes"] is None else size(pin["size_bytes"])
-    reasons = "no longer asked for" if pin["state"] == "retired" else ", ".join(pin["reasons"])
+    reasons = "no longer required" if pin["state"] == "retired" else ", ".join(pin["reasons"])
     return [pin["branch_id"], pin["state"], rule, reasons, objects, amount]
 
 

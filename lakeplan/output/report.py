@@ -60,9 +60,7 @@ _FEWEST = 25
 _HEIGHT = 260
 _DAY = 86_400
 _TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
-_NO_DATES = (
-    "The plan file has no dates of branches but of those that policies delete: give it a history (see Notes)."
-)
+_NO_DATES = "The plan file has dates only of branches that policies delete. Add a history (see Notes)."
 _AGE = "at least"
 
 
@@ -77,7 +75,7 @@ def branches_section(document: Json) -> Section | None:
 def _branches_of(branches: Json, limit: int) -> Markup:
     rows, key = branches["rows"], branches["key"]
     going = sum(1 for r in rows if r["goes_at"])
-    words = f"{count_of(len(rows), 'branch')}; policies let {count(going)} of them go within 30 days."
+    words = f"{count_of(len(rows), 'branch')}; policies delete {count(going)} of them within 30 days."
     parts: list[Markup | None] = [el("h3", key), el("p", words)]
     if not branches["dated"]:
         parts.append(el("p", _NO_DATES, cls="dim"))
@@ -115,7 +113,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         parts.append(el("circle", el("title", said), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
     said = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
-    caption = f"{said} Ringed: policies let it go within 30 days. Both scales are of logarithms."
+    caption = f"{said} Ringed: policies delete it within 30 days. Both scales are logarithmic."
     return figure(picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
 
 
@@ -134,7 +132,7 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
         ]
         for r in rows
     ]
-    caption = f"Branches of {key}, those that go first, then the idlest"
+    caption = f"Branches of {key}, those to be deleted first, then the longest idle"
     return table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)
 
 
@@ -158,7 +156,7 @@ def _known(value: int | None) -> Cell:
 
 def _goes(row: Json) -> Cell:
     if row["goes_at"] is None:
-        stays = "stays; the stored policies let it go" if row["before_at"] else "stays"
+        stays = "kept; the stored policies delete it" if row["before_at"] else "stays"
         return (stays, {"data_sort": "9"})
     new = "" if row["before_at"] else ", newly"
     return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
@@ -174,7 +172,7 @@ def timeline_section(document: Json) -> Section | None:
     if not found:
         return None
     prices = {key_of(r): Money.of(r) for r in document["repositories"]}
-    note = el("p", "If nobody writes. Days are of 24 hours and count from the plan.", cls="dim")
+    note = el("p", "Assuming no new commits. Days have 24 hours and count from the plan.", cls="dim")
     drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in found]
     return Section("timeline", "What expires when", join([note, *drawn]))
 
@@ -200,7 +198,7 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
         items.append(el("li", el("strong", when), f": {count_of(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
         return None
-    return join([el("p", "Through this plan, all that expires by then:"), el("ul", items)])
+    return join([el("p", "What expires by then because of this plan:"), el("ul", items)])
 
 
 def _commits(timeline: Json) -> Markup:
@@ -220,8 +218,8 @@ def _commits(timeline: Json) -> Markup:
     said = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
     caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
     if any(d["branches"] for d in days):
-        caption += " Triangles: branches that policies let go."
-    drawn = picture(f"Commits that go within {span} days", said, parts, _TIMELINE_HEIGHT)
+        caption += " Triangles: branches that policies delete."
+    drawn = picture(f"Commits that expire within {span} days", said, parts, _TIMELINE_HEIGHT)
     return figure(drawn, caption)
 
 
@@ -234,13 +232,13 @@ def _branch_mark(f: Frame, day: Json) -> Markup:
 def _objects(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["size_bytes"]]
     f = frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
-    parts = axes(f, size, day_ticks(span), "bytes that go, by days from now")
+    parts = axes(f, size, day_ticks(span), "bytes that expire, by days from now")
     width = (WIDTH - LEFT - RIGHT) / span * 0.8
     for d in days:
         said = f"{moment(d['until'])}: {volume(d)}"
         parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", said))
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
-    drawn = picture(f"Bytes that go within {span} days", total, parts, _TIMELINE_HEIGHT)
+    drawn = picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
     return figure(drawn, "Under the proposed rules, from the horizon of the curve that was given.")
 
 
@@ -253,7 +251,7 @@ def _moments_table(timeline: Json, cost: Money) -> Markup:
     headers += ["commits, stored rules", "commits, proposed rules"] if timeline["has_commits"] else []
     headers += ["objects", "bytes", *cost.header(" ")] if timeline["has_objects"] else []
     figures = range(1, len(headers))
-    headers.append("branches that policies let go")
+    headers.append("branches that policies delete")
     rows: list[list[Cell]] = []
     for d in timeline["days"]:
         row: list[Cell] = [(moment(d["until"]), {"data_sort": d["day"]})]
@@ -273,11 +271,11 @@ def _quiet(value: int | None) -> Cell:
 
 VERDICTS = {
     "kept": ("kept", "the server keeps it under the proposed rules"),
-    "released": ("kept again", "the stored rules let it go, the proposed ones keep it"),
-    "expires": ("expires", "the stored rules keep it, the proposed ones let it go"),
+    "released": ("kept again", "the stored rules let it expire, the proposed ones keep it"),
+    "expires": ("expires", "the stored rules keep it, the proposed ones let it expire"),
     "at_risk": ("at risk", "expires on the server although the documented rule keeps it"),
-    "at_risk_already": ("at risk already", "the same, and the stored rules let it go too"),
-    "gone": ("gone", "the stored rules and the proposed ones let it go"),
+    "at_risk_already": ("at risk already", "the same, and the stored rules let it expire too"),
+    "gone": ("gone", "the stored rules and the proposed ones let it expire"),
 }
 """As the columns of the document number them."""
 
@@ -435,7 +433,7 @@ def curves_section(document: Json) -> Section | None:
 
 def _one(placed: Json, repository: Json | None) -> Markup:
     curve: CurveDocument = placed["curve"]
-    at_most = "at most, from metadata alone; " if curve["at_most"] else ""
+    at_most = "upper bounds, from metadata alone; " if curve["at_most"] else ""
     held = f"As of {moment(curve['as_of'])}; {at_most}{volume(curve['committed'])}, depend on commits."
     notes = [el("p", held, cls="dim")]
     if placed["rules"] is None:
@@ -467,7 +465,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     span = max([2, -(-max(curve["points"][-1]["days"], *marked, 1) * 11 // 10), *(p["days"] for p in worse)])
     steps = [(p["days"], p["size_bytes"]) for p in curve["points"]]
     f = frame(span, [*(p["size_bytes"] for p in (*curve["points"], *curve["server"]))])
-    parts = axes(f, size, day_ticks(span), "bytes that go, by days of retention")
+    parts = axes(f, size, day_ticks(span), "bytes that expire, by days of retention")
     parts.append(el("path", cls="area", d=area_path(f, steps)))
     parts.append(el("path", cls="step", d=step_path(f, steps)))
     if repository is None:
@@ -480,9 +478,9 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     parts += [_worse(f, point) for point in worse]
     name = title_of(curve)
     said = [f"{days(at)}: {size(goes_at(curve, at)['size_bytes'])} go." for at in dict.fromkeys(marked)]
-    caption = f"{name}: filled, what the documented rule lets go."
+    caption = f"{name}: filled: what expires by the documented rule."
     if worse:
-        caption += " Marks: days at which the server, asked, takes more."
+        caption += " Marks: retention at which the server would delete more."
     return join(
         [
             el("h4", name),
@@ -503,7 +501,7 @@ def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> lis
 
 
 def _worse(f: Frame, point: ServerDaysPoint) -> Markup:
-    said = f"{days(point['days'])}: the server takes {size(point['size_bytes'])}, of it at risk " + size(
+    said = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of it at risk " + size(
         point["at_risk"]["size_bytes"]
     )
     at = f"translate({f.x(point['days'])} {f.y(point['size_bytes'])})"
@@ -519,7 +517,7 @@ def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:
         server = asked.get(at)
         risk = "not asked" if server is None else f"{count(server['at_risk']['objects'])} more"
         rows.append([days(at), *amounts(goes_at(curve, at), cost), risk])
-    headers = ("days", "objects go", "bytes go", *cost.header(" "), "the server takes")
+    headers = ("days", "objects expire", "bytes expire", *cost.header(" "), "the server deletes")
     return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)
 
 

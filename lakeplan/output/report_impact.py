@@ -94,7 +94,7 @@ def _loosened(plan: Json) -> Markup | None:
         [
             el("h3", loosening_title(plan)),
             el("p", f"Review these first: {STRICTER}."),
-            table("What was loosened", ("value", "of", "at the base", "here", "where"), rows),
+            table("Weakened safety settings", ("value", "of", "at the base", "here", "where"), rows),
         ]
     )
 

@@ -165,7 +165,7 @@ def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) ->
         facts.append(f"base {plan['base'][:12]}")
     facts.append(f"plan {plan['digest'][:12]}")
     foot = (
-        "Made by lakeplan from a plan file; this page is one file, asks no network and remembers nothing. "
+        "Made by lakeplan from a plan file; this page is one file, sends no requests and stores nothing. "
         f"Times are UTC, sizes decimal. Plan made by lakeplan {plan['lakeplan_version']}."
     )
     about = About("lakeplan report", plan["as_of"], facts, foot)

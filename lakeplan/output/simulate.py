@@ -51,7 +51,7 @@ RULES_SHOWN = 5
 
 _KEPT: tuple[tuple[Figure, str], ...] = (
     ("kept_by_commits", "a kept commit holds it"),
-    ("kept_uncommitted", "staged, not committed"),
+    ("kept_uncommitted", "uncommitted"),
     ("kept_young", "younger than the minimum age"),
     ("kept_elsewhere", "not where a collector looks"),
 )
@@ -94,7 +94,7 @@ def _rule_set(page: Page, document: SimulateDocument, rule_set: RuleSetRow) -> N
     commits = rule_set["commits"]
     gone = commits["total"] - commits["active"]
     risk = f"; {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
-    text = f"{count(commits['active'])} of {count(commits['total'])} commits stay, {count(gone)} go"
+    text = f"{count(commits['active'])} of {count(commits['total'])} commits are kept, {count(gone)} expire"
     page.line(text, Cell(risk, "bold red"), indent=2)
     if rule_set["objects"] is None:
         return
@@ -193,7 +193,7 @@ def goes_at(curve: CurveRow, at: int) -> DaysPoint:
 
 def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> None:
     """One table: the rows of every rule, below each other; its days of now with an arrow."""
-    page.heading("Retention", f"{page.arrow} the days now")
+    page.heading("What expires by retention", f"{page.arrow} today's days")
     bars = page.width >= BAR_FROM_WIDTH
     rows: list[tuple[str | Cell, ...]] = []
     for curve in curves:
@@ -202,7 +202,7 @@ def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> 
         for at in _rows(curve, asked):
             rows.append((title, *_row(page, curve, at, asked, whole, cost, bars=bars)))
             title = ""
-    headers = ("rule", "days", "objects go", "bytes go", *cost.header(), "", "", "the server takes more")
+    headers = ("rule", "days", "objects", "bytes", *cost.header(), "", "", "the server deletes more")
     share = 4 + cost.shown
     page.table(headers, rows, figures=range(1, share + 1), solid=(share + 1,))
 
@@ -258,7 +258,7 @@ def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
             (until, count(objects), size(size_bytes), *cost.cells(size_bytes), count(so_far))
             for until, objects, size_bytes, so_far in _grouped(losses)
         ]
-        headers = ("until", "objects go", "bytes go", *cost.header(), "objects so far")
+        headers = ("until", "objects expire", "bytes expire", *cost.header(), "objects so far")
         page.table(headers, rows, figures=range(1, len(headers)))
 
 
@@ -318,8 +318,8 @@ def curve_svg(document: CurveDocument) -> str:
     if horizon is not None:
         rows.append(_horizon_row(horizon, bottom))
         bottom += ROW
-    at_most = "at most, from metadata alone; " if document["at_most"] else ""
-    title = f"What goes at how many days: {document['repository']}"
+    at_most = "upper bounds, from metadata alone; " if document["at_most"] else ""
+    title = f"What expires at each retention: {document['repository']}"
     held = f"{at_most}{volume(document['committed'])}, depend on commits"
     note = f"as of {moment(document['as_of'])}; {held}"
     parts = [
@@ -343,7 +343,7 @@ def _description(document: CurveDocument) -> str:
         now = curve["now"]
         said.append(
             f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(now['objects'], 'object')} of "
-            f"{size(now['size_bytes'])} go."
+            f"{size(now['size_bytes'])} expire."
         )
     return " ".join(said)
 
@@ -351,13 +351,13 @@ def _description(document: CurveDocument) -> str:
 def _legend(document: CurveDocument) -> str:
     parts = [
         '<rect class="area" x="24" y="65" width="22" height="10"/><path class="step" d="M24 65H46"/>',
-        _text(52, 74, "goes by the documented rule", "dim"),
+        _text(52, 74, "expires by the documented rule", "dim"),
         '<line class="now" x1="252" x2="274" y1="70" y2="70"/>',
         _text(280, 74, "days of the rules now", "dim"),
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
         parts.append('<path class="server" d="M424 70l5-5 5 5-5 5z"/>')
-        parts.append(_text(440, 74, "the server, asked at this day, takes more", "warn"))
+        parts.append(_text(440, 74, "the server deletes more at this retention", "warn"))
     return "".join(parts)
 
 
@@ -386,7 +386,7 @@ def _panel(curve: CurveRow, left: int, top: int, span: int, of: Amount, label: L
     parts = [
         _grid(left, top, y, highest, label),
         _ticks(top + HEIGHT, x, _even(span)),
-        _text(left + PANEL, top + HEIGHT + 34, f"{name} that go, by days of retention", "dim end"),
+        _text(left + PANEL, top + HEIGHT + 34, f"{name} that expire, by days of retention", "dim end"),
         f'<path class="area" d="{path}V{y(0)}H{x(0)}Z"/><path class="step" d="{path}"/>',
     ]
     if 0 <= curve["days_now"] <= span:
@@ -409,7 +409,7 @@ def _server_mark(
     label: Label,
 ) -> str:
     at, high = x(point["days"]), y(of(point))
-    said = f"{days(point['days'])}: the server takes {label(of(point))}, {label(of(point['at_risk']))} more"
+    said = f"{days(point['days'])}: the server deletes {label(of(point))}, {label(of(point['at_risk']))} more"
     return (
         f'<g><title>{_safe(said)}</title><line class="gap" x1="{at}" x2="{at}" '
         f'y1="{y(of(goes_at(curve, point["days"])))}" y2="{high}"/>'
@@ -420,7 +420,7 @@ def _server_mark(
 def _horizon_row(horizon: HorizonRow, top: int) -> str:
     note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
     parts = [
-        _text(24, top + 14, f"The next {days(horizon['days'])}, if nobody writes", "head"),
+        _text(24, top + 14, f"The next {days(horizon['days'])}, assuming no new commits", "head"),
         _text(WIDTH - 24, top + 14, note, "dim end"),
     ]
     panels: tuple[tuple[int, Amount, Label, str], ...] = (
@@ -440,7 +440,7 @@ def _bars(horizon: HorizonRow, left: int, top: int, of: Amount, label: Label, na
     parts = [
         _grid(left, top, y, highest, label),
         _ticks(top + HEIGHT, x, _even(span)),
-        _text(left + PANEL, top + HEIGHT + 34, f"{name} that go, by days from now", "dim end"),
+        _text(left + PANEL, top + HEIGHT + 34, f"{name} that expire, by days from now", "dim end"),
     ]
     for loss in losses:
         high = float(y(of(loss)))

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 STYLES = ("page.css", "tree.css", "treemap.css")
 SCRIPTS = ("page.js", "tree.js", "start_tree.js")
 FOOT = (
-    "Made by lakeplan storage; this page is one file, asks no network and remembers nothing. Times are UTC,"
-    " sizes decimal. These figures are no permission to delete: a mark looks at more."
+    "Made by lakeplan storage; this page is one file, sends no requests and stores nothing. Times are UTC,"
+    " sizes decimal. These figures are not a permission to delete: a mark checks more."
 )
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400

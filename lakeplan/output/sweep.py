@@ -140,9 +140,9 @@ def keeper_words(row: KeeperName) -> str:
 
 CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
     "backlog": ("backlog", "expired already before the rules last changed", "red"),
-    "newly_expired": ("newly expired", "expired through the last change of the rules", "red"),
-    "never_committed": ("never committed", "in no commit, and not staged", "yellow"),
-    "at_risk": ("at risk", "the server lets it go, the documented rule keeps it", "green"),
+    "newly_expired": ("newly expired", "expired because of the last change of the rules", "red"),
+    "never_committed": ("never committed", "in no commit, and not uncommitted", "yellow"),
+    "at_risk": ("at risk", "the server would delete it, the documented rule keeps it", "green"),
     "protected": ("protected", "kept by a tag, a hold or another repository", "green"),
     "uncertain_address": (
         "uncertain address",

@@ -224,7 +224,7 @@ def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: da
     """When the first deletion can come, as far as the tree tells the schedule of the server's job."""
     going = [fate for fate in fates if fate.goes_at is not None]
     if not going:
-        return "no branch goes within 30 days if nobody writes"
+        return "no branch is deleted within 30 days, assuming no new writes"
     line = server.branch_lifecycle_schedule
     if line is None:
         return (

@@ -107,7 +107,7 @@ SERVER = (
 _SAME_HOLD = "identifies the hold; one that is missing at the head is listed as dropped"
 _DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server's or the tree's days keep")
 _NAMES = "names what the days are for; a plan expands and simulates it"
-_PINS = "a plan lists every pin that is no longer asked for and what only it protects, and gates judge it"
+_PINS = "a plan lists every pin that is no longer required and what only it protects, and gates judge it"
 _SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
 _ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
 _POLICY = ("id", "patterns", "max_age", "max_idle_age", "max_inactivity_time", "description", "remove")

@@ -368,7 +368,7 @@ def _warnings(request: CurveRequest, graph: CommitGraph, read: ReadSide, curves:
         found.append(read.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         found.append(
-            "at some days the server takes objects that its documented rule keeps: its walk can stop early, "
+            "at some days the server deletes objects that its documented rule keeps: its walk can stop early, "
             "and its curve is not monotone, so between the points asked it may differ too"
         )
     return found

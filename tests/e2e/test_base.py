@@ -46,7 +46,7 @@ def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed
     assert unseen.code == 0, unseen.err  # without a base the change opens its own gate
     result = world.lakeplan("plan", "--base", "main")
     assert result.code == 4, result.err
-    assert result.out.index("loosens 3 safeguards") < result.out.index("Changes")
+    assert result.out.index("weakens 3 safety settings") < result.out.index("Changes")
     assert "BLOCKED" in result.out
     document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
     assert {(i["path"], i["before"], i["after"]) for i in document["loosenings"]} == {
@@ -77,7 +77,7 @@ def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     assert text.startswith("<!-- lakeplan:plan:. -->\n")
     assert text.index("overrides: expired-objects") < text.index("Gates overridden in this plan")
     assert "@archive" not in text
-    assert "::warning file=lakeplan.yaml,line=4,col=13,title=lakeplan%3A loosened::" in result.out
+    assert "::warning file=lakeplan.yaml,line=4,col=13,title=lakeplan%3A weakened::" in result.out
     assert len(json.loads(page.read_text())["loosenings"]) == 2
     applied = world.lakeplan("apply", page)
     assert applied.code == 0, applied.err

@@ -197,7 +197,7 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     planned = org.propose(7, "shorter")
     assert planned.code == 0, planned.output
     file = "lakeplan.yaml" if folder == "." else f"{folder}/lakeplan.yaml"
-    assert f"::warning file={file},line=8,col=3,title=lakeplan%3A loosened::" in planned.output
+    assert f"::warning file={file},line=8,col=3,title=lakeplan%3A weakened::" in planned.output
     assert "a release keeps its data for a quarter" in planned.output
     (comment,) = fake.bodies(7)
     assert comment.startswith(f"<!-- {mine} -->")

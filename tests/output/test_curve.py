@@ -124,7 +124,7 @@ class DescribeThePicture:
         assert root.tag == f"{SVG}svg"
         said = root.findtext(f"{SVG}desc")
         assert said is not None
-        assert "at 21 days 7,400 objects of 740.0 GB go" in said
+        assert "at 21 days 7,400 objects of 740.0 GB expire" in said
 
     def it_takes_names_for_text_and_nothing_else(self, document):
         text = curve_svg(document)
@@ -135,14 +135,14 @@ class DescribeThePicture:
     def it_draws_the_server_only_where_it_differs(self, document):
         root = ElementTree.fromstring(curve_svg(document))
         titles = [t.text or "" for t in root.iter(f"{SVG}title")]
-        marks = [t for t in titles if "the server takes" in t]
+        marks = [t for t in titles if "the server deletes" in t]
         assert marks == [
-            "21 days: the server takes 775.0 GB, 35.0 GB more",
-            "21 days: the server takes 7,650, 250 more",
+            "21 days: the server deletes 775.0 GB, 35.0 GB more",
+            "21 days: the server deletes 7,650, 250 more",
         ]
         calm = copy.deepcopy(document)
         calm["curves"][0]["server"][1]["at_risk"] = amount(0, 0)
-        assert "takes more" not in curve_svg(calm)
+        assert "deletes more" not in curve_svg(calm)
 
     def it_steps_through_every_point(self, document):
         root = ElementTree.fromstring(curve_svg(document))

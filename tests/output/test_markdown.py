@@ -115,7 +115,7 @@ class DescribeAComment:
     def it_puts_loosenings_before_gates_and_gates_before_changes(self, plans: Any) -> None:
         text = render_markdown(to_document(full(plans)))
         places = [
-            text.index(w) for w in ("This change loosens 4 safeguards", "### :no_entry: BLOCKED", "####")
+            text.index(w) for w in ("This change weakens 4 safety settings", "### :no_entry: BLOCKED", "####")
         ]
         assert places == sorted(places)
         assert text.count("sweep.automatic") == 1
@@ -209,7 +209,7 @@ class DescribeLooseningsAtATerminal:
         shown = show(render_plan, to_document(full(plans)), width)
         first, _, plan = shown.partition("\n\n")
         golden_output(f"plan-loosened-{width}", first + "\n")
-        assert "This change loosens 4 safeguards" in first
+        assert "This change weakens 4 safety settings" in first
         assert "Changes" in plan
         assert "base abababababab" in plan
 

@@ -150,7 +150,7 @@ def it_shows_every_setting_in_a_comment_too(full: Any) -> None:
     text = render_markdown(to_document(full), tree=".")
     assert "branch lifecycle policies" in text
     assert "object lifecycle rules" in text
-    assert "branches that newly go: 1 now, 2 within 30 days" in text
+    assert "branches newly deleted: 1 now, 2 within 30 days" in text
     assert "feature-2" in text
     for change in (c for r in full.repositories if r.branch_lifecycle for c in r.branch_lifecycle.changes):
         assert code(change.item) in text
@@ -187,5 +187,5 @@ def it_shows_a_pin_whole_where_no_table_fits(show: Any) -> None:
 
 def it_says_of_a_retired_pin_that_nobody_asks_for_it(show: Any) -> None:
     text = show(pins_of, pinned(state="retired", retention_days=None, objects=None, size_bytes=None), 60)
-    assert "      no longer asked for\n" in text
+    assert "      no longer required\n" in text
     assert "rule default" in text

@@ -144,7 +144,7 @@ class DescribeWhatItSays:
             "Commits of prod/shop by verdict",
             "stored: 30 days",
             "proposed: 7 days",
-            "3 branches; policies let 1 of them go within 30 days.",
+            "3 branches; policies delete 1 of them within 30 days.",
             "2026-04-05T00:00Z by quiet, newly",
             "a warning of the curve",
             "at least 10 days",
@@ -163,8 +163,8 @@ class DescribeWhatItSays:
     def it_shows_a_plan_without_a_history(self) -> None:
         read = Reader(render_report(report_pages.alone()))
         assert "graph" not in {a.get("id") for a in read.all("section")}
-        assert "The plan file has no dates of branches" in read.text
-        assert "3 branches; policies let 1 of them go" in read.text
+        assert "The plan file has dates only of branches" in read.text
+        assert "3 branches; policies delete 1 of them" in read.text
         assert len(read.all("script")) == 1
 
     def it_shows_every_part_of_a_plan(self, plans: Any) -> None:

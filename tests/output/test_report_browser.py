@@ -109,7 +109,7 @@ def it_refuses_what_a_stranger_would_add(browser: Page, file: Path) -> None:
 def it_tells_the_reasons_of_the_commit_in_the_address(browser: Page, file: Path) -> None:
     browser.open(file, f"repository=prod/shop&commit={Z}")
     told = why(browser)
-    assert told["Verdict"].startswith("expires. The stored rules keep it; the proposed rules let it go.")
+    assert told["Verdict"].startswith("expires. The stored rules keep it; the proposed rules let it expire.")
     assert told["Proposed rules"].startswith("Nothing keeps it since 2026-03-26. The last was a commit of a")
     assert told["Stored rules"].startswith("Kept until 2026-04-18 by a commit of a deleted branch, 30 days")
     browser.open(file, f"commit={C}")
@@ -133,7 +133,7 @@ def it_never_says_kept_of_what_the_server_lets_go(browser: Page, tmp_path: Path)
     told = why(browser)
     assert told["Verdict"].startswith("at risk. ")
     assert told["Proposed rules"].startswith(
-        "The server lets it go: its walk stops early. The documented rule"
+        "The server deletes it: its walk stops early. The documented rule"
     )
     assert "keeps it until 2026-04-05 by branch quick, 7 days" in told["Proposed rules"]
     assert told["Stored rules"].startswith("Kept until")

@@ -3,11 +3,11 @@ const NOBODY = -1;
 const DANGLING = -2;
 const MEANINGS = {
   kept: "The server keeps it under the proposed rules.",
-  released: "The stored rules let it go; the proposed rules keep it again.",
-  expires: "The stored rules keep it; the proposed rules let it go.",
-  at_risk: "The documented meaning of the proposed rules keeps it, but the server's walk stops early and lets it go.",
-  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early and lets it go, under the stored rules too.",
-  gone: "The stored rules let it go, and so do the proposed ones.",
+  released: "The stored rules let it expire; the proposed rules keep it again.",
+  expires: "The stored rules keep it; the proposed rules let it expire.",
+  at_risk: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires.",
+  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires, under the stored rules too.",
+  gone: "The stored rules let it expire, and so do the proposed ones.",
 };
 const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 const dateOf = (seconds) => {
@@ -44,7 +44,7 @@ function reason(graph, side, row) {
     : `it was followed there by ${short(graph.rows.id[via])} on ${dateOf(graph.rows.at[via])}, from when the days count`;
   const rule = `${counted(keeper.days, "day")} (${keeper.rule})`;
   if (until >= graph.given.as_of && columns.server[row] === "0") {
-    return `The server lets it go: its walk stops early. The documented rule keeps it until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.`;
+    return `The server deletes it: its walk stops early. The documented rule keeps it until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.`;
   }
   if (until >= graph.given.as_of) {
     const others = columns.keepers[row] > 1 ? ` ${counted(columns.keepers[row], "branch").replace(/branchs$/, "branches")} keep it in all.` : "";
