@@ -112,7 +112,7 @@ is fresh."""
 _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
-    Keep.HELD: "a hold keeps it now that another branch or tag moved or is gone",
+    Keep.HELD: "a hold keeps it now that another branch or tag was moved or deleted",
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved, and may not have its commits any more",

@@ -63,7 +63,7 @@ class Loss:
         ids = ", ".join(commit[:12] for commit in self.commits[:3])
         more = f" and {len(self.commits) - 3} more" if len(self.commits) > 3 else ""
         then = f" once branch {self.removed} is deleted" if self.removed else ""
-        return f"to {self.write.value} would let {self.verdict} give up commit {ids}{more}{then}"
+        return f"to {self.write.value} would let {self.verdict} expire commit {ids}{more}{then}"
 
 
 @dataclass(frozen=True)

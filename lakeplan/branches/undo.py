@@ -220,7 +220,7 @@ class _Restorer:
                 branch = LiveBranch(name, deletion.head, deletion.hidden)
                 head = _create(self.repository, branch, self.reader, self.writer, self.run)
             if taken or head != deletion.head:
-                text = f"there is a branch of this name, at {head[:12]}: it is left alone"
+                text = f"there is a branch of this name, at {head[:12]}: it is not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text)
         except WriteUncertain as error:
             return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
@@ -230,12 +230,10 @@ class _Restorer:
         try:
             sampled, gone = self._sample(deletion.head)
         except LakeplanError as error:
-            warnings.append(f"its data could not be looked at: {error.message}")
+            warnings.append(f"its data could not be inspected: {error.message}")
             return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
         if gone:
-            warnings.append(
-                f"a collection ran since: {gone} of {sampled} objects that were read are gone for good"
-            )
+            warnings.append(f"a collection ran since: {gone} of {sampled} objects that were read are deleted")
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _sample(self, head: str) -> tuple[int, int]:

@@ -286,7 +286,7 @@ def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:
         if value < 0:
             yield f"{value} days for {name}: negative, perhaps a larger number cut to 32 bits"
         elif value == 0:
-            yield f"0 days for {name}: every commit but the HEAD may go at once"
+            yield f"0 days for {name}: every commit but the HEAD may expire at once"
         elif value > _MOST_DAYS:
             yield f"{value:,} days for {name}: more than a century"
     if branches is not None:
@@ -336,7 +336,7 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
     except LakeplanError as error:
         yield CheckResult("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
-        text = "not tried (--read-only): a plan asks for a refs dump"
+        text = "not tested (--read-only): a plan requests a refs dump"
         yield CheckResult("fs:ListCommits", "warn", text, "Check without --read-only, or also plan with it.")
         return
     try:

@@ -166,7 +166,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
         yield of_error("versions", error)
         return
     if facts.versioned and versions is Versions.MARKER:
-        text = "the store keeps versions: older ones of what is deleted stay, and are paid for"
+        text = "the store keeps versions: older versions of deleted objects remain, and are paid for"
         yield CheckResult(
             "versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store."
         )
@@ -203,7 +203,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
 
 def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> CheckResult:
     name = "owner.json"
-    hint = f"Look at {OWNER_KEY}; if the server only moved to another address, correct it by hand."
+    hint = f"Look at {OWNER_KEY}; if only the server's address changed, correct it by hand."
     try:
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
@@ -246,7 +246,7 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
     except LakeplanError as error:
         return of_error(name, error)
     if grace is None:
-        text = "the server does not tell its grace period"
+        text = "the server does not report its grace period"
         return CheckResult(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
@@ -261,7 +261,7 @@ def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[CheckResult]]) -> Ch
         (n for n, found in looked.items() if all(f.result != "fail" for f in found)), next(iter(looked))
     )
     if doctor.read_only:
-        text = "not tried (--read-only): a mark has the server write down what is staged"
+        text = "not tested (--read-only): a mark has the server list uncommitted objects"
         return CheckResult(PREPARE, "warn", text, "Check without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)

@@ -275,7 +275,7 @@ class _Judged:
         until = self._kept_until
         best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)
         if staged:
-            why = f"it is staged on branch {staged[0]}"
+            why = f"it is uncommitted on branch {staged[0]}"
         elif best is None:
             why = "no commit holds it"
         else:

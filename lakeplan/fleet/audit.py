@@ -418,7 +418,7 @@ class Inspection:
             has_tagged = named(found.classes, Bit.TAG, Bit.DOCUMENTED).objects
             return (kept, _listed(found.classes, Bit.TAG, Bit.DOCUMENTED) if has_tagged else None), ""
         if not found.sample:
-            return (None, None), "no object to ask for" if self._settings.sample else "--sample is 0"
+            return (None, None), "no object to probe" if self._settings.sample else "--sample is 0"
         commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
         kept_sample = [one for one in found.sample if one.mask & Bit.DOCUMENTED]
         tag_sample = [one for one in found.sample if not one.mask & Bit.DOCUMENTED]

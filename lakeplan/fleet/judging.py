@@ -203,13 +203,13 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
         (
             is_lost(row["destroyed"]),
             "data-loss",
-            "objects that the documented rule keeps are gone",
+            "objects that the documented rule keeps no longer exist",
             f"lakeplan check {target}",
         ),
         (
             is_lost(row["destroyed_tagged"]),
             "data-loss",
-            "objects that tags name are gone: tags protect nothing on a server",
+            "objects that tags name no longer exist: tags protect nothing on a server",
             f"lakeplan check {target}",
         ),
         (

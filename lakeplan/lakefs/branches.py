@@ -122,7 +122,7 @@ def _staged_of(fields: Fields) -> StagedData:
 
 def _pull_of(fields: Fields) -> PullRequest:
     if fields.text("status") not in ("open", "OPEN"):
-        raise Malformed(f"a pull request is {fields.text('status')}, though open ones were asked for")
+        raise Malformed(f"a pull request is {fields.text('status')}, although only open ones were requested")
     return PullRequest(
         fields.name("id"),
         fields.name("source_branch"),

@@ -97,7 +97,7 @@ def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
             raise ServerUnreachable(
                 f"cannot {OPERATION}: not done after {LONGEST_DUMP / 60:.0f} minutes",
                 where=transport.where(repository),
-                hint="Look at the server's log.",
+                hint="Check the server's log.",
             )
         clock.sleep(pause)
         pause = min(LONGEST_POLL, pause * 1.5)
@@ -111,7 +111,7 @@ def _poll(transport: Transport, repository: str, task: str) -> RefsDumpIds | Non
     if isinstance(status, str):
         problem = f"the server says: {status}"
         call = replace(call, operation=OPERATION)
-        raise unexpected(transport, call, response, problem, "Look at the server's log.")
+        raise unexpected(transport, call, response, problem, "Check the server's log.")
     return status
 
 

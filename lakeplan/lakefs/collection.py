@@ -67,7 +67,7 @@ class LakeFSPreparer(Adapter):
                 break
             token = after
         problem = "the continuation tokens do not end"
-        raise unexpected(self._transport, call, response, problem, "Look at the server's log.")
+        raise unexpected(self._transport, call, response, problem, "Check the server's log.")
 
     def grace_period_seconds(self) -> int | None:
         call = Call("GET", ("config", "garbage-collection"), "read the grace period")

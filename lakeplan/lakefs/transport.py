@@ -195,7 +195,7 @@ def _unexpected(status: int, said: str, operation: str, where: str) -> Unexpecte
         what = f"the server redirects (status {status}), which is not followed"
         hint = "Set endpoint_url to the final address; http may have to be https."
     elif status >= 500:
-        hint = "Look at the server's log."
+        hint = "Check the server's log."
     return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
 
 

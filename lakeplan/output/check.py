@@ -181,7 +181,7 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
     if row["unconfirmed"]:
         yield (
             f"{count_of(row['unconfirmed'], 'object')} count as missing or of another size by the listing"
-            " alone: too many are missing to ask for each"
+            " alone: too many are missing to check each"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"

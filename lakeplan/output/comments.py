@@ -502,7 +502,7 @@ _TITLES = {
     "stale": ":no_entry: **stale**, nothing was written",
 }
 _NEXT = {
-    "partly": "Fix the cause, then run the job again: what is written already stays as it is.",
+    "partly": "Fix the cause, then run the job again: what was written is not written again.",
     "failed": "Fix the cause, then run the job again.",
     "refused": "Open a new pull request, so that the present plan is reviewed. To override a gate, list it"
     " under `overrides` in that pull request.",

@@ -324,7 +324,7 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
         case "too_young":
             return f"{branch}: even 1 day keeps it today"
         case "set_rules":
-            return "set rules, and ask again: without them no collector runs"
+            return "set rules, then run `lakeplan explain` again: without rules no collector runs"
         case "reset":
             where = "its branch" if remedy["branch"] is None else branch
             return f"{where}: reset the uncommitted change"

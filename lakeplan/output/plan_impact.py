@@ -467,11 +467,11 @@ def _tags(page: Page, repository: Json, limit: int | None) -> None:
 
 
 def render_adopted(page: Page, document: Json) -> None:
-    """Repositories that a glob newly matches: nobody named them."""
+    """Repositories that a glob newly matches: no entry names them."""
     adopted = [r for r in document["repositories"] if r["adopted"]]
     if not adopted:
         return
-    page.heading("Adopted repositories", "a glob matches them for the first time; nobody named them")
+    page.heading("Adopted repositories", "a glob matches them for the first time; no entry names them")
     for (entry, source), group in _grouped(adopted, lambda r: (r["entry"], r["source"])).items():
         where = f" at {source}" if source else ""
         page.hanging(

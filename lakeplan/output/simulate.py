@@ -362,7 +362,7 @@ def _legend(document: CurveDocument) -> str:
 
 
 def _curve_row(curve: CurveRow, top: int) -> str:
-    note = f"{days(curve['days_now'])} now: {volume(curve['now'])} go"
+    note = f"{days(curve['days_now'])} now: {volume(curve['now'])} expire"
     last = max(curve["points"][-1]["days"], curve["days_now"], 1)
     differ = [p["days"] for p in curve["server"] if p["at_risk"]["objects"]]
     span = max(-(-last * 11 // 10), *differ, 2)

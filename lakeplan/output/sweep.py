@@ -402,7 +402,7 @@ def render_restore(document: RestoreDocument, console: Console) -> None:
     if document["collectable_again"]:
         text = (
             f"no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
-            " take them again after sweep.min_age. Lengthen the retention, or branch from the commit."
+            " delete them again after sweep.min_age. Lengthen the retention, or branch from the commit."
         )
         page.labelled("note:", "bold yellow", text)
 

@@ -177,7 +177,7 @@ def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:
     if not (repository.read_only and plan.writes):
         return plan
     why = "the repository is read-only: its rules cannot be changed"
-    hint = "Take it out of the tree, or make it writable on the server."
+    hint = "Remove it from the tree, or make it writable on the server."
     return replace(plan, failure=Failure(why, where=plan.key, hint=hint))
 
 

@@ -32,7 +32,7 @@ from lakeplan.values.rules import Action
 from lakeplan.values.settings import Policy
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
-NO_EFFECT = "only the order of the policies changes: no effect on which branches go"
+NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         ),
         allowed=tuple(sorted(options.allowed)),
         warnings=tuple(
-            f"server {server} could not be asked: what only globs name there is not in this plan"
+            f"server {server} could not be reached: repositories matched only by a glob are missing from this"
+            " plan"
             for server in lost
         ),
         targets=options.selection.targets,

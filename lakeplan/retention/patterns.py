@@ -116,9 +116,8 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
 def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str | None:
     """What is wrong with a pattern of a tree, in words. ``why_not`` says why it can match nothing."""
     if len(pattern) > limits.GLOB_CHARACTERS:
-        return (
-            f"a pattern has at most {limits.GLOB_CHARACTERS:,} characters, and this one has {len(pattern):,}"
-        )
+        most = limits.GLOB_CHARACTERS
+        return f"a pattern may have at most {most:,} characters, and this one has {len(pattern):,}"
     why = why_not(pattern)
     return f"the pattern {pattern!r} can match nothing: {why}" if why else None
 

@@ -345,7 +345,9 @@ def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Ite
         return
     counts = {h: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
     horizon = max(counts, key=lambda h: counts[h])
-    yield _limited(f"{counts[horizon]:,} branches go by policy", (counts[horizon], horizon.value), limit)
+    yield _limited(
+        f"{counts[horizon]:,} branches would be deleted by policy", (counts[horizon], horizon.value), limit
+    )
 
 
 def _worst(
@@ -397,7 +399,7 @@ def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
     worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
     value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
     if value and safety.on_server_divergence != "ignore":
-        text = f"{value:,} objects would go although the documented rule keeps them"
+        text = f"{value:,} objects would be deleted although the documented rule keeps them"
         text += f" ({horizon.replace('_', ' ')})"
         yield Verdict(_by_policy(safety.on_server_divergence), text, value, 0, horizon=horizon)
 

@@ -361,15 +361,19 @@ def _warnings(request: CurveRequest, graph: CommitGraph, read: ReadSide, curves:
         found.append(f"{len(beyond)} more branches have rules and no curve here: name them with --branch")
     found += [f"not seen: {what}" for what in read.blind_to]
     if read.staged_run is None:
-        found.append(NO_RUN if read.listing else "staged data was not read: it only keeps more")
+        found.append(
+            NO_RUN
+            if read.listing
+            else "upper bounds: uncommitted changes were not read and can only reduce these numbers"
+        )
     if not read.listing:
         found.append(METADATA_ONLY)
     if read.inventory is not None:
         found.append(read.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         found.append(
-            "at some days the server deletes objects that its documented rule keeps: its walk can stop early, "
-            "and its curve is not monotone, so between the points asked it may differ too"
+            "at some days the server deletes objects that its documented rule keeps: its walk can stop early,"
+            " and its curve is not monotone, so it may differ between the computed points too"
         )
     return found
 

@@ -47,10 +47,8 @@ class SimulateRequest:
     """Read in the place of a listing."""
 
 
-NO_RUN = (
-    "no run of uncommitted addresses is at hand: staged data that no commit holds may be shown as garbage"
-)
-METADATA_ONLY = "nothing was listed: figures are at most, and the minimum age is not judged"
+NO_RUN = "no list of uncommitted objects was found: uncommitted objects may be shown as garbage"
+METADATA_ONLY = "nothing was listed: figures are upper bounds, and the minimum age is not judged"
 MAX_ROWS = 20
 """At most so many prefixes and branches stand in the summary; the tables have all."""
 
@@ -385,8 +383,8 @@ def _warnings(
             found.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
         if one.commits_at_risk:
             found.append(
-                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commit(s) go that its "
-                "documented rule keeps"
+                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commit(s) expire that its"
+                " documented rule keeps"
             )
     if side is None:
         return found

@@ -233,7 +233,7 @@ class ForeignReader:
         return SimulationFailed(
             "the cached full addresses of another repository differ from the stored ones",
             where=where,
-            hint=f"Remove {place}, find out who wrote there, and mark again.",
+            hint=f"Remove {place}, find out who wrote there, and run `lakeplan sweep mark` again.",
         )
 
 

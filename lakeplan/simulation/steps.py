@@ -516,9 +516,7 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
     order = in_order(hashes)
     starts = starts_of(hashes[order])
     if starts.size != len(chosen):
-        raise SimulationFailed(
-            f"{len(chosen) - starts.size} objects are asked for that no address was sent of"
-        )
+        raise SimulationFailed(f"{len(chosen) - starts.size} objects are requested without an address")
     single = np.diff(starts, append=hashes.size) == 1
     alone = every.take(pa.array(order[starts[single]])).combine_chunks()
     found = pa.Table.from_arrays(

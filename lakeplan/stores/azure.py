@@ -183,7 +183,7 @@ LISTERS = 16
 WORDS = {
     "LeaseIdMissing": "the blob is leased",
     "BlobImmutableDueToPolicy": "the blob is immutable (a legal hold or a retention policy)",
-    "SnapshotsPresent": "the blob has snapshots, which only the deletion of all versions takes",
+    "SnapshotsPresent": "the blob has snapshots, which are deleted only with all versions",
     "DirectoryIsNotEmpty": "it is a folder with something in it",
 }
 

@@ -31,7 +31,7 @@ class BoundedRaw:
         announced = raw.headers.get("Content-Length", "")
         # azure-core makes a list of as many places as bytes are announced.
         if has_body and announced.isdecimal() and (len(announced) > 18 or int(announced) > limit):
-            raise self._beyond(f"an answer is larger than {limits.size_text(limit)}")
+            raise self._beyond(f"a response is larger than {limits.size_text(limit)}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
@@ -56,11 +56,11 @@ class BoundedRaw:
         self._left -= len(piece)
         elapsed = time.monotonic() - self._started
         if self._left < 0:
-            raise self._beyond(f"an answer is larger than {limits.size_text(self._limit)}")
+            raise self._beyond(f"a response is larger than {limits.size_text(self._limit)}")
         if elapsed > limits.FILE_SECONDS:
-            raise self._beyond(f"an answer takes longer than {limits.FILE_SECONDS:g} seconds")
+            raise self._beyond(f"a response takes longer than {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
-            raise self._beyond(f"an answer brings less than {limits.RATE_BYTES:,} bytes a second")
+            raise self._beyond(f"a response has less than {limits.RATE_BYTES:,} bytes a second")
         return piece
 
     def _beyond(self, message: str) -> StorageError:

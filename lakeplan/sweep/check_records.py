@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 NAMED = 100
 """Addresses of a quarantine that a report names; all are counted."""
 FIND_AT_ONCE = 1_000
-NO_MARK = "its mark cannot be read, so nobody knows what was moved there"
+NO_MARK = "its mark cannot be read, so it is unknown what was moved there"
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def copy_one(
     except StorageError as error:
         return CopyEnd(copied=False, problem=f"not copied: {error.message}")
     if seen is None or seen.size != copied.size:
-        return CopyEnd(copied=False, problem="not copied: the copy is not there")
+        return CopyEnd(copied=False, problem="not copied: the copy does not exist")
     return CopyEnd(copied=True)
 
 
@@ -177,10 +177,10 @@ COPIES_A_BATCH = 500
 """Objects that are copied into quarantine before the first of them is deleted."""
 OBJECTS_A_LISTING = 1_000
 """Objects that are listed at once, just before they are deleted."""
-BROUGHT_BACK = "there again after it was deleted"
+BROUGHT_BACK = "exists again after it was deleted"
 CLOSED = "the sweep was closed before its turn"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
-GONE_AFTER = "gone, although the store did not confirm it"
+GONE_AFTER = "deleted, although the store did not confirm it"
 SILENT = "the store did not answer for it"
 
 
@@ -445,7 +445,7 @@ class _Part:
             if is_gone:
                 self._verified += 1
             else:
-                self._status[key] = (Status.FAILED, "still there after it was deleted")
+                self._status[key] = (Status.FAILED, "still exists after it was deleted")
         return all(answers)
 
     # ---- records

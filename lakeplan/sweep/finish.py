@@ -84,7 +84,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
         notes.append("copies are in quarantine until lakeplan sweep purge")
     if end.mark.settings.versions is Versions.MARKER:
         if versioned:
-            notes.append("the store keeps versions: older versions of what was deleted are still there")
+            notes.append("the store keeps versions: older versions of the deleted objects remain")
         elif versioned is None:
             notes.append("the store does not say whether it keeps versions of what was deleted")
     return "; ".join(notes)

@@ -35,8 +35,10 @@ from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, Part
 THREADS = 32
 """Requests in flight while objects are requested."""
 NOT_MARKED = "the official collector did not mark it"
-STILL_THERE = "still there after the official collector's run"
-NOT_FINISHED = "not deleted: others of the mark must stay, and the official collector cannot leave them out"
+STILL_THERE = "still exists after the official collector's run"
+NOT_FINISHED = (
+    "not deleted: other objects of the mark must be kept, and the official collector cannot skip them"
+)
 
 
 def run_official(

@@ -46,7 +46,7 @@ NEEDED = "needed again, and not at its address"
 YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
 NOT_TRIED = "not tried: the purge stopped before its turn"
-STILL_THERE = "still there after it was deleted"
+STILL_THERE = "still exists after it was deleted"
 SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
 NONE_DELETED = "the store deleted no copy within ten minutes"
 

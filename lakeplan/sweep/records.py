@@ -89,7 +89,7 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
         return None
     hint = (
         f"Restore it; or move it away: `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
-        f" restore {mark_id}` then go by the record in the namespace."
+        f" restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
     goes = record.get("goes")

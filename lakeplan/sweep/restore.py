@@ -37,7 +37,7 @@ PATHS_NAMED = 10
 """Paths of an object that a mark names."""
 FEW = 1_000
 """Up to so many copies are requested one by one."""
-CONFLICT = "another object was written there meanwhile"
+CONFLICT = "another object was written there during the restore"
 UNKNOWN = "the store did not answer whether it is back"
 NAMED = 100
 """Failures that the document names; all are counted."""

@@ -106,8 +106,8 @@ def _min_age(settings: SweepSettings, grace: int | None) -> Verdict | None:
     if settings.min_age_seconds >= grace:
         return None
     text = (
-        f"objects may go after {settings.min_age_seconds:,} seconds, and the server asks collectors to wait"
-        f" for {grace:,}"
+        f"objects may be deleted after {settings.min_age_seconds:,} seconds, but the server requires"
+        f" collectors to wait for {grace:,}"
     )
     return Verdict(GateOutcome.REFUSED, text, settings.min_age_seconds, grace)
 

@@ -53,9 +53,9 @@ HELD_AGAIN = "something holds it again"
 NO_PART_BEGUN = (
     "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
-SLOW_LOOK = "looking at what is held took longer than ten minutes: nothing was deleted by that look"
+SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted by it"
 NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
-SEEN_ONCE = "never committed, and looked for only once: sweep.settle has not passed"
+SEEN_ONCE = "never committed, and inspected only once: sweep.settle has not passed"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class SettingsCheck:
         for block in SERVER_BLOCKS:
             child = node.items.get(block)
             if text_of(child) == CLEAR and child is not None and not may_clear:
-                text = f"`{block}: clear` stands only in the entry of one exactly named repository"
+                text = f"`{block}: clear` is allowed only in the entry of one exactly named repository"
                 self._problems.add(child.source, (*path, block), text)
         checks: dict[str, Callable[[Node, NodePath], None]] = {
             "gc": self.gc,
@@ -218,7 +218,9 @@ class SettingsCheck:
         self, node: MapNode, path: NodePath, key: str, *, beside: AbstractSet[str] = frozenset()
     ) -> None:
         if key in node.items and node.items.keys() - beside - {key}:
-            text = f"`{key}` stands alone: move the other keys into the file, or the file's rules here"
+            text = (
+                f"`{key}` must be the only key: move the other keys into the file, or the file's rules here"
+            )
             self._problems.add(node.where(key), (*path, key), text)
 
     def _removal(

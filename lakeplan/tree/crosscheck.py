@@ -52,7 +52,7 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
         if cycle and name not in cyclic:
             names = [name, *(str(v.value) for v in cycle)]
             cyclic.update(names)
-            text = f"the profiles go round in a circle: {' → '.join(names)}"
+            text = f"the profiles use each other in a circle: {' → '.join(names)}"
             problems.add(cycle[0].source, ("profiles", name, "use"), text)
     for name in deep if not cyclic else ():
         text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"

@@ -124,7 +124,7 @@ class TreeFiles:
         found: list[str] = []
         try:
             if len(parts) > limits.INCLUDE_PARTS:
-                raise TooLarge(f"a pattern has at most {limits.INCLUDE_PARTS} parts")
+                raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts")
             files = sorted(set(self._matching("", parts, set())))
         except TooLarge as error:
             self._problems.add(at, path, str(error))

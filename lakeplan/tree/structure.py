@@ -99,7 +99,7 @@ def _why_no_ceiling(gate: str, node: Node) -> str | None:
     """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
     unit, ending = GATES[gate].unit, GATES[gate].max_ends
     if ending is None:
-        return f"the gate {gate} has no figure, so it takes no max"
+        return f"the gate {gate} has no figure, so `max` is not supported"
     text = text_of(node)
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None

@@ -310,7 +310,7 @@ class TreeReader:
         return make_layer(SET, node.source, node, self._no_file)
 
     def _no_file(self, block: str, reference: ScalarNode) -> None:
-        text = f"{SET} takes no file: give the values that it would have"
+        text = f"{SET} does not support `file`: write the values here"
         self._problems.add(reference.source, (block, "file"), text)
 
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:

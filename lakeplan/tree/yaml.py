@@ -134,7 +134,7 @@ class Problems:
 
     def add(self, source: Source, path: NodePath, text: str) -> None:
         if len(self._items) >= limits.TREE_PROBLEMS:
-            hint = f"fix these first: no more than {limits.TREE_PROBLEMS:,} are looked for"
+            hint = f"fix these first: only the first {limits.TREE_PROBLEMS:,} are reported"
             raise TreeError(self._items, hint=hint)
         problem = Problem(source, show_path(path), text)
         self._items.append(problem)

@@ -114,7 +114,7 @@ class Backlog:
     size_bytes: int | None = None
 
 
-STAGED_DATA = "staged data is not read by a plan; it only protects more, so the figures are upper bounds"
+STAGED_DATA = "upper bounds: uncommitted changes were not read and can only reduce these numbers"
 """In ``blind_to`` of every impact; plans and pages say it once."""
 
 

@@ -168,7 +168,7 @@ def it_reports_as_failed_what_is_still_there(make_official: Any) -> None:
     assert done.code == 3
     assert done.json["deleted"]["objects"] == 0
     assert done.json["failed"]["objects"] == 2
-    assert done.json["reasons"] == {"failed: still there after the official collector's run": 2}
+    assert done.json["reasons"] == {"failed: still exists after the official collector's run": 2}
 
 
 def it_says_why_the_collector_failed_while_nothing_was_deleted(make_official: Any) -> None:

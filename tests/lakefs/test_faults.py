@@ -137,8 +137,8 @@ class DescribeARequestWithoutAnAnswer:
     [
         (429, "slow down", "the server is overloaded (status 429)", "Try again later."),
         (503, "", "the server is overloaded (status 503)", "Try again later."),
-        (500, "boom", "status 500, boom", "Look at the server's log."),
-        (502, "", "status 502", "Look at the server's log."),
+        (500, "boom", "status 500, boom", "Check the server's log."),
+        (502, "", "status 502", "Check the server's log."),
         (423, "locked", "status 423, locked", ""),
         (300, "", "the server redirects (status 300), which is not followed", "Set endpoint_url"),
         (399, "", "the server redirects (status 399), which is not followed", "Set endpoint_url"),

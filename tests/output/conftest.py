@@ -33,7 +33,7 @@ from tests.output.chromium import Page, chromium, find_chromium
 
 AS_OF = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
 GOLDEN = Path(__file__).parent / "golden"
-STAGED = "staged data is not read by a plan; it only protects more, so the figures are upper bounds"
+STAGED = "upper bounds: uncommitted changes were not read and can only reduce these numbers"
 REGENERATE = "LAKEPLAN_REGENERATE_OUTPUT"
 
 Show = Callable[[Callable[[Any, Console], None], Any, int], str]
@@ -173,7 +173,7 @@ def full_plan() -> Plan:
                 "at-risk",
                 "prod/analytics",
                 GateOutcome.WARNED,
-                "1,210 objects would go although the documented rule keeps them (now)",
+                "1,210 objects would be deleted although the documented rule keeps them (now)",
                 1_210,
                 0,
                 "objects",

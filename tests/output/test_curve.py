@@ -91,7 +91,7 @@ def document() -> dict[str, Any]:
                 for n in range(2, 22)
             ],
         },
-        "warnings": ["nothing was listed: figures are at most, and the minimum age is not judged"],
+        "warnings": ["nothing was listed: figures are upper bounds, and the minimum age is not judged"],
     }
     jsonschema.validate(found, SCHEMA)
     return found

@@ -268,7 +268,7 @@ class DescribeWhatAGateReports:
                 "at-risk",
                 "prod/analytics",
                 "warned",
-                "2 objects would go although the documented rule keeps them (plus 7 days)",
+                "2 objects would be deleted although the documented rule keeps them (plus 7 days)",
                 2,
                 0,
                 "objects",
@@ -337,7 +337,7 @@ class DescribeWhatAGateReports:
             branch_lifecycle=PoliciesPlan(Action.CHANGE, deletions=deletions),
         )
         found = ("deleted-branches", "prod/analytics")
-        text = "3 branches go by policy (plus 7 days); the limit is"
+        text = "3 branches would be deleted by policy (plus 7 days); the limit is"
         for limit, outcome in ((3, "passed"), (2, "refused")):
             assert told(repository_gates(plan, Safety(max_deleted_branches=limit), SHUT)) == [
                 (*found, outcome, f"{text} {limit}", 3, limit, "branches", "plus_7_days")

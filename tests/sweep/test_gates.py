@@ -132,7 +132,7 @@ def it_reports_what_it_measured_against_which_limit() -> None:
             60,
             7200,
             "seconds",
-            "objects may go after 60 seconds, and the server asks collectors to wait for 7,200",
+            "objects may be deleted after 60 seconds, but the server requires collectors to wait for 7,200",
         ),
     ]
 

@@ -141,7 +141,7 @@ class DescribeJudgingAgain:
         young = replace(SETTINGS, min_age_seconds=DAY - 1)
         mark = SimpleNamespace(**{**vars(MARK), "settings": young, "tree_settings": young})
         given, held = approval(sweep=young, grace=then), site(sweep=young, grace=now)
-        with pytest.raises(GateRefused, match="the server asks collectors to wait for 86,400"):
+        with pytest.raises(GateRefused, match="the server requires collectors to wait for 86,400"):
             judge_again(held_to_approval(held, mark, given), mark, given, TODAY)
 
     def it_counts_what_was_allowed_until_its_limit_is_tightened(self) -> None:

@@ -495,7 +495,7 @@ class DescribeAStoreThatFails:
         case.store.before = raising(WriteConflict("taken"), on="copy")
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (0, 0, 1)
-        assert document["failures"] == {"data/a": "another object was written there meanwhile"}
+        assert document["failures"] == {"data/a": "another object was written there during the restore"}
 
     def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "KEYS_A_LEASE", 60)

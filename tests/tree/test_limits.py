@@ -61,7 +61,9 @@ class DescribePatterns:
     def it_limits_their_length(self, tmp_path: Path, settings: str) -> None:
         long = "a" * 1_024 + "*"
         text = HEAD + f"repositories: {{lake: {{{settings % long}}}}}\n"
-        assert "a pattern has at most 1,024 characters, and this one has 1,025" in problem_of(tmp_path, text)
+        assert "a pattern may have at most 1,024 characters, and this one has 1,025" in problem_of(
+            tmp_path, text
+        )
 
     def it_limits_the_length_of_repositories_and_protected_tags(self, tmp_path: Path) -> None:
         long = "'" + "a*" * 100_000 + "'"

@@ -55,7 +55,7 @@ import pytest
         ("profiles: {a: {use: [b]}}\n", "lakeplan.yaml:3:22: profiles.a.use[0]: there is no profile 'b'"),
         (
             "profiles: {a: {use: [a]}}\n",
-            "lakeplan.yaml:3:22: profiles.a.use: the profiles go round in a circle: a → a",
+            "lakeplan.yaml:3:22: profiles.a.use: the profiles use each other in a circle: a → a",
         ),
         ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` stands only in"),
         (

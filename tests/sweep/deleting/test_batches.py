@@ -272,4 +272,4 @@ class DescribeCopying:
     def it_looks_whether_the_copy_is_there(self) -> None:
         store = Copier([])
         store.loses_copies = True
-        assert copied(store) == CopyEnd(copied=False, problem="not copied: the copy is not there")
+        assert copied(store) == CopyEnd(copied=False, problem="not copied: the copy does not exist")

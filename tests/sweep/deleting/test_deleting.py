@@ -326,7 +326,7 @@ class DescribeAStoreThatFails:
         store.refuses = lambda key: Deletion(key) if key == "data/b" else None
         (end,) = ends(sweep.run(store))
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
-        assert end.reasons == {"failed: still there after it was deleted": 1}
+        assert end.reasons == {"failed: still exists after it was deleted": 1}
         assert end.verified == 1
 
     def it_lists_again_what_the_store_refused(self, sweep: Sweep) -> None:
