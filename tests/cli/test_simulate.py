@@ -51,7 +51,7 @@ def arguments(namespace: str, rules: Path, *more: str) -> list[str]:
 class DescribeCommitsOnly:
     def it_prints_the_verdicts(self, namespace: str, rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(arguments(namespace, rules, "--commits-only")) == ExitCode.OK
-        assert "2 of 3 commits stay, 1 go" in capsys.readouterr().out
+        assert "2 of 3 commits are kept, 1 expire" in capsys.readouterr().out
 
     def it_writes_commits_and_the_summary(
         self, namespace: str, rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
