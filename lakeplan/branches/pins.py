@@ -1,4 +1,4 @@
-"""Pins: hidden branches that make every collector keep a commit. Which commits want one, and with which rule.
+"""Pins: hidden branches that make every collector keep a commit. Which commits need one, and with which rule.
 
 A server's walk starts at every branch, hidden ones too, and keeps each HEAD; tags are never asked
 (docs/lakefs/retention.md). So a hidden branch at a commit keeps it for as long as it exists and nobody moves
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class PinRules:
-    """What the tree asks to pin: tags by pattern, what holds name, commits that the documented rule keeps and
+    """What the tree pins: tags by pattern, what holds name, commits that the documented rule keeps and
     the server's walk does not, and the newest commits of branches."""
 
     tags: tuple[str, ...] = ()
@@ -53,15 +53,9 @@ def own_pins(live: Iterable[LiveBranch], recorded: Iterable[str]) -> tuple[list[
     (``recorded``: full commit ids).
     """
     known = set(recorded)
-    own, others = [], []
-    for branch in sorted(live, key=lambda branch: branch.id):
-        if not branch.id.startswith(PREFIX):
-            continue
-        if may_be_pin(branch) and branch.commit_id in known:
-            own.append(Pin(branch.commit_id))
-        else:
-            others.append(branch)
-    return own, others
+    named = sorted((b for b in live if b.id.startswith(PREFIX)), key=lambda branch: branch.id)
+    own = [branch for branch in named if may_be_pin(branch) and branch.commit_id in known]
+    return [Pin(branch.commit_id) for branch in own], [branch for branch in named if branch not in own]
 
 
 def without_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
@@ -71,7 +65,7 @@ def without_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
 
 
 def without_pin_branches(refs: Refs) -> Refs:
-    """The same history without all that stands like a pin; refs do not say which branches are hidden."""
+    """The same history without branches at the commit in their name. Refs do not say which are hidden."""
     left = (branch for branch in refs.branches if not has_pin_commit(branch.id, branch.commit_id))
     return replace(refs, branches=tuple(left))
 
@@ -116,8 +110,8 @@ Moments = Sequence[datetime]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A history without own pins, and what decides about it: the tree's rules, the moments that are looked
-    at (the first is now), the server's zone."""
+    """A history without own pins, and what decides about it: the tree's rules, the moments to judge at
+    (the first is now), the server's zone."""
 
     refs: Refs
     graph: CommitGraph
@@ -184,7 +178,7 @@ def with_needed_days(graph: CommitGraph, pins: Iterable[Pin]) -> tuple[Pin, ...]
 def _asked(
     history: History, rules: PinRules, holds: Sequence[Hold], held_before: Mapping[int, Collection[str]]
 ) -> Iterator[tuple[str, Iterable[int]]]:
-    """Reasons, each with the numbers of the commits it asks for."""
+    """Reasons, each with the numbers of its commits."""
     graph, refs = history.graph, history.refs
     for tag in sorted(refs.tags, key=lambda tag: tag.id):
         if tag.commit_id in graph.index and any(matches(tag.id, glob) for glob in rules.tags):
@@ -218,7 +212,7 @@ _PERIODS: Mapping[str, Period] = {
 def newest_of(
     graph: CommitGraph, head: int, kept: Kept, zone: tzinfo = timezone.utc
 ) -> Iterator[tuple[str, list[int]]]:
-    """What ``kept`` asks for on the main line that ends at ``head``, with the reason."""
+    """What ``kept`` selects on the main line that ends at ``head``, with the reason."""
     counts = {"day": kept.daily, "week": kept.weekly, "month": kept.monthly}
     if kept.commits:
         found = [commit for commit, _ in zip(_line(graph, head), range(kept.commits), strict=False)]

@@ -165,12 +165,8 @@ def resolve(records: Records, repository: str, ref: str) -> Resolved:
         return base if modifiers[0][0] == "$" else Resolved(base.commit_id)
     commit_id = base.commit_id
     for kind, digits in modifiers:
-        number = int(digits) if digits else 1
-        commit_id = (
-            _ancestor(records, repository, commit_id, number)
-            if kind == "~"
-            else (_nth_parent(records, repository, commit_id, number))
-        )
+        step = _ancestor if kind == "~" else _nth_parent
+        commit_id = step(records, repository, commit_id, int(digits or 1))
     return Resolved(commit_id)
 
 
