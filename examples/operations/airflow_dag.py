@@ -45,5 +45,5 @@ with DAG(
     max_active_runs=1,
     default_args={"retries": 0, "execution_timeout": timedelta(hours=12), "append_env": True},
 ):
-    # A person looks at the mark, approves it and runs it: lakeplan sweep show, approve, run.
+    # A person inspects the mark, approves it and runs it: lakeplan sweep show, approve, run.
     BashOperator(task_id="mark", bash_command=f"lakeplan sweep mark -C {TREE} --no-progress -q")

@@ -100,7 +100,7 @@ every key that is wrong with file, line and column. `lakeplan show --resolved RE
 that holds for a repository, with the place it came from. `lakeplan schema tree` and `lakeplan schema
 repository` print the JSON Schemas that this page is made from, for an editor.
 
-In a path `<name>` is a name of one's own, and `[]` stands for the items of a list. A key that is absent
+In a path `<name>` is a name that you choose, and `[]` stands for the items of a list. A key that is absent
 is not managed: it changes nothing on a server. An empty value (`~`, `null`, nothing) is an error, unless
 the key says otherwise."""
 

@@ -4,7 +4,7 @@ import json
 import sys
 
 MOST_BYTES = 100 * 10**9
-"""Newly expired bytes above which the owner has to be told."""
+"""Newly expired bytes above which the owner must be informed."""
 
 
 def findings(plan: dict) -> list[dict]:
