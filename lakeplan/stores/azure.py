@@ -431,7 +431,7 @@ class AzureStore(AzureReader):
                 policy = service.get_service_properties().get("delete_retention_policy")
         except AzureError as error:
             translated = translate_azure_error(error, self.url)
-            unsupported = translated.message.startswith("the storage answered")
+            unsupported = translated.message.startswith("the storage returned")
             if isinstance(translated, StorageDenied) or unsupported:
                 return None
             raise translated from None
@@ -445,7 +445,7 @@ class AzureStore(AzureReader):
             return any(item.version_id for item in next(pages.by_page(), ()))
         except AzureError as error:
             translated = translate_azure_error(error, self.url)
-            if translated.message.startswith("the storage answered"):
+            if translated.message.startswith("the storage returned"):
                 return False
             raise translated from None
 

@@ -185,7 +185,7 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
         status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
         kind = S3_CODES.get(code) or S3_CODES.get(status)
         if kind is None:
-            return StorageError(f"the storage answered {code or status or 'an error'}", where=where)
+            return StorageError(f"the storage returned {code or status or 'an error'}", where=where)
         return error_of(kind, where, detail=f"{code} (status {status})")
     return error_of(_by_class(error, BOTO_CLASSES, Kind.SETTINGS), where, detail=type(error).__name__)
 
@@ -198,7 +198,7 @@ def translate_azure_error(error: Exception, where: str) -> StorageError:
     kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
     detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
     if kind is Kind.UNSUPPORTED:
-        return error_of(kind, where, detail=detail, message=f"the storage answered {detail}")
+        return error_of(kind, where, detail=detail, message=f"the storage returned {detail}")
     return error_of(kind, where, detail=detail)
 
 

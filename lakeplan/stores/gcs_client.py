@@ -216,7 +216,7 @@ def error_for(answer: Answer, where: str) -> StorageError:
     """The status alone is shown, never the store's own text."""
     kind = Kind.BUSY if is_busy(answer) else KINDS.get(answer.status)
     if kind is None:
-        return StorageError(f"the storage answered status {answer.status}", where=where)
+        return StorageError(f"the storage returned status {answer.status}", where=where)
     return error_of(kind, where, detail=f"status {answer.status}")
 
 
