@@ -358,7 +358,7 @@ def repository_gates(
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
     rows = [row_of(outlook) for outlook in outlooks]
-    return openers.decide_each(gates.run_gates(desired.key, rows, desired.safety), desired)
+    return openers.decide_each(gates.gates_of_branch_run(desired.key, rows, desired.safety), desired)
 
 
 def whole_gates(
@@ -370,5 +370,6 @@ def whole_gates(
     """The same over all repositories; overridden when it is in every repository that deletes."""
     deleting = [r.gates for r in repositories if _count(r)]
     return tuple(
-        openers.decide_whole(gate, deleting) for gate in gates.run_gate(WHOLE_PLAN, count, tree.safety)
+        openers.decide_whole(gate, deleting)
+        for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakeplan.values.storages import STORAGES, UrlForm
+from lakeplan.values.sweep import SWEEP
 from lakeplan.values.urls import is_digest, path_digest
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def redact_plan(plan: Plan) -> Plan:
 
 
 def _no_reasons(guard: Json) -> dict[str, Any]:
-    return {**guard, "holds": [{**hold, "reason": ""} for hold in guard["holds"]]}
+    texts = {setting.field: "" for setting in SWEEP if setting.kind.is_free_text}
+    holds = [{**hold, "reason": ""} for hold in guard["holds"]]
+    return {**guard, "holds": holds, "settings": {**guard["settings"], **texts}}
 
 
 def _scope(part: Json, outer: str) -> str:

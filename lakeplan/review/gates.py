@@ -1,7 +1,8 @@
 """How gates judge plans and branch runs, and what overrides a gate that refuses.
 
-``values/gates.py`` declares the gates; ``OF_WRITES``, ``OF_SERVERS`` and ``OF_TOTALS`` give each its judge.
-Limits are judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides no gate.
+``values/gates.py`` declares the gates; ``JUDGES_OF_WRITES``, ``JUDGES_OF_SERVERS`` and ``JUDGES_OF_TOTALS``
+give each its judge. Limits are judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides
+no gate.
 """
 
 from __future__ import annotations
@@ -211,9 +212,9 @@ def repository_gates(plan: RepositoryPlan, safety: Safety, openers: GateOverride
         return ()
     rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
     found = [
-        *(_judged(OF_WRITES, plan, safety) if plan.writes else ()),
-        *run_gates(plan.key, rows, safety),
-        *_judged(OF_SERVERS, plan, safety),
+        *(_judged(JUDGES_OF_WRITES, plan, safety) if plan.writes else ()),
+        *gates_of_branch_run(plan.key, rows, safety),
+        *_judged(JUDGES_OF_SERVERS, plan, safety),
     ]
     return openers.decide_each(found, plan)
 
@@ -223,15 +224,15 @@ def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) 
         yield from (verdict.of(gate, plan.key) for verdict in judge(plan, safety))
 
 
-def run_gates(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
+def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
     """What one ``branches run`` would do to a repository. An apply deletes no branch, so it is not stopped.
     ``rows`` have what follows beside them. What is deleted after a notice counts as if it were now."""
     going = [row for row in rows if row.is_expired]
     tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_of_branches(going, safety))
-    return [*run_gate(scope, len(going), safety), *tags]
+    return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
-def run_gate(scope: str, count: int, safety: Safety) -> list[GateResult]:
+def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResult]:
     """How many branches one ``branches run`` may delete."""
     limit = safety.max_deleted_branches
     if not count or limit is None:
@@ -255,10 +256,10 @@ def plan_gates(
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
     found = [
         verdict.of(gate, WHOLE_PLAN)
-        for gate, judge in OF_TOTALS.items()
+        for gate, judge in JUDGES_OF_TOTALS.items()
         for verdict in judge(writing, totals, safety)
     ]
-    found += run_gate(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
+    found += limit_of_branch_run(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
     results = []
     for gate in found:
         of_each = [r.gates for r in planned if _contributes(r, gate)]
@@ -430,7 +431,7 @@ def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
 
 Judge = Callable[[RepositoryPlan, Safety], Iterator[Verdict]]
 
-OF_WRITES: Mapping[Gate, Judge] = {
+JUDGES_OF_WRITES: Mapping[Gate, Judge] = {
     ADOPTION: _adoption,
     CLEAR: _clear,
     UNKNOWN_IMPACT: _unknown_impact,
@@ -443,12 +444,12 @@ OF_WRITES: Mapping[Gate, Judge] = {
 }
 """What judges a repository that is written, in the order of a plan."""
 
-OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
+JUDGES_OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
 """What judges every repository, also one without writes."""
 
 JudgeOfTotals = Callable[[list[RepositoryPlan], Mapping[str, HorizonImpact], Safety], Iterator[Verdict]]
 
-OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
+JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
     EXPIRED_OBJECTS: lambda _, totals, safety: _expired_objects(totals, safety),
     EXPIRED_BYTES: lambda _, totals, safety: _expired_bytes(totals, safety),
     DELETED_BRANCHES: lambda writing, _, safety: _deleted_by_policies(writing, safety),

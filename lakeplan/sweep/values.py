@@ -13,7 +13,7 @@ from typing import Any, cast
 from lakeplan.errors import FormatError
 from lakeplan.sweep.documents import ApprovalRow, MarkRow, RulesBeforeRow
 from lakeplan.values import records
-from lakeplan.values.declare import FLAG, Setting
+from lakeplan.values.declare import Setting
 from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
@@ -210,12 +210,19 @@ def _part_name(value: Any, name: str) -> None:
         raise records.Misshapen(f"{name} is not a valid name of a part")
 
 
+_SHAPES: Mapping[str, records.Shape] = {
+    "integer": records.count,
+    "boolean": records.flag,
+    "string": records.text,
+    "strings": records.list_of(records.text),
+}
+
+
 def _shape(setting: Setting) -> records.Shape:
     if setting.kind.words:
         return records.exactly(*setting.kind.words)
-    if setting.kind is FLAG:
-        return records.flag
-    return records.or_null(records.count) if setting.default is None else records.count
+    shape = _SHAPES[setting.kind.recorded]
+    return records.or_null(shape) if setting.may_be_null else shape
 
 
 _FIRST_SETTINGS = (

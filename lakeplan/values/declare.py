@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from lakeplan.values.units import (
     parse_age,
@@ -27,12 +27,20 @@ UNLIMITED = "unlimited"
 class Kind:
     """What a setting may be. ``definition`` names its JSON Schema in ``schemas/repository.v1.json``, or
     ``words`` are all there are. ``parse`` makes the value of what the tree has, and raises ValueError.
-    ``unit`` is how messages show it."""
+    ``unit`` is how messages show it. ``recorded`` is the type that documents and marks have, null too with
+    ``or_null``."""
 
     definition: str = ""
     parse: Callable[[Any], Any] = lambda value: value
     unit: str = ""
     words: tuple[str, ...] = ()
+    recorded: Literal["integer", "number", "boolean", "string", "strings"] = "integer"
+    or_null: bool = False
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether anybody may have written anything: redacted documents leave it out."""
+        return self.recorded == "string" and not self.words
 
 
 def words(*allowed: str | Enum) -> Kind:
@@ -44,7 +52,7 @@ def words(*allowed: str | Enum) -> Kind:
             raise ValueError(f"{text!r} is not one of {', '.join(values)}")
         return values[text]
 
-    return Kind(parse=parse, words=tuple(values))
+    return Kind(parse=parse, words=tuple(values), recorded="string")
 
 
 def or_unlimited(kind: Kind) -> Kind:
@@ -54,13 +62,14 @@ def or_unlimited(kind: Kind) -> Kind:
         kind,
         definition=f"{kind.definition}_or_unlimited",
         parse=lambda value: None if value == UNLIMITED else parse(value),
+        or_null=True,
     )
 
 
-FLAG = Kind("boolean")
+FLAG = Kind("boolean", recorded="boolean")
 COUNT = Kind("count", parse_count)
 BYTES = Kind("bytes", parse_bytes, "bytes")
-PERCENT = Kind("percent", parse_percent, "percent")
+PERCENT = Kind("percent", parse_percent, "percent", recorded="number")
 DURATION = Kind("duration", parse_duration, "seconds")
 AGE = Kind("duration", parse_age, "seconds")
 """A duration that may be ``0s``."""
@@ -68,8 +77,8 @@ NOTICE_PERIOD = Kind("duration", parse_notice_period, "seconds")
 DAYS = Kind("days")
 RATE = Kind("rate")
 ANYTHING = Kind()
-BRANCH_GLOBS = Kind("names", tuple)
-TAG_GLOBS = Kind("globs", tuple)
+BRANCH_GLOBS = Kind("names", tuple, recorded="strings")
+TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,11 @@ class Setting:
     @property
     def unit(self) -> str:
         return self.kind.unit
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether documents record null: no limit."""
+        return self.kind.or_null or self.default is None
 
 
 def setting(

@@ -245,14 +245,14 @@ class SettingsRow(TypedDict):
 
 
 class MarkClass(str, Enum):
-    """Why an old, stored object stands in a mark. Only the first three may go."""
+    """Why an old, stored object is in a mark. ``deleted_classes`` says which a sweep may delete."""
 
     BACKLOG = "backlog"
     """Expired already under the rules before their last change."""
     NEWLY_EXPIRED = "newly_expired"
-    """Expired through the last change of the rules that lakeplan recorded."""
+    """Expired because of the last change of the rules that lakeplan recorded."""
     NEVER_COMMITTED = "never_committed"
-    """In no commit, and not staged when the mark looked."""
+    """In no commit, and not uncommitted when the mark was made."""
     AT_RISK = "at_risk"
     """The server would delete it, the documented rule keeps it. Kept."""
     PROTECTED = "protected"

@@ -17,7 +17,7 @@ TRIED: dict[str, str] = {
     "move_head": "its HEAD holds it; commit without it, and it expires 28 days later",
     "remove_pin": "remove the pin from the tree's `pins`, and apply",
     "too_young": "even 1 day keeps it today",
-    "set_rules": "set rules, and ask again",
+    "set_rules": "set rules, then run `lakeplan explain` again",
     "reset": "branch main: reset the uncommitted change",
     "end_protection": "end what protects it",
 }

@@ -27,6 +27,8 @@ BODY = f"{MARKER}\nPlan: 1 to change\n"
 class Board:
     """A host that has open pull requests and keeps their comments."""
 
+    sign = "#"
+
     def __init__(self, *numbers: int) -> None:
         self.numbers = list(numbers)
         self.bodies: dict[int, str] = {}

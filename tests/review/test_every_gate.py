@@ -30,8 +30,8 @@ def it_holds_a_threshold_against_one_repository_and_against_the_whole_plan() -> 
         for gate in GATES.values()
         if PLANS in gate.refuses and any(setting.startswith("safety.max_") for setting in gate.settings)
     }
-    assert thresholds == set(gates.OF_TOTALS)
-    assert thresholds <= set(gates.OF_WRITES)
+    assert thresholds == set(gates.JUDGES_OF_TOTALS)
+    assert thresholds <= set(gates.JUDGES_OF_WRITES)
 
 
 @pytest.mark.parametrize("schema", ["tree", "repository"])

@@ -110,14 +110,14 @@ def it_hashes_as_before_the_settings_were_in_one_block(now: Any, before: dict[st
 @pytest.mark.parametrize("entry", [POLICY, "branch_lifecycle: clear"])
 def it_refuses_policies_that_nobody_would_enforce(tree: Any, entry: str) -> None:
     (problem,) = tree.problems(root("none"), f"  team-a: {{{entry}}}")
-    assert problem.startswith("repositories/a.yaml:3:12: repositories.team-a.branch_lifecycle: nobody would")
+    assert problem.startswith("repositories/a.yaml:3:12: repositories.team-a.branch_lifecycle: nothing would")
     assert "servers.prod.branch_lifecycle.engine is none" in problem
 
 
 def it_refuses_inherited_policies_under_engine_none_too(tree: Any) -> None:
     profiles = f"profiles: {{base: {{{POLICY}}}}}\n"
     (problem,) = tree.problems(root("none") + profiles, '  "team-*": {use: [base]}')
-    assert "nobody would enforce this" in problem
+    assert "nothing would enforce this" in problem
     assert tree.problems(root("none") + profiles, '  "team-*": {owner: me}') == []
 
 

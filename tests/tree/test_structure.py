@@ -57,7 +57,7 @@ import pytest
             "profiles: {a: {use: [a]}}\n",
             "lakeplan.yaml:3:22: profiles.a.use: the profiles use each other in a circle: a → a",
         ),
-        ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` stands only in"),
+        ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` is allowed only in"),
         (
             "state: {url: 's3://${X}/y'}\n",
             "lakeplan.yaml:3:14: state.url: variables are read in the settings of",
@@ -239,7 +239,8 @@ def it_refuses_clear_on_a_glob(problem: Callable[..., str]) -> None:
     for block in ("gc", "branch_lifecycle", "object_lifecycle"):
         text = problem("", f'  "data-*": {{{block}: clear}}')
         assert (
-            f"repositories.data-*.{block}: `{block}: clear` stands only in the entry of one exactly" in text
+            f"repositories.data-*.{block}: `{block}: clear` is allowed only in the entry of one exactly"
+            in text
         )
 
 

@@ -304,7 +304,7 @@ class DescribeFilesForLakectl:
     def it_does_not_mix_a_file_with_other_keys(self, problem: Callable[..., str]) -> None:
         files = {"repositories/gc.json": self.RULES}
         entries = "  data-a: {gc: {file: gc.json, default_retention_days: 3}}"
-        assert "`file` stands alone" in problem("", entries, files)
+        assert "`file` must be the only key" in problem("", entries, files)
 
 
 class DescribeServersAndEntries:

@@ -103,7 +103,7 @@ def it_changes_nothing_without(folder):
         ("gc.branches[main].days=14", "unknown key 'days'"),
         ("gc.branches[main].min_commits=3", "the key retention_days is missing"),
         ("gc.rules[main].days=14", "its items have no names"),
-        ("gc.file=rules.yaml", "--set takes no file"),
+        ("gc.file=rules.yaml", "--set does not support `file`"),
         ("gc.default_retention_days={", "--set gc.default_retention_days={"),
         ("servers.prod.endpoint_url=http://x", "servers cannot be set"),
         ("state.url=file:///x", "state cannot be set"),

@@ -24,14 +24,15 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Writes every page; the paths, in order. Folders are made as needed."""
-    written = []
+    """Writes every page; the paths of those that changed, in order. Folders are made as needed."""
+    changed = []
     for name, page in PAGES.items():
-        path = folder / name
+        path, text = folder / name, page()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(), encoding="utf-8")
-        written.append(path)
-    return written
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.tree.schemas import schema_folder
-from lakeplan.values.declare import FLAG, Setting
+from lakeplan.values.declare import Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
 from lakeplan.values.pins import PINS
 from lakeplan.values.settings import LIFECYCLE
@@ -32,7 +32,7 @@ class Block:
     recorded: bool = False
 
 
-_GUARD = ("properties", "sweep_guards", "additionalProperties", "properties", "settings")
+_GUARD = ("properties", "sweep_guards", "additionalProperties", "properties")
 BLOCKS = (
     Block("tree", ("$defs", "safety"), SAFETY),
     Block("tree", ("properties", "bounds"), BOUNDS),
@@ -41,7 +41,8 @@ BLOCKS = (
     Block("repository", ("$defs", "pins"), PINS),
     Block("marks", ("$defs", "settings"), SWEEP, recorded=True),
     Block("sweep", ("$defs", "settings"), SWEEP, recorded=True),
-    Block("plan", _GUARD, SWEEP, recorded=True),
+    Block("plan", (*_GUARD, "settings"), SWEEP, recorded=True),
+    Block("plan", (*_GUARD, "safety"), SAFETY, recorded=True),
 )
 NAMES = tuple(dict.fromkeys(block.schema for block in BLOCKS))
 """Schemas with settings."""
@@ -75,14 +76,15 @@ def _written(setting: Setting, definitions: str) -> dict[str, Any]:
 
 
 def _recorded(setting: Setting) -> dict[str, Any]:
-    """What a document has for a setting: a word, a flag, or a whole number."""
+    """What a document has for a setting."""
     described = {"description": setting.help}
     if setting.kind.words:
         return described | {"enum": list(setting.kind.words)}
-    if setting.kind is FLAG:
-        return described | {"type": "boolean"}
-    number = ["integer", "null"] if setting.default is None else "integer"
-    return described | {"type": number, "minimum": 0}
+    recorded = setting.kind.recorded
+    if recorded == "strings":
+        return described | {"type": "array", "items": {"type": "string"}}
+    described |= {"type": [recorded, "null"] if setting.may_be_null else recorded}
+    return described | ({"minimum": 0} if recorded in ("integer", "number") else {})
 
 
 def _text(value: Any, indent: str = "", before: str = "") -> str:

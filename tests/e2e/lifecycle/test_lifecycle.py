@@ -98,7 +98,7 @@ class DescribeEngines:
         lake.write("lakeplan.yaml", root.replace("engine: lakeplan", "engine: none"))
         result = lake.lakeplan("branches", "run")
         assert result.code == 1
-        assert "nobody would enforce this" in result.err
+        assert "nothing would enforce this" in result.err
 
     def it_refuses_a_state_that_vanishes_with_the_runner(self, lake, monkeypatch):
         monkeypatch.setenv("CI", "true")
