@@ -107,7 +107,7 @@ RATE_BYTES, RATE_GRACE_SECONDS = 4 * KIB, 30.0
 """A body must bring this many bytes a second on average, after the grace."""
 OBJECT_BYTES = 256 * MIB
 """One object that is read as a whole: metadata, marks, records, cache entries."""
-LISTING_BYTES = 32 * MIB
+STORE_ANSWER_BYTES = 32 * MIB
 """One page of a store's listing, or any other small answer of a store."""
 STORE_PAGES = 20_000_000
 STORE_LISTING_SECONDS = 48 * 3600.0

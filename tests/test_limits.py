@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,10 @@ def it_reads_numbers_of_a_size_that_anything_can_have(text: str, number: int | N
 )
 def it_writes_sizes(size: int, text: str) -> None:
     assert limits.size_text(size) == text
+
+
+def it_gives_every_limit_a_name_of_its_own() -> None:
+    tree = ast.parse(Path(limits.__file__).read_text(encoding="utf-8"))
+    stored = (node for each in tree.body if isinstance(each, ast.Assign) for node in ast.walk(each))
+    names = Counter(n.id for n in stored if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -78,7 +78,7 @@ def bound_s3(client: Any) -> None:
 
         def fetch() -> Any:
             response = session.send(request)
-            limit = limits.LISTING_BYTES if whole else limits.OBJECT_BYTES
+            limit = limits.STORE_ANSWER_BYTES if whole else limits.OBJECT_BYTES
             response.raw = BoundedRaw(response.raw, limit, where, has_body=request.method != "HEAD")
             if whole:
                 _read_content(response, request.url)
@@ -113,7 +113,7 @@ def bounded_session() -> Any:
     class Bounded(requests.Session):
         def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
             whole, where = not options.get("stream"), shown_url(str(request.url))
-            limit = limits.LISTING_BYTES if whole else limits.OBJECT_BYTES
+            limit = limits.STORE_ANSWER_BYTES if whole else limits.OBJECT_BYTES
 
             def fetch() -> requests.Response:
                 response = super(Bounded, self).send(request, **{**options, "stream": True})

@@ -33,7 +33,7 @@ AZURE = HEAD + b"x-ms-blob-type: BlockBlob\r\nContent-Range: bytes 0-99/11258999
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "OBJECT_BYTES", MIB)
-    monkeypatch.setattr(limits, "LISTING_BYTES", MIB)
+    monkeypatch.setattr(limits, "STORE_ANSWER_BYTES", MIB)
     monkeypatch.setattr(limits, "RATE_GRACE_SECONDS", 0.3)
     monkeypatch.setattr(limits, "ANSWER_SECONDS", 2.0)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
