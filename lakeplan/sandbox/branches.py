@@ -1,13 +1,15 @@
-"""Handlers of branches, tags and commits."""
+"""Handlers of branches, tags and commits, with the refusals of a real server."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from typing import get_args
 
-from lakeplan.sandbox import committing
-from lakeplan.sandbox.committing import Place, Words
-from lakeplan.sandbox.graph import log
+from lakeplan.formats.refs import compute_commit_id
+from lakeplan.sandbox import graph
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
     ApiError,
@@ -28,137 +30,120 @@ from lakeplan.sandbox.service import (
     CANNOT_COMMIT,
     CANNOT_WRITE,
     PROTECTED,
+    OpenRepository,
     Service,
-    check_not_protected,
-    route,
+    on_repository,
+    on_writable,
 )
-from lakeplan.values.repository import Commit, Repository, Tag
+from lakeplan.values.repository import Commit, Tag
 
+STRATEGY_KEY = ".lakefs.merge.strategy"
+NO_CHANGES = "no changes"
 _RESET_TYPES = ("object", "common_prefix", "reset")
+_STRATEGIES: Mapping[str, graph.Strategy] = {name: name for name in get_args(graph.Strategy)}
 
 
-def shown_branch(service: Service, branch: BranchRecord) -> dict[str, object]:
-    """A branch as answers show it. Only the Enterprise flavour knows when it was made and last written."""
-    answer: dict[str, object] = {"commit_id": branch.commit_id, "id": branch.id}
-    if service.enterprise:
-        answer |= {"creation_date": branch.created, "update_date": branch.updated}
-    return answer
+def branch_row(repo: OpenRepository, branch: BranchRecord) -> dict[str, object]:
+    """A branch in an answer. Only the Enterprise flavour knows when it was made and last written."""
+    row: dict[str, object] = {"commit_id": branch.commit_id, "id": branch.id}
+    if repo.service.enterprise:
+        row |= {"creation_date": branch.created, "update_date": branch.updated}
+    return row
 
 
-@route("GET", "/repositories/{repository}/branches")
-def list_branches(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    found = service.records.branches(repository.id, show_hidden=request.flag("show_hidden"))
-    return paged(request, [(b.id, shown_branch(service, b)) for b in found])
+@on_repository("GET", "/branches")
+def list_branches(repo: OpenRepository, request: Request) -> Response:
+    branches = repo.branches(show_hidden=request.flag("show_hidden"))
+    return paged(request, [(b.id, branch_row(repo, b)) for b in branches])
 
 
-@route("GET", "/repositories/{repository}/branches/{branch}")
-def get_branch(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(
-        200, shown_branch(service, service.records.branch(repository.id, request.params["branch"]))
-    )
+@on_repository("GET", "/branches/{branch}")
+def get_branch(repo: OpenRepository, request: Request, branch: str) -> Response:
+    return json_response(200, branch_row(repo, repo.branch(branch)))
 
 
-@route("POST", "/repositories/{repository}/branches")
-def create_branch(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("POST", "/branches")
+def create_branch(repo: OpenRepository, request: Request) -> Response:
     body = request.object()
     name, source = body.string("name"), body.string("source")
     check_branch_name(name)
     with prefixed(f"source reference '{source}'"):
-        commit_id = service.resolve(repository, source).commit_id
-    service.records.add_branch(repository.id, name, commit_id, hidden=body.boolean("hidden"))
+        commit_id = repo.resolve(source).commit_id
+    repo.add_branch(name, commit_id, hidden=body.boolean("hidden"))
     return Response(201, commit_id.encode(), {"Content-Type": "text/plain; charset=utf-8"})
 
 
-@route("DELETE", "/repositories/{repository}/branches/{branch}")
-def delete_branch(service: Service, request: Request) -> Response:
-    """Staged changes go with the branch; its commits stay and dangle. Protection does not stop it."""
-    repository = service.writable(request)
-    branch = request.params["branch"]
-    if branch == repository.default_branch:
+@on_writable("DELETE", "/branches/{branch}")
+def delete_branch(repo: OpenRepository, request: Request, branch: str) -> Response:
+    """Staged changes are deleted with the branch; its commits dangle. Protection does not stop it."""
+    if branch == repo.info.default_branch:
         raise ApiError(403, "cannot delete repository default branch")
-    service.records.branch(repository.id, branch)
-    service.staging.clear(repository.id, branch)
-    service.records.drop_branch(repository.id, branch)
+    repo.branch(branch)
+    repo.unstage_all(branch)
+    repo.drop_branch(branch)
     return NO_CONTENT
 
 
-@route("PUT", "/repositories/{repository}/branches/{branch}")
-def reset_staged(service: Service, request: Request) -> Response:
+@on_writable("PUT", "/branches/{branch}")
+def reset_staged(repo: OpenRepository, request: Request, branch: str) -> Response:
     """Forgets staged changes: of an object, of a prefix, or all."""
-    repository = service.writable(request)
-    branch = request.params["branch"]
     body = request.object()
     kind = body.string("type")
     if kind not in _RESET_TYPES:
         raise body.fault("type", f"value is not one of the allowed values {list(_RESET_TYPES)}")
-    service.records.branch(repository.id, branch)
-    check_not_protected(service, repository, branch, CANNOT_WRITE)
-    _forget(service, repository, branch, kind, body)
-    service.records.touch_branch(repository.id, branch)
+    repo.branch(branch)
+    repo.check_not_protected(branch, CANNOT_WRITE)
+    path = "" if kind == "reset" else body.string("path", "")
+    for staged in repo.staged(branch):
+        if staged == path or (kind != "object" and staged.startswith(path)):
+            repo.unstage(branch, staged)
+    repo.touch_branch(branch)
     return NO_CONTENT
 
 
-@route("PUT", "/repositories/{repository}/branches/{branch}/hard_reset")
-def hard_reset(service: Service, request: Request) -> Response:
+@on_writable("PUT", "/branches/{branch}/hard_reset")
+def hard_reset(repo: OpenRepository, request: Request, branch: str) -> Response:
     """Moves a branch to another commit. What is uncommitted stays staged, over the new commit."""
-    repository = service.writable(request)
-    branch, ref = request.params["branch"], request.required("ref")
-    service.records.branch(repository.id, branch)
-    check_not_protected(service, repository, branch, PROTECTED)
+    ref = request.required("ref")
+    repo.branch(branch)
+    repo.check_not_protected(branch, PROTECTED)
     with prefixed(f"hard-reset {branch} to {ref}"):
-        commit_id = service.resolve(repository, ref).commit_id
-    service.records.move_branch(repository.id, branch, commit_id)
+        commit_id = repo.resolve(ref).commit_id
+    repo.move_branch(branch, commit_id)
     return NO_CONTENT
 
 
-def _forget(service: Service, repository: Repository, branch: str, kind: str, body: Fields) -> None:
-    if kind == "reset":
-        service.staging.clear(repository.id, branch)
-        return
-    path = body.string("path", "")
-    for staged in service.staging.changes(repository.id, branch):
-        if staged == path or (kind == "common_prefix" and staged.startswith(path)):
-            service.staging.forget(repository.id, branch, staged)
-
-
-def shown_tag(tag: Tag) -> dict[str, object]:
+def tag_row(tag: Tag) -> dict[str, object]:
     return {"commit_id": tag.commit_id, "id": tag.id}
 
 
-@route("GET", "/repositories/{repository}/tags")
-def list_tags(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return paged(request, [(tag.id, shown_tag(tag)) for tag in service.records.tags(repository.id)])
+@on_repository("GET", "/tags")
+def list_tags(repo: OpenRepository, request: Request) -> Response:
+    return paged(request, [(tag.id, tag_row(tag)) for tag in repo.tags()])
 
 
-@route("POST", "/repositories/{repository}/tags")
-def create_tag(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("POST", "/tags")
+def create_tag(repo: OpenRepository, request: Request) -> Response:
     body = request.object()
     name, ref = body.string("id"), body.string("ref")
     check_tag_name(name)
-    tag = Tag(name, service.resolve(repository, ref).commit_id)
-    service.records.add_tag(repository.id, tag)
-    return json_response(201, shown_tag(tag))
+    tag = Tag(name, repo.resolve(ref).commit_id)
+    repo.add_tag(tag)
+    return json_response(201, tag_row(tag))
 
 
-@route("GET", "/repositories/{repository}/tags/{tag}")
-def get_tag(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(200, shown_tag(service.records.tag(repository.id, request.params["tag"])))
+@on_repository("GET", "/tags/{tag}")
+def get_tag(repo: OpenRepository, request: Request, tag: str) -> Response:
+    return json_response(200, tag_row(repo.tag(tag)))
 
 
-@route("DELETE", "/repositories/{repository}/tags/{tag}")
-def delete_tag(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
-    service.records.drop_tag(repository.id, request.params["tag"])
+@on_writable("DELETE", "/tags/{tag}")
+def delete_tag(repo: OpenRepository, request: Request, tag: str) -> Response:
+    repo.drop_tag(tag)
     return NO_CONTENT
 
 
-def shown_commit(commit: Commit) -> dict[str, object]:
+def commit_row(commit: Commit) -> dict[str, object]:
     return {
         "committer": commit.committer,
         "creation_date": commit.creation_us // 1_000_000,
@@ -172,24 +157,26 @@ def shown_commit(commit: Commit) -> dict[str, object]:
     }
 
 
-@route("GET", "/repositories/{repository}/commits/{commit}")
-def get_commit(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
+@on_repository("GET", "/commits/{commit}")
+def get_commit(repo: OpenRepository, request: Request, commit: str) -> Response:
     try:
-        return json_response(200, shown_commit(service.commit_of(repository, request.params["commit"])))
+        return json_response(200, commit_row(repo.commit_of(commit)))
     except ApiError as error:
         raise not_found("commit not found") if error.status == 404 else error from None
 
 
-@route("GET", "/repositories/{repository}/refs/{ref}/commits")
-def log_commits(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    start = _ref(service, repository, request.params["ref"], "ref")
-    stop = _ref(service, repository, request.text("stop_at"), "stop_at") if request.text("stop_at") else ""
-    commits = log(service.records, repository.id, start, first_parent=request.flag("first_parent"))
+@on_repository("GET", "/refs/{ref}/commits")
+def log_commits(repo: OpenRepository, request: Request, ref: str) -> Response:
+    def commit_id(ref: str, what: str) -> str:
+        with prefixed(what):
+            return repo.resolve(ref).commit_id
+
+    start = commit_id(ref, "ref")
+    stop = commit_id(request.text("stop_at"), "stop_at") if request.text("stop_at") else ""
+    commits = graph.log(repo, start, first_parent=request.flag("first_parent"))
     after, amount = request.text("after"), request.amount
     if after:
-        after_id = _ref(service, repository, after, "from ref")
+        after_id = commit_id(after, "from ref")
         for commit in commits:
             if commit.id == after_id:
                 break
@@ -203,94 +190,7 @@ def log_commits(service: Service, request: Request) -> Response:
             break
     more = len(found) > amount and not request.flag("limit")
     chosen = found[:amount]
-    return page([shown_commit(c) for c in chosen], has_more=more, next_offset=chosen[-1].id if chosen else "")
-
-
-@route("POST", "/repositories/{repository}/branches/{branch}/commits")
-def create_commit(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
-    branch = request.params["branch"]
-    body = request.object()
-    message = body.string("message")
-    service.records.branch(repository.id, branch)
-    check_not_protected(service, repository, branch, CANNOT_COMMIT)
-    commit = committing.commit_staged(
-        Place(service, repository, branch),
-        Words(message, body.mapping("metadata", {})),
-        date=body.integer("date") if body.has("date") else None,
-        allow_empty=body.boolean("allow_empty"),
-    )
-    return json_response(201, shown_commit(commit))
-
-
-@route("POST", "/repositories/{repository}/refs/{ref}/merge/{branch}")
-def merge(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
-    branch = request.params["branch"]
-    body = request.object(optional=True)
-    service.records.branch(repository.id, branch)
-    try:
-        commit = committing.merge_into(
-            Place(service, repository, branch),
-            request.params["ref"],
-            Words(body.string("message", ""), body.mapping("metadata", {})),
-            strategy=body.string("strategy", ""),
-            allow_empty=body.boolean("allow_empty") or body.boolean("force"),
-            squash=body.boolean("squash_merge"),
-        )
-    except ApiError as error:
-        if error.status == 409:
-            # The one conflict that a server reports without a message.
-            return json_response(409, {"reference": ""})
-        raise
-    return json_response(200, {"reference": commit.id})
-
-
-@route("POST", "/repositories/{repository}/branches/{branch}/revert")
-def revert(service: Service, request: Request) -> Response:
-    place, body, overrides = _overriding(service, request)
-    committing.revert(
-        place,
-        body.string("ref"),
-        parent_number=body.integer("parent_number"),
-        words=_words(overrides),
-        allow_empty=body.boolean("allow_empty"),
-    )
-    return NO_CONTENT
-
-
-@route("POST", "/repositories/{repository}/branches/{branch}/cherry-pick")
-def cherry_pick(service: Service, request: Request) -> Response:
-    place, body, overrides = _overriding(service, request)
-    commit = committing.cherry_pick(
-        place,
-        body.string("ref"),
-        parent_number=body.integer("parent_number") if body.has("parent_number") else None,
-        words=_words(overrides),
-    )
-    return json_response(201, shown_commit(commit))
-
-
-def _overriding(service: Service, request: Request) -> tuple[Place, Fields, Fields | None]:
-    """Where to, the body, and what in it the new commit is to say."""
-    repository = service.writable(request)
-    branch = request.params["branch"]
-    body = request.object()
-    overrides = body.child("commit_overrides") if body.has("commit_overrides") else None
-    service.records.branch(repository.id, branch)
-    return Place(service, repository, branch), body, overrides
-
-
-def _words(fields: Fields | None) -> Words:
-    if fields is None:
-        return Words()
-    message = fields.string("message", "")
-    return Words(message, fields.mapping("metadata") if fields.has("metadata") else None)
-
-
-def _ref(service: Service, repository: Repository, ref: str, what: str) -> str:
-    with prefixed(what):
-        return service.resolve(repository, ref).commit_id
+    return page([commit_row(c) for c in chosen], has_more=more, next_offset=chosen[-1].id if chosen else "")
 
 
 def _since(text: str) -> int:
@@ -304,3 +204,186 @@ def _since(text: str) -> int:
     if moment.tzinfo is None:
         raise bad_request('parameter "since" in query has an error: it has no time zone')
     return int(moment.timestamp() * 1_000_000)
+
+
+# ---- new commits
+@dataclass(frozen=True)
+class Texts:
+    """What a caller gives a new commit; where it is empty, the server has texts of its own."""
+
+    message: str = ""
+    metadata: Mapping[str, str] | None = None
+
+
+@on_writable("POST", "/branches/{branch}/commits")
+def create_commit(repo: OpenRepository, request: Request, branch: str) -> Response:
+    """Commits what is uncommitted. ``date`` is epoch seconds and may lie anywhere."""
+    body = request.object()
+    message = body.string("message")
+    head = repo.head(branch)
+    repo.check_not_protected(branch, CANNOT_COMMIT)
+    texts = Texts(message, body.mapping("metadata", {}))
+    date = body.integer("date") if body.has("date") else None
+    changes = repo.effective_changes(branch)
+    if not body.boolean("allow_empty") and not changes:
+        raise bad_request(f"commit: {NO_CHANGES}")
+    meta_range_id = head.meta_range_id
+    if changes or not meta_range_id:
+        meta_range_id = repo.save_tree(graph.apply_changes(repo.tree_of(head), changes))
+    commit = _new_commit(repo.service, texts, meta_range_id, [head], date)
+    return json_response(201, commit_row(_advance(repo, branch, commit)))
+
+
+@on_writable("POST", "/refs/{ref}/merge/{branch}")
+def merge(repo: OpenRepository, request: Request, ref: str, branch: str) -> Response:
+    """Merges a reference into a branch. A conflict is 409, a branch with staged changes 400."""
+    body = request.object(optional=True)
+    repo.branch(branch)
+    try:
+        return json_response(200, {"reference": _merge(repo, ref, branch, body).id})
+    except ApiError as error:
+        if error.status == 409:
+            # The one conflict that a server reports without a message.
+            return json_response(409, {"reference": ""})
+        raise
+
+
+def _merge(repo: OpenRepository, source: str, branch: str, body: Fields) -> Commit:
+    message = body.string("message", "") or f"Merge '{source}' into '{branch}'"
+    metadata, strategy = body.mapping("metadata", {}), body.string("strategy", "")
+    allow_empty = body.boolean("allow_empty") or body.boolean("force")
+    squash = body.boolean("squash_merge")
+    head = _clean_head(repo, branch)
+    with prefixed(f"update branch {branch}: get commit by ref {source}"):
+        theirs = repo.commit_of(source)
+    if strategy not in _STRATEGIES:
+        raise bad_request("argument strategy: invalid value: validation error")
+    base = graph.merge_base(repo, theirs.id, head.id)
+    if base is None:
+        raise bad_request(f"update branch {branch}: no merge base")
+    if theirs.meta_range_id == base.meta_range_id and not allow_empty:
+        raise bad_request(f"update branch {branch}: {NO_CHANGES}")
+    meta_range_id = _merged(repo, base, head, theirs, _STRATEGIES[strategy])
+    texts = Texts(message, {**metadata, STRATEGY_KEY: strategy or "default"})
+    commit = _new_commit(repo.service, texts, meta_range_id, [head] if squash else [head, theirs])
+    # A squash is as deep as what it squashes.
+    generation = max(head.generation, theirs.generation) + 1
+    return _advance(repo, branch, replace(commit, generation=generation))
+
+
+@on_writable("POST", "/branches/{branch}/revert")
+def revert(repo: OpenRepository, request: Request, branch: str) -> Response:
+    """Undoes one commit on a branch by a new one."""
+    body = request.object()
+    texts, ref = _overrides(repo, branch, body), body.string("ref")
+    number, allow_empty = body.integer("parent_number"), body.boolean("allow_empty")
+    commit = _commit_by_ref(repo, ref)
+    if len(commit.parents) > 1 and number <= 0:
+        raise ApiError(409, "must specify 1-based parent number for reverting merge commit")
+    parent = _parent_of(repo, commit, max(number, 1))
+    head = _clean_head(repo, branch)
+    before = parent.meta_range_id if parent else ""
+    if before == commit.meta_range_id and not allow_empty:
+        raise bad_request(f"update branch: {NO_CHANGES}")
+    # Merging the parent, with the commit itself as the base, takes its changes back.
+    meta_range_id = _merged(repo, commit, head, replace(commit, meta_range_id=before))
+    texts = Texts(texts.message or f"Revert {ref}", texts.metadata)
+    _advance(repo, branch, _new_commit(repo.service, texts, meta_range_id, [head]))
+    return NO_CONTENT
+
+
+@on_writable("POST", "/branches/{branch}/cherry-pick")
+def cherry_pick(repo: OpenRepository, request: Request, branch: str) -> Response:
+    """Brings the changes of one commit to a branch."""
+    body = request.object()
+    texts, ref = _overrides(repo, branch, body), body.string("ref")
+    number = body.integer("parent_number") if body.has("parent_number") else None
+    commit = _commit_by_ref(repo, ref)
+    if len(commit.parents) > 1 and number is None:
+        raise ApiError(409, "must specify 1-based parent number for cherry-picking merge commit")
+    head = _clean_head(repo, branch)
+    base = _parent_of(repo, commit, number or 1) or replace(commit, meta_range_id="")
+    if base.meta_range_id == commit.meta_range_id:
+        raise bad_request(f"update branch: {NO_CHANGES}")
+    meta_range_id = _merged(repo, base, head, commit)
+    origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
+    metadata = dict(commit.metadata) if texts.metadata is None else texts.metadata
+    texts = Texts(texts.message or commit.message, {**metadata, **origin})
+    picked = _new_commit(repo.service, texts, meta_range_id, [head])
+    return json_response(201, commit_row(_advance(repo, branch, picked)))
+
+
+def first_commit(service: Service) -> Commit:
+    """The commit that a new repository starts with: it holds nothing and nobody made it."""
+    commit = _new_commit(service, Texts("Repository created"), "", [])
+    return _named(replace(commit, committer=""))
+
+
+def _overrides(repo: OpenRepository, branch: str, body: Fields) -> Texts:
+    """What a new commit is to say. Raises ApiError 404 where there is no such branch."""
+    fields = body.child("commit_overrides") if body.has("commit_overrides") else Fields({})
+    repo.branch(branch)
+    return Texts(fields.string("message", ""), fields.mapping("metadata") if fields.has("metadata") else None)
+
+
+def _commit_by_ref(repo: OpenRepository, ref: str) -> Commit:
+    with prefixed(f"get commit from ref {ref}"):
+        return repo.commit_of(ref)
+
+
+def _clean_head(repo: OpenRepository, branch: str) -> Commit:
+    """The HEAD. Raises ApiError 400 when changes are uncommitted over it."""
+    if repo.effective_changes(branch):
+        raise bad_request("uncommitted changes (dirty branch)")
+    return repo.head(branch)
+
+
+def _advance(repo: OpenRepository, branch: str, commit: Commit) -> Commit:
+    """Makes a commit the HEAD; nothing stays staged."""
+    repo.add_commit(commit)
+    repo.move_branch(branch, commit.id)
+    repo.unstage_all(branch)
+    return commit
+
+
+def _parent_of(repo: OpenRepository, commit: Commit, number: int) -> Commit | None:
+    if not commit.parents:
+        return None
+    if number > len(commit.parents):
+        raise bad_request(f"given commit does not have the given parent number: parent {number}")
+    return repo.commit(commit.parents[number - 1])
+
+
+def _merged(
+    repo: OpenRepository, base: Commit, ours: Commit, theirs: Commit, strategy: graph.Strategy = ""
+) -> str:
+    """The metarange of a three-way merge."""
+    if ours.meta_range_id == base.meta_range_id:
+        return theirs.meta_range_id
+    try:
+        merged = graph.merge(repo.tree_of(base), repo.tree_of(ours), repo.tree_of(theirs), strategy)
+    except graph.MergeConflict:
+        raise ApiError(409, "update branch: conflict found") from None
+    return repo.save_tree(merged)
+
+
+def _new_commit(
+    service: Service, texts: Texts, meta_range_id: str, parents: Sequence[Commit], date: int | None = None
+) -> Commit:
+    return _named(
+        Commit(
+            id="",
+            creation_us=service.now_us() if date is None else date * 1_000_000,
+            meta_range_id=meta_range_id,
+            parents=tuple(parent.id for parent in parents),
+            version=1,
+            generation=max((parent.generation for parent in parents), default=0) + 1,
+            message=texts.message,
+            committer=service.user,
+            metadata=tuple(sorted((texts.metadata or {}).items())),
+        )
+    )
+
+
+def _named(commit: Commit) -> Commit:
+    return replace(commit, id=compute_commit_id(commit))

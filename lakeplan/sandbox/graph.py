@@ -147,7 +147,7 @@ class Resolved:
     branch: BranchRecord | None = None
 
 
-def resolve(records: Records, repository: str, ref: str) -> Resolved:
+def resolve(records: Records, ref: str) -> Resolved:
     """``main``, a tag, a commit id or a unique prefix of one, with ``~n``, ``^n``, ``@`` or ``$`` behind it.
 
     Raises ApiError 404 for what does not exist and 400 for what cannot be read.
@@ -155,7 +155,7 @@ def resolve(records: Records, repository: str, ref: str) -> Resolved:
     match = _EXPRESSION.fullmatch(ref)
     if not match:
         raise bad_request("ref: invalid value: validation error")
-    base = _resolve_base(records, repository, match[1])
+    base = _resolve_base(records, match[1])
     modifiers = _MODIFIER.findall(match[2])
     if not modifiers:
         return base
@@ -166,13 +166,13 @@ def resolve(records: Records, repository: str, ref: str) -> Resolved:
     commit_id = base.commit_id
     for kind, digits in modifiers:
         step = _ancestor if kind == "~" else _nth_parent
-        commit_id = step(records, repository, commit_id, int(digits or 1))
+        commit_id = step(records, commit_id, int(digits or 1))
     return Resolved(commit_id)
 
 
-def log(records: Records, repository: str, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
+def log(records: Records, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
     """Commits reachable from ``start``, the newest known one first, ties by the greater id."""
-    first = records.commit(repository, start)
+    first = records.commit(start)
     seen = {start}
     queue = [_Newest(first)]
     while queue:
@@ -181,24 +181,24 @@ def log(records: Records, repository: str, start: str, *, first_parent: bool = F
         for parent in commit.parents[:1] if first_parent else commit.parents:
             if parent not in seen:
                 seen.add(parent)
-                heapq.heappush(queue, _Newest(records.commit(repository, parent)))
+                heapq.heappush(queue, _Newest(records.commit(parent)))
 
 
-def merge_base(records: Records, repository: str, left: str, right: str) -> Commit | None:
+def merge_base(records: Records, left: str, right: str) -> Commit | None:
     """The best common ancestor: the first, by falling generation, that both sides reach."""
     if left == right:
-        return records.commit(repository, left)
+        return records.commit(left)
     reached = {left: 1, right: 2}
-    queue = [(-records.commit(repository, id).generation, id) for id in (left, right)]
+    queue = [(-records.commit(id).generation, id) for id in (left, right)]
     heapq.heapify(queue)
     while queue:
         _, id = heapq.heappop(queue)
         if reached[id] == 3:
-            return records.commit(repository, id)
-        for parent in records.commit(repository, id).parents:
+            return records.commit(id)
+        for parent in records.commit(id).parents:
             if parent not in reached:
                 reached[parent] = 0
-                heapq.heappush(queue, (-records.commit(repository, parent).generation, parent))
+                heapq.heappush(queue, (-records.commit(parent).generation, parent))
             reached[parent] |= reached[id]
     return None
 
@@ -214,36 +214,36 @@ class _Newest:
         return (mine.creation_us, mine.id) > (theirs.creation_us, theirs.id)
 
 
-def _resolve_base(records: Records, repository: str, name: str) -> Resolved:
+def _resolve_base(records: Records, name: str) -> Resolved:
     is_hex = _HEX.fullmatch(name) is not None
-    if is_hex and len(name) == 64 and records.find_commit(repository, name):
+    if is_hex and len(name) == 64 and records.find_commit(name):
         return Resolved(name)
-    branch = records.find_branch(repository, name)
+    branch = records.find_branch(name)
     if branch:
         return Resolved(branch.commit_id, branch)
-    tag = records.find_tag(repository, name)
+    tag = records.find_tag(name)
     if tag:
         return Resolved(tag.commit_id)
     if is_hex:
-        found = records.commits_with_prefix(repository, name)
+        found = records.commits_with_prefix(name)
         if len(found) == 1:
             return Resolved(found[0])
     raise not_found()
 
 
-def _ancestor(records: Records, repository: str, commit_id: str, steps: int) -> str:
+def _ancestor(records: Records, commit_id: str, steps: int) -> str:
     for _ in range(steps):
-        parents = records.commit(repository, commit_id).parents
+        parents = records.commit(commit_id).parents
         if not parents:
             raise not_found()
         commit_id = parents[0]
     return commit_id
 
 
-def _nth_parent(records: Records, repository: str, commit_id: str, number: int) -> str:
+def _nth_parent(records: Records, commit_id: str, number: int) -> str:
     if number == 0:
         return commit_id
-    parents = records.commit(repository, commit_id).parents
+    parents = records.commit(commit_id).parents
     if number > len(parents):
         raise bad_request("ref: invalid value: validation error")
     return parents[number - 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,8 +63,8 @@ NO_CONTENT = Response(204)
 
 @dataclass(frozen=True)
 class Request:
-    """``path`` is decoded, ``params`` are the decoded parts of it that the route names, header names are in
-    lower case. ``base_url`` is what the caller reached this server by."""
+    """``path`` is decoded, header names are in lower case. ``base_url`` is how the caller reached this
+    server."""
 
     method: str
     path: str
@@ -72,7 +72,6 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     base_url: str
-    params: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str, default: str = "") -> str:
         """A query parameter."""
@@ -225,6 +224,47 @@ def paged(request: Request, items: Sequence[tuple[str, object]]) -> Response:
         has_more=len(wanted) > amount,
         next_offset=chosen[-1][0] if chosen else "",
     )
+
+
+@dataclass(frozen=True)
+class PathPage:
+    """``names`` in order: paths, and common prefixes, which end in the delimiter."""
+
+    names: tuple[str, ...]
+    prefixes: frozenset[str]
+    has_more: bool
+
+    @property
+    def next_offset(self) -> str:
+        return self.names[-1] if self.names else ""
+
+
+def page_of_paths(request: Request, paths: Iterable[str]) -> PathPage:
+    """The page that a request asks for. ``paths`` come in lakeFS's order."""
+    prefix, after = request.text("prefix"), request.text("after")
+    delimiter, amount = request.text("delimiter"), request.amount
+    names: list[str] = []
+    prefixes: set[str] = set()
+    for path in paths:
+        if not path.startswith(prefix):
+            continue
+        name, is_prefix = _fold(path, prefix, delimiter)
+        if (after and name <= after) or name in prefixes:
+            continue
+        if len(names) == amount:
+            return PathPage(tuple(names), frozenset(prefixes), has_more=True)
+        names.append(name)
+        if is_prefix:
+            prefixes.add(name)
+    return PathPage(tuple(names), frozenset(prefixes), has_more=False)
+
+
+def _fold(path: str, prefix: str, delimiter: str) -> tuple[str, bool]:
+    if delimiter:
+        end = path.find(delimiter, len(prefix))
+        if end >= 0:
+            return path[: end + len(delimiter)], True
+    return path, False
 
 
 REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")

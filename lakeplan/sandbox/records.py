@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lakeplan.errors import UsageError
 from lakeplan.sandbox.messages import ApiError, not_found
+from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Branch, Commit, Refs, Repository, Tag
 
 _SCHEMA = """
@@ -33,9 +35,10 @@ CREATE TABLE IF NOT EXISTS documents (
     repository TEXT, kind TEXT, id TEXT, value TEXT NOT NULL, PRIMARY KEY (repository, kind, id));
 """
 
-TABLES_OF_A_REPOSITORY = ("branches", "tags", "commits", "staged", "settings", "documents")
+_TABLES_OF_A_REPOSITORY = ("branches", "tags", "commits", "staged", "settings", "documents")
 
 Value = str | int | None
+Row = tuple[Value, ...]
 
 
 class Store:
@@ -75,7 +78,7 @@ class Store:
                 raise
             self._connection.execute("COMMIT")
 
-    def rows(self, sql: str, *values: Value) -> list[tuple[Value, ...]]:
+    def rows(self, sql: str, *values: Value) -> list[Row]:
         return self._connection.execute(sql, values).fetchall()
 
     def run(self, sql: str, *values: Value) -> int:
@@ -98,28 +101,23 @@ class BranchRecord:
     updated: int
 
 
-class Records:
-    """``now`` gives epoch seconds: a branch remembers when it was last written."""
+class Repositories:
+    """The repositories of a server."""
 
-    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._now = now
 
-    # repositories
-
-    def repositories(self) -> list[Repository]:
+    def all(self) -> list[Repository]:
         """All of them, by id."""
-        sql = "SELECT id, namespace, default_branch, created, read_only FROM repositories ORDER BY id"
-        return [_repository(row) for row in self._store.rows(sql)]
+        return [_repository(row) for row in self._store.rows("SELECT * FROM repositories ORDER BY id")]
 
-    def repository(self, id: str) -> Repository:
-        sql = "SELECT id, namespace, default_branch, created, read_only FROM repositories WHERE id = ?"
-        rows = self._store.rows(sql, id)
+    def get(self, id: str) -> Repository:
+        rows = self._store.rows("SELECT * FROM repositories WHERE id = ?", id)
         if not rows:
             raise not_found("repository not found")
         return _repository(rows[0])
 
-    def add_repository(self, repository: Repository) -> None:
+    def add(self, repository: Repository) -> None:
         if self._store.rows("SELECT 1 FROM repositories WHERE id = ?", repository.id):
             raise ApiError(409, "error creating repository: not unique")
         self._store.run(
@@ -131,127 +129,202 @@ class Records:
             int(repository.read_only),
         )
 
-    def drop_repository(self, id: str) -> None:
+    def drop(self, id: str) -> None:
         self._store.run("DELETE FROM repositories WHERE id = ?", id)
-        for table in TABLES_OF_A_REPOSITORY:
+        for table in _TABLES_OF_A_REPOSITORY:
             self._store.run(f"DELETE FROM {table} WHERE repository = ?", id)
+
+
+class Records:
+    """What is stored of one repository, its namespace aside. ``now`` returns epoch seconds: a branch records
+    when it was last written."""
+
+    def __init__(self, store: Store, repository: str, now: Callable[[], int]) -> None:
+        self._store = store
+        self._repository = repository
+        self._now = now
+
+    def _rows(self, sql: str, *values: Value) -> list[Row]:
+        """``?1`` is the repository."""
+        return self._store.rows(sql, self._repository, *values)
+
+    def _run(self, sql: str, *values: Value) -> None:
+        """``?1`` is the repository."""
+        self._store.run(sql, self._repository, *values)
 
     # branches
 
-    def branches(self, repository: str, *, show_hidden: bool) -> list[BranchRecord]:
-        sql = "SELECT id, commit_id, hidden, created, updated FROM branches WHERE repository = ? ORDER BY id"
-        found = [_branch(row) for row in self._store.rows(sql, repository)]
+    def branches(self, *, show_hidden: bool) -> list[BranchRecord]:
+        rows = self._rows(f"SELECT {_BRANCH} FROM branches WHERE repository = ?1 ORDER BY id")
+        found = [_branch(row) for row in rows]
         return [b for b in found if show_hidden or not b.hidden]
 
-    def find_branch(self, repository: str, id: str) -> BranchRecord | None:
-        sql = "SELECT id, commit_id, hidden, created, updated FROM branches WHERE repository = ? AND id = ?"
-        rows = self._store.rows(sql, repository, id)
+    def find_branch(self, id: str) -> BranchRecord | None:
+        rows = self._rows(f"SELECT {_BRANCH} FROM branches WHERE repository = ?1 AND id = ?2", id)
         return _branch(rows[0]) if rows else None
 
-    def branch(self, repository: str, id: str) -> BranchRecord:
-        found = self.find_branch(repository, id)
+    def branch(self, id: str) -> BranchRecord:
+        found = self.find_branch(id)
         if found is None:
             raise not_found("branch not found")
         return found
 
-    def add_branch(self, repository: str, id: str, commit_id: str, *, hidden: bool = False) -> None:
-        if self.find_branch(repository, id):
+    def add_branch(self, id: str, commit_id: str, *, hidden: bool = False) -> None:
+        if self.find_branch(id):
             raise ApiError(409, "branch already exists: not unique")
-        if self.find_tag(repository, id):
+        if self.find_tag(id):
             raise ApiError(409, f"tag ID {id}: conflict found")
-        self._store.run(
-            "INSERT INTO branches VALUES (?, ?, ?, ?, ?, ?)",
-            repository,
-            id,
-            commit_id,
-            int(hidden),
-            self._now(),
-            self._now(),
-        )
+        sql = "INSERT INTO branches VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
+        self._run(sql, id, commit_id, int(hidden), self._now())
 
-    def move_branch(self, repository: str, id: str, commit_id: str) -> None:
-        sql = "UPDATE branches SET commit_id = ?, updated = ? WHERE repository = ? AND id = ?"
-        self._store.run(sql, commit_id, self._now(), repository, id)
+    def move_branch(self, id: str, commit_id: str) -> None:
+        sql = "UPDATE branches SET commit_id = ?3, updated = ?4 WHERE repository = ?1 AND id = ?2"
+        self._run(sql, id, commit_id, self._now())
 
-    def touch_branch(self, repository: str, id: str) -> None:
+    def touch_branch(self, id: str) -> None:
         """A write that resets the idle clock without a new commit: staging, dropping staged data."""
-        sql = "UPDATE branches SET updated = ? WHERE repository = ? AND id = ?"
-        self._store.run(sql, self._now(), repository, id)
+        self._run("UPDATE branches SET updated = ?3 WHERE repository = ?1 AND id = ?2", id, self._now())
 
-    def drop_branch(self, repository: str, id: str) -> None:
-        self._store.run("DELETE FROM branches WHERE repository = ? AND id = ?", repository, id)
+    def drop_branch(self, id: str) -> None:
+        self._run("DELETE FROM branches WHERE repository = ?1 AND id = ?2", id)
 
     # tags
 
-    def tags(self, repository: str) -> list[Tag]:
-        sql = "SELECT id, commit_id FROM tags WHERE repository = ? ORDER BY id"
-        return [Tag(str(id), str(commit)) for id, commit in self._store.rows(sql, repository)]
+    def tags(self) -> list[Tag]:
+        rows = self._rows("SELECT id, commit_id FROM tags WHERE repository = ?1 ORDER BY id")
+        return [Tag(str(id), str(commit)) for id, commit in rows]
 
-    def find_tag(self, repository: str, id: str) -> Tag | None:
-        rows = self._store.rows("SELECT commit_id FROM tags WHERE repository = ? AND id = ?", repository, id)
+    def find_tag(self, id: str) -> Tag | None:
+        rows = self._rows("SELECT commit_id FROM tags WHERE repository = ?1 AND id = ?2", id)
         return Tag(id, str(rows[0][0])) if rows else None
 
-    def tag(self, repository: str, id: str) -> Tag:
-        found = self.find_tag(repository, id)
+    def tag(self, id: str) -> Tag:
+        found = self.find_tag(id)
         if found is None:
             raise not_found("tag not found")
         return found
 
-    def add_tag(self, repository: str, tag: Tag) -> None:
-        if self.find_tag(repository, tag.id):
+    def add_tag(self, tag: Tag) -> None:
+        if self.find_tag(tag.id):
             raise ApiError(409, "tag already exists: not unique")
-        if self.find_branch(repository, tag.id):
+        if self.find_branch(tag.id):
             raise ApiError(409, f"branch name {tag.id}: conflict found")
-        self._store.run("INSERT INTO tags VALUES (?, ?, ?)", repository, tag.id, tag.commit_id)
+        self._run("INSERT INTO tags VALUES (?1, ?2, ?3)", tag.id, tag.commit_id)
 
-    def drop_tag(self, repository: str, id: str) -> None:
-        self.tag(repository, id)
-        self._store.run("DELETE FROM tags WHERE repository = ? AND id = ?", repository, id)
+    def drop_tag(self, id: str) -> None:
+        self.tag(id)
+        self._run("DELETE FROM tags WHERE repository = ?1 AND id = ?2", id)
 
     # commits
 
-    def find_commit(self, repository: str, id: str) -> Commit | None:
-        rows = self._store.rows("SELECT record FROM commits WHERE repository = ? AND id = ?", repository, id)
-        return _commit(str(rows[0][0])) if rows else None
+    def find_commit(self, id: str) -> Commit | None:
+        rows = self._rows("SELECT record FROM commits WHERE repository = ?1 AND id = ?2", id)
+        return _commit(rows[0][0]) if rows else None
 
-    def commit(self, repository: str, id: str) -> Commit:
-        found = self.find_commit(repository, id)
+    def commit(self, id: str) -> Commit:
+        found = self.find_commit(id)
         if found is None:
             raise not_found("commit not found")
         return found
 
-    def commits_with_prefix(self, repository: str, prefix: str) -> list[str]:
+    def commits_with_prefix(self, prefix: str) -> list[str]:
         """At most two ids: enough to tell whether a prefix is unique."""
-        sql = "SELECT id FROM commits WHERE repository = ? AND id >= ? AND id < ? ORDER BY id LIMIT 2"
-        return [str(id) for (id,) in self._store.rows(sql, repository, prefix, prefix + "g")]
+        sql = "SELECT id FROM commits WHERE repository = ?1 AND id >= ?2 AND id < ?3 ORDER BY id LIMIT 2"
+        return [str(id) for (id,) in self._rows(sql, prefix, prefix + "g")]
 
-    def add_commit(self, repository: str, commit: Commit) -> None:
+    def add_commit(self, commit: Commit) -> None:
         """The same commit may be added again: its id names its content."""
-        sql = "INSERT OR IGNORE INTO commits VALUES (?, ?, ?)"
-        self._store.run(sql, repository, commit.id, json.dumps(asdict(commit)))
+        self._run("INSERT OR IGNORE INTO commits VALUES (?1, ?2, ?3)", commit.id, json.dumps(asdict(commit)))
 
-    def refs(self, repository: str) -> Refs:
+    def refs(self) -> Refs:
         """Everything a refs dump holds: commits by id, branches (hidden too), tags."""
-        sql = "SELECT record FROM commits WHERE repository = ? ORDER BY id"
-        commits = tuple(_commit(str(record)) for (record,) in self._store.rows(sql, repository))
-        branches = tuple(Branch(b.id, b.commit_id) for b in self.branches(repository, show_hidden=True))
-        return Refs(commits, branches, tuple(self.tags(repository)))
+        rows = self._rows("SELECT record FROM commits WHERE repository = ?1 ORDER BY id")
+        branches = tuple(Branch(b.id, b.commit_id) for b in self.branches(show_hidden=True))
+        return Refs(tuple(_commit(record) for (record,) in rows), branches, tuple(self.tags()))
+
+    # staged changes: an entry by its path, or None where the path is to be deleted
+
+    def staged(self, branch: str) -> dict[str, Entry | None]:
+        """All staged changes, by path in byte order."""
+        sql = "SELECT path, entry FROM staged WHERE repository = ?1 AND branch = ?2 ORDER BY path"
+        return {str(path): _entry(str(path), entry) for path, entry in self._rows(sql, branch)}
+
+    def find_staged(self, branch: str, path: str) -> tuple[bool, Entry | None]:
+        """(whether anything is uncommitted at the path, the entry; None is a deletion)."""
+        sql = "SELECT entry FROM staged WHERE repository = ?1 AND branch = ?2 AND path = ?3"
+        rows = self._rows(sql, branch, path)
+        return (True, _entry(path, rows[0][0])) if rows else (False, None)
+
+    def stage(self, branch: str, path: str, entry: Entry | None) -> None:
+        text = None if entry is None else json.dumps(astuple(entry)[1:])
+        self._run("INSERT OR REPLACE INTO staged VALUES (?1, ?2, ?3, ?4)", branch, path, text)
+
+    def unstage(self, branch: str, path: str) -> None:
+        self._run("DELETE FROM staged WHERE repository = ?1 AND branch = ?2 AND path = ?3", branch, path)
+
+    def unstage_all(self, branch: str) -> None:
+        self._run("DELETE FROM staged WHERE repository = ?1 AND branch = ?2", branch)
+
+    # settings: any JSON value by its name
+
+    def setting(self, name: str) -> Any:
+        """The value, or None when unset."""
+        rows = self._rows("SELECT value FROM settings WHERE repository = ?1 AND name = ?2", name)
+        return json.loads(str(rows[0][0])) if rows else None
+
+    def set(self, name: str, value: object) -> None:
+        text = json.dumps(value, sort_keys=True)
+        self._run("INSERT OR REPLACE INTO settings VALUES (?1, ?2, ?3)", name, text)
+
+    def unset(self, name: str) -> None:
+        self._run("DELETE FROM settings WHERE repository = ?1 AND name = ?2", name)
+
+    # documents, of a kind and with an id: tasks, pull requests
+
+    def document(self, kind: str, id: str) -> Any:
+        """Raises ApiError 404."""
+        sql = "SELECT value FROM documents WHERE repository = ?1 AND kind = ?2 AND id = ?3"
+        rows = self._rows(sql, kind, id)
+        if not rows:
+            raise not_found()
+        return json.loads(str(rows[0][0]))
+
+    def documents(self, kind: str) -> list[tuple[str, Any]]:
+        """(id, document) of a kind, by id."""
+        sql = "SELECT id, value FROM documents WHERE repository = ?1 AND kind = ?2 ORDER BY id"
+        return [(str(id), json.loads(str(value))) for id, value in self._rows(sql, kind)]
+
+    def put_document(self, kind: str, id: str, value: object) -> None:
+        self._run("INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4)", kind, id, json.dumps(value))
 
 
-def _repository(row: tuple[str | int | None, ...]) -> Repository:
+def _repository(row: Row) -> Repository:
     id, namespace, default_branch, created, read_only = row
     return Repository(
         str(id), str(namespace), str(default_branch), int(created or 0), "", read_only=bool(read_only)
     )
 
 
-def _branch(row: tuple[str | int | None, ...]) -> BranchRecord:
+_BRANCH = "id, commit_id, hidden, created, updated"
+
+
+def _branch(row: Row) -> BranchRecord:
     id, commit_id, hidden, created, updated = row
     return BranchRecord(str(id), str(commit_id), bool(hidden), int(created or 0), int(updated or 0))
 
 
-def _commit(record: str) -> Commit:
-    commit = Commit(**json.loads(record))
+def _commit(record: Value) -> Commit:
+    commit = Commit(**json.loads(str(record)))
     # JSON has no tuples.
-    metadata = tuple((str(key), str(value)) for key, value in commit.metadata)
-    return replace(commit, parents=tuple(commit.parents), metadata=metadata)
+    return replace(commit, parents=tuple(commit.parents), metadata=_pairs(commit.metadata))
+
+
+def _entry(path: str, text: Value) -> Entry | None:
+    if text is None:
+        return None
+    entry = Entry(path, *json.loads(str(text)))
+    return replace(entry, address_type=AddressType(entry.address_type), metadata=_pairs(entry.metadata))
+
+
+def _pairs(metadata: Iterable[Sequence[object]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(key), str(value)) for key, value in metadata)

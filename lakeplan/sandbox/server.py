@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -179,7 +179,7 @@ class Sandbox:
         if not route.public:
             self._authenticate(request.headers.get("authorization", ""))
         with self.service.store.transaction():
-            return route.handler(self.service, replace(request, params=params))
+            return route.handler(self.service, request, **params)
 
     def _authenticate(self, header: str) -> None:
         scheme, _, credentials = header.partition(" ")
@@ -201,8 +201,7 @@ class Sandbox:
         ):
             raise ApiError(403, "the link has expired or was not signed here")
         with self.service.store.transaction():
-            found = self.service.records.repository(repository)
-        data = self.service.namespace(found).read(key)
+            data = self.service.open(repository).namespace.read(key)
         if data is None:
             raise not_found("no such key")
         return Response(200, data, {"Content-Type": "application/octet-stream"})
@@ -378,7 +377,7 @@ class SandboxHandle:
         """Where a repository's namespace lies on disk. Raises ApiError when there is no such repository."""
         service = self._sandbox.service
         with service.store.transaction():
-            return service.namespace(service.records.repository(repository)).folder
+            return service.open(repository).namespace.folder
 
     @property
     def faults(self) -> Faults:

@@ -1,14 +1,11 @@
-"""What every handler works with: state, storage, clock and the flavour of the server."""
+"""What every handler works with: the server with its clock and flavour, an open repository, and routes."""
 
 from __future__ import annotations
 
-import binascii
-import json
 import re
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timezone, tzinfo
 from fnmatch import translate
 from pathlib import Path
@@ -17,19 +14,10 @@ from urllib.parse import unquote
 
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, ObjectPaths, XidSource, metadata_key, normalize
 from lakeplan.formats.refs import write_manifest, write_refs_dump
-from lakeplan.sandbox.graph import Resolved, resolve
-from lakeplan.sandbox.messages import ApiError, Request, Response, bad_request
-from lakeplan.sandbox.records import Records, Store
-from lakeplan.sandbox.storage import (
-    BRANCH_PROTECTION,
-    SCHEME,
-    Namespace,
-    Namespaces,
-    Presigner,
-    Settings,
-    Staging,
-    Trees,
-)
+from lakeplan.sandbox.graph import Resolved, Tree, apply_changes, resolve, same
+from lakeplan.sandbox.messages import ApiError, Request, Response, not_found
+from lakeplan.sandbox.records import Records, Repositories, Store
+from lakeplan.sandbox.storage import SCHEME, Namespace, Namespaces, Presigner, Trees
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Commit, RefsDumpIds, Repository
 
@@ -64,9 +52,7 @@ class Service:
         directory.mkdir(parents=True, exist_ok=True)
         self.options = options
         self.store = Store(directory / STATE_FILE)
-        self.records = Records(self.store, self.now)
-        self.staging = Staging(self.store)
-        self.settings = Settings(self.store)
+        self.repositories = Repositories(self.store)
         self.namespaces = Namespaces(directory)
         self.trees = Trees()
         self.presigner = Presigner(secrets.token_bytes(32), options.presigned_seconds)
@@ -89,180 +75,146 @@ class Service:
     def now_us(self) -> int:
         return int(self._seconds() * 1_000_000)
 
+    def timestamp(self) -> str:
+        """RFC 3339 in UTC, as tasks and pull requests have it."""
+        moment = self.options.clock().astimezone(timezone.utc)
+        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
     def _seconds(self) -> float:
         return self.options.clock().timestamp()
 
-    def repository(self, request: Request) -> Repository:
-        """The repository that the path names. Raises ApiError 404."""
-        return self.records.repository(request.params["repository"])
+    def open(self, name: str) -> OpenRepository:
+        """Raises ApiError 404."""
+        return OpenRepository(self, self.repositories.get(name))
 
-    def writable(self, request: Request) -> Repository:
-        """The same for a write. Raises ApiError 403 when it is read-only."""
-        repository = self.repository(request)
-        if repository.read_only:
+    def open_to_write(self, name: str) -> OpenRepository:
+        """Raises ApiError 404, and 403 for a read-only one."""
+        found = self.open(name)
+        if found.info.read_only:
             raise ApiError(403, "read-only repository")
-        return repository
-
-    def namespace(self, repository: Repository) -> Namespace:
-        return self.namespaces.open(repository.storage_namespace)
-
-    def resolve(self, repository: Repository, ref: str) -> Resolved:
-        return resolve(self.records, repository.id, ref)
-
-    def commit_of(self, repository: Repository, ref: str) -> Commit:
-        return self.records.commit(repository.id, self.resolve(repository, ref).commit_id)
+        return found
 
 
-def dump_refs(service: Service, repository: Repository, *, manifest: bool) -> RefsDumpIds:
-    """Writes all commits, branches (hidden too) and tags; the manifest only when asked to."""
-    namespace = service.namespace(repository)
-    ids, files = write_refs_dump(service.records.refs(repository.id))
-    for id, data in files.items():
-        namespace.write_once(metadata_key(id), data)
-    if manifest:
-        namespace.write(REFS_MANIFEST_KEY, write_manifest(ids))
-    return ids
+class OpenRepository(Records):
+    """One repository of a server: its records, and its namespace."""
 
+    def __init__(self, service: Service, info: Repository) -> None:
+        super().__init__(service.store, info.id, service.now)
+        self.service = service
+        self.info = info
 
-@dataclass(frozen=True)
-class Mark:
-    """Where a run goes on: at a path of a branch; "" is the beginning."""
+    @property
+    def id(self) -> str:
+        return self.info.id
 
-    run_id: str
-    branch: str
-    path: str
+    @property
+    def namespace(self) -> Namespace:
+        return self.service.namespaces.open(self.info.storage_namespace)
 
+    # commits and their trees
 
-@dataclass(frozen=True)
-class Collected:
-    """Addresses relative to the namespace and epoch seconds; ``next`` when there is more."""
+    def resolve(self, ref: str) -> Resolved:
+        return resolve(self, ref)
 
-    addresses: list[str]
-    creation_dates: list[int]
-    next: Mark | None
+    def commit_of(self, ref: str) -> Commit:
+        return self.commit(self.resolve(ref).commit_id)
 
+    def head(self, branch: str) -> Commit:
+        return self.commit(self.branch(branch).commit_id)
 
-def collect(service: Service, repository: Repository, mark: Mark) -> Collected:
-    """The next addresses of a run: of every branch, hidden ones too, as many as a file may hold."""
-    addresses: list[str] = []
-    dates: list[int] = []
-    for branch, entry in _staged(service, repository):
-        if (branch, entry.path) < (mark.branch, mark.path):
-            continue
-        address = normalize(entry.address, entry.address_type, repository.storage_namespace)
-        if address is None:
-            continue
-        if len(addresses) == service.options.max_uncommitted_per_file:
-            return Collected(addresses, dates, Mark(mark.run_id, branch, entry.path))
-        addresses.append(address)
-        dates.append(entry.last_modified_us // 1_000_000)
-    return Collected(addresses, dates, None)
+    def tree_of(self, commit: Commit) -> Tree:
+        return self.service.trees.load(self.namespace, commit.meta_range_id)
 
+    def save_tree(self, tree: Tree) -> str:
+        """The id of its metarange."""
+        return self.service.trees.save(self.namespace, tree)
 
-def write_token(mark: Mark) -> str:
-    return urlsafe_b64encode(json.dumps(asdict(mark)).encode()).decode()
+    def visible_tree(self, ref: str) -> Tree:
+        """What a reference shows: staged changes over the HEAD when it is a branch."""
+        resolved = self.resolve(ref)
+        tree = self.tree_of(self.commit(resolved.commit_id))
+        changes = self.staged(resolved.branch.id) if resolved.branch is not None else {}
+        return apply_changes(tree, changes) if changes else tree
 
-
-def read_token(token: str) -> Mark:
-    """Raises ApiError 400 for what is none of ours."""
-    try:
-        return Mark(**json.loads(urlsafe_b64decode(token.encode())))
-    except (ValueError, TypeError, binascii.Error):
-        raise bad_request("invalid continuation token") from None
-
-
-def _staged(service: Service, repository: Repository) -> Iterator[tuple[str, Entry]]:
-    """All that is uncommitted, also what equals the HEAD's object (a diff would not show it): reading the
-    branch gives the staged address."""
-    for branch in service.records.branches(repository.id, show_hidden=True):
-        for _, entry in sorted(service.staging.changes(repository.id, branch.id).items()):
+    def find_entry(self, ref: str, path: str) -> Entry:
+        """The object that a reference shows at a path. Raises ApiError 404."""
+        resolved = self.resolve(ref)
+        if resolved.branch is not None:
+            is_staged, entry = self.find_staged(resolved.branch.id, path)
+            if is_staged and entry is None:
+                raise not_found()
             if entry is not None:
-                yield branch.id, entry
+                return entry
+        found = self.tree_of(self.commit(resolved.commit_id)).get(path)
+        if found is None:
+            raise not_found()
+        return found
+
+    def effective_changes(self, branch: str) -> dict[str, Entry | None]:
+        """Staged changes that change anything: not the same object again, no deletion of nothing."""
+        tree = self.tree_of(self.head(branch))
+        return {p: entry for p, entry in self.staged(branch).items() if not same(tree.get(p), entry)}
+
+    # objects
+
+    def stage_entry(self, branch: str, entry: Entry) -> None:
+        self.stage(branch, entry.path, entry)
+        self.touch_branch(branch)
+
+    def full_address(self, entry: Entry) -> str:
+        """The entry's URL."""
+        if entry.address_type is AddressType.FULL:
+            return entry.address
+        return self.namespace.full_address(entry.address)
+
+    def relative_address(self, entry: Entry) -> str | None:
+        """None for an object outside the namespace."""
+        return normalize(entry.address, entry.address_type, self.info.storage_namespace)
+
+    def read_object(self, entry: Entry) -> bytes | None:
+        """The bytes of an entry, or None when they are gone."""
+        relative = self.relative_address(entry)
+        if relative is not None:
+            return self.namespace.read(relative)
+        folder, _, name = entry.address.rpartition("/")
+        return self.service.namespaces.open(folder).read(name)
+
+    def stored_form(self, physical_address: str) -> tuple[str, AddressType]:
+        """How a server stores an address that a client stages: its own ones as relative.
+
+        Raises ApiError 400 for an address on storage that this server does not have.
+        """
+        relative = normalize(physical_address, AddressType.FULL, self.info.storage_namespace)
+        if not physical_address.startswith(SCHEME):
+            raise ApiError(400, "physical address is not valid for block adapter: local")
+        if relative is not None:
+            return relative, AddressType.RELATIVE
+        return physical_address, AddressType.FULL
+
+    def dump_refs(self, *, manifest: bool) -> RefsDumpIds:
+        """Writes all commits, branches (hidden too) and tags; the manifest only when asked to."""
+        ids, files = write_refs_dump(self.refs())
+        for id, data in files.items():
+            self.namespace.write_once(metadata_key(id), data)
+        if manifest:
+            self.namespace.write(REFS_MANIFEST_KEY, write_manifest(ids))
+        return ids
+
+    def check_not_protected(self, branch: str, message: str) -> None:
+        """Raises ApiError 403 with ``message`` when a rule's pattern matches the branch."""
+        for rule in self.setting(BRANCH_PROTECTION) or []:
+            if re.fullmatch(translate(rule["pattern"]), branch):
+                raise ApiError(403, message)
 
 
-def full_address(service: Service, repository: Repository, entry: Entry) -> str:
-    """The entry's URL."""
-    if entry.address_type is AddressType.FULL:
-        return entry.address
-    return service.namespace(repository).full_address(entry.address)
-
-
-def read_object(service: Service, repository: Repository, entry: Entry) -> bytes | None:
-    """The bytes of an entry, or None when they are gone."""
-    relative = normalize(entry.address, entry.address_type, repository.storage_namespace)
-    if relative is not None:
-        return service.namespace(repository).read(relative)
-    folder, _, name = entry.address.rpartition("/")
-    return service.namespaces.open(folder).read(name)
-
-
-def stored_form(repository: Repository, physical_address: str) -> tuple[str, AddressType]:
-    """How a server stores an address that a client stages: its own ones as relative.
-
-    Raises ApiError 400 for an address on storage that this server does not have.
-    """
-    relative = normalize(physical_address, AddressType.FULL, repository.storage_namespace)
-    if not physical_address.startswith(SCHEME):
-        raise ApiError(400, "physical address is not valid for block adapter: local")
-    if relative is not None:
-        return relative, AddressType.RELATIVE
-    return physical_address, AddressType.FULL
-
-
+BRANCH_PROTECTION = "branch_protection"
 CANNOT_WRITE = "cannot write to protected branch"
 CANNOT_COMMIT = "cannot commit to protected branch"
 PROTECTED = "protected branch"
 
 
-def check_not_protected(service: Service, repository: Repository, branch: str, message: str) -> None:
-    """Raises ApiError 403 with ``message`` when a rule's pattern matches the branch."""
-    for rule in service.settings.get(repository.id, BRANCH_PROTECTION) or []:
-        if re.fullmatch(translate(rule["pattern"]), branch):
-            raise ApiError(403, message)
-
-
-@dataclass(frozen=True)
-class PathPage:
-    """``names`` in order: paths, and common prefixes, which end in the delimiter."""
-
-    names: tuple[str, ...]
-    prefixes: frozenset[str]
-    has_more: bool
-
-    @property
-    def next_offset(self) -> str:
-        return self.names[-1] if self.names else ""
-
-
-def page_of_paths(request: Request, paths: Iterable[str]) -> PathPage:
-    """The page that a request asks for. ``paths`` come in lakeFS's order."""
-    prefix, after = request.text("prefix"), request.text("after")
-    delimiter, amount = request.text("delimiter"), request.amount
-    names: list[str] = []
-    prefixes: set[str] = set()
-    for path in paths:
-        if not path.startswith(prefix):
-            continue
-        name, is_prefix = _fold(path, prefix, delimiter)
-        if (after and name <= after) or name in prefixes:
-            continue
-        if len(names) == amount:
-            return PathPage(tuple(names), frozenset(prefixes), has_more=True)
-        names.append(name)
-        if is_prefix:
-            prefixes.add(name)
-    return PathPage(tuple(names), frozenset(prefixes), has_more=False)
-
-
-def _fold(path: str, prefix: str, delimiter: str) -> tuple[str, bool]:
-    if delimiter:
-        end = path.find(delimiter, len(prefix))
-        if end >= 0:
-            return path[: end + len(delimiter)], True
-    return path, False
-
-
-Handler = Callable[[Service, Request], Response]
+Handler = Callable[..., Response]
+"""Takes the service or the open repository, the request, and by name the other parts of the path."""
 
 API = "/api/v1"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -290,10 +242,33 @@ ROUTES: list[Route] = []
 def route(
     method: str, pattern: str, *, public: bool = False, flavor: Flavor = "oss"
 ) -> Callable[[Handler], Handler]:
-    """Declares that a handler answers here: in both flavours, or in Enterprise only."""
+    """Declares that a handler answers here, in both flavours or in Enterprise only. It takes the service."""
 
     def declare(handler: Handler) -> Handler:
         ROUTES.append(Route(method, pattern, handler, public, flavor))
+        return handler
+
+    return declare
+
+
+def on_repository(method: str, path: str, flavor: Flavor = "oss") -> Callable[[Handler], Handler]:
+    """Declares that a handler answers for ``path`` of a repository. It takes the open repository."""
+    return _of_repository(method, path, flavor, Service.open)
+
+
+def on_writable(method: str, path: str, flavor: Flavor = "oss") -> Callable[[Handler], Handler]:
+    """As ``on_repository``, and refuses a read-only repository."""
+    return _of_repository(method, path, flavor, Service.open_to_write)
+
+
+def _of_repository(
+    method: str, path: str, flavor: Flavor, find: Callable[[Service, str], OpenRepository]
+) -> Callable[[Handler], Handler]:
+    def declare(handler: Handler) -> Handler:
+        def answer(service: Service, request: Request, repository: str, **parts: str) -> Response:
+            return handler(find(service, repository), request, **parts)
+
+        ROUTES.append(Route(method, f"/repositories/{{repository}}{path}", answer, flavor=flavor))
         return handler
 
     return declare

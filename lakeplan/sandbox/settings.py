@@ -7,8 +7,8 @@ import json
 import random
 import re
 import secrets
-from dataclasses import asdict
-from datetime import timezone
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
 from fnmatch import translate
 
 from lakeplan.formats.collector import write_commits_csv, write_uncommitted
@@ -23,7 +23,7 @@ from lakeplan.formats.ranges import is_file_id
 from lakeplan.formats.wire import write_gc_rules
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import server_verdict
-from lakeplan.sandbox.committing import first_commit
+from lakeplan.sandbox.branches import first_commit
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
     REPOSITORY,
@@ -38,142 +38,131 @@ from lakeplan.sandbox.messages import (
     not_found,
     paged,
 )
-from lakeplan.sandbox.service import Mark, Service, collect, dump_refs, read_token, route, write_token
-from lakeplan.sandbox.storage import (
-    BRANCH_LIFECYCLE,
+from lakeplan.sandbox.service import (
     BRANCH_PROTECTION,
-    GC_RULES,
-    METADATA,
-    OBJECT_LIFECYCLE,
-    SCHEME,
+    OpenRepository,
+    Service,
+    on_repository,
+    on_writable,
+    route,
 )
+from lakeplan.sandbox.storage import SCHEME
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 
 DUMP_TASK = "dump"
+GC_RULES = "gc_rules"
+BRANCH_LIFECYCLE = "branch_lifecycle"
+OBJECT_LIFECYCLE = "object_lifecycle"
+METADATA = "metadata"
 NO_PRESIGN = "local adapter presigned URL: operation not supported"
 
 
-@route("GET", "/repositories/{repository}/metadata/object/{type}/{id}")
-def get_object(service: Service, request: Request) -> Response:
+@on_repository("GET", "/metadata/object/{type}/{id}")
+def get_object(repo: OpenRepository, request: Request, type: str, id: str) -> Response:
     """The file; with ``presign`` a redirect to a link, whether or not the file is there."""
-    repository = service.repository(request)
-    if request.params["type"] not in ("range", "meta_range"):
+    if type not in ("range", "meta_range"):
         raise bad_request('parameter "type" in path has an error: value is not one of the allowed values')
-    id = request.params["id"]
     if request.flag("presign"):
-        if not service.options.presign:
+        if not repo.service.options.presign:
             raise bad_request(NO_PRESIGN)
         key = metadata_key(id)
-        url = service.presigner.link(request.base_url, repository.id, key, service.now())
+        url = repo.service.presigner.link(request.base_url, repo.id, key, repo.service.now())
         return Response(302, b"", {"Location": url})
     # A server looks for no more than a file of that name; only ids can be one here.
-    data = service.namespace(repository).read(metadata_key(id)) if is_file_id(id) else None
+    data = repo.namespace.read(metadata_key(id)) if is_file_id(id) else None
     if data is None:
         raise ApiError(410, "No data")
     return Response(200, data, {"Content-Type": "application/octet-stream"})
 
 
-@route("GET", "/repositories/{repository}/metadata/meta_range/{id}")
-@route("GET", "/repositories/{repository}/metadata/range/{id}")
-def get_location(service: Service, request: Request) -> Response:
-    """Where the file of an id would be: a server does not look whether it is."""
-    service.repository(request)
-    location = metadata_key(request.params["id"])
+@on_repository("GET", "/metadata/meta_range/{id}")
+@on_repository("GET", "/metadata/range/{id}")
+def get_location(repo: OpenRepository, request: Request, id: str) -> Response:
+    """Where the file of an id would be, whether or not it exists."""
+    location = metadata_key(id)
     return json_response(200, {"location": location}, {"Location": location})
 
 
-@route("PUT", "/repositories/{repository}/refs/dump")
-def dump(service: Service, request: Request) -> Response:
-    ids = dump_refs(service, service.repository(request), manifest=True)
+@on_repository("PUT", "/refs/dump")
+def dump(repo: OpenRepository, request: Request) -> Response:
+    ids = repo.dump_refs(manifest=True)
     return json_response(201, asdict(ids))
 
 
-@route("POST", "/repositories/{repository}/dump")
-def start_dump(service: Service, request: Request) -> Response:
+@on_repository("POST", "/dump")
+def start_dump(repo: OpenRepository, request: Request) -> Response:
     """The task is done at once; the answers are those of a task. It writes no manifest."""
-    repository = service.repository(request)
-    ids = dump_refs(service, repository, manifest=False)
+    ids = repo.dump_refs(manifest=False)
     task = "DR" + secrets.token_urlsafe(15)
-    status = {"done": True, "id": task, "refs": asdict(ids), "update_time": timestamp(service)}
-    service.settings.put_document(repository.id, DUMP_TASK, task, status)
+    status = {"done": True, "id": task, "refs": asdict(ids), "update_time": repo.service.timestamp()}
+    repo.put_document(DUMP_TASK, task, status)
     return json_response(202, {"id": task})
 
 
-@route("GET", "/repositories/{repository}/dump")
-def dump_status(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(
-        200, service.settings.document(repository.id, DUMP_TASK, request.required("task_id"))
-    )
-
-
-def timestamp(service: Service) -> str:
-    """RFC 3339 in UTC, as tasks and pull requests have it."""
-    moment = service.options.clock().astimezone(timezone.utc)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+@on_repository("GET", "/dump")
+def dump_status(repo: OpenRepository, request: Request) -> Response:
+    return json_response(200, repo.document(DUMP_TASK, request.required("task_id")))
 
 
 UNSET_ETAG = ""
 
 
-def stored_rules(service: Service, repository: Repository) -> GcRules | None:
+def stored_rules(repo: OpenRepository) -> GcRules | None:
     """The rules as a server reads them back: zeros and nothing else are no rules at all."""
-    value = service.settings.get(repository.id, GC_RULES)
+    value = repo.setting(GC_RULES)
     if value is None:
         return None
     return GcRules(value["default_retention_days"], value["branches"])
 
 
-@route("GET", "/repositories/{repository}/settings/gc_rules")
-def get_gc_rules(service: Service, request: Request) -> Response:
-    rules = stored_rules(service, service.repository(request))
+@on_repository("GET", "/settings/gc_rules")
+def get_gc_rules(repo: OpenRepository, request: Request) -> Response:
+    rules = stored_rules(repo)
     if rules is None:
         raise not_found()
-    branches = [{"branch_id": b, "retention_days": d} for b, d in rules.branches.items()]
+    body = rules.to_body()
     # On the server this is a map, and its order is nobody's promise.
-    random.shuffle(branches)
-    body = {"branches": branches or None, "default_retention_days": rules.default_retention_days}
-    return json_response(200, body)
+    random.shuffle(body["branches"])
+    return json_response(200, {**body, "branches": body["branches"] or None})
 
 
-@route("PUT", "/repositories/{repository}/settings/gc_rules")
-def set_gc_rules(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("PUT", "/settings/gc_rules")
+def set_gc_rules(repo: OpenRepository, request: Request) -> Response:
     body = request.object()
     rules = GcRules(
         _days(body, "default_retention_days"),
         # The last of several entries for a branch counts.
         {b.string("branch_id"): _days(b, "retention_days") for b in body.objects("branches")},
     )
-    store_rules(service, repository, rules)
+    store_rules(repo, rules)
     return NO_CONTENT
 
 
-@route("DELETE", "/repositories/{repository}/settings/gc_rules")
-def delete_gc_rules(service: Service, request: Request) -> Response:
-    store_rules(service, service.writable(request), None)
+@on_writable("DELETE", "/settings/gc_rules")
+def delete_gc_rules(repo: OpenRepository, request: Request) -> Response:
+    store_rules(repo, None)
     return NO_CONTENT
 
 
-def store_rules(service: Service, repository: Repository, rules: GcRules | None) -> None:
+def store_rules(repo: OpenRepository, rules: GcRules | None) -> None:
     """Stores rules beside the data too, where the server itself keeps them."""
     if rules is not None and not rules.default_retention_days and not rules.branches:
         # Such a message has no bytes in protobuf, and an empty file means no rules.
         rules = None
-    service.namespace(repository).write(GC_RULES_KEY, write_gc_rules(rules))
+    repo.namespace.write(GC_RULES_KEY, write_gc_rules(rules))
     if rules is None:
-        service.settings.unset(repository.id, GC_RULES)
+        repo.unset(GC_RULES)
     else:
         value = {"default_retention_days": rules.default_retention_days, "branches": dict(rules.branches)}
-        service.settings.put(repository.id, GC_RULES, value)
+        repo.set(GC_RULES, value)
 
 
 @route("GET", "/repositories/{repository}/gc/rules/set_allowed")
 @route("GET", "/repositories/{repository}/branch_protection/set_allowed")
 @route("GET", "/repositories/{repository}/settings/branch_lifecycle/set_allowed", flavor="enterprise")
-def set_allowed(service: Service, request: Request) -> Response:
-    """Asks for the permission only: a repository that does not exist gets the same answer."""
+def set_allowed(service: Service, request: Request, repository: str) -> Response:
+    """Checks the permission only: a repository that does not exist gets the same answer."""
     return NO_CONTENT
 
 
@@ -195,15 +184,14 @@ def check_if_match(request: Request, current: object) -> None:
         raise ApiError(412, "Precondition failed")
 
 
-@route("GET", "/repositories/{repository}/settings/branch_protection")
-def get_branch_protection(service: Service, request: Request) -> Response:
-    rules = service.settings.get(service.repository(request).id, BRANCH_PROTECTION) or []
+@on_repository("GET", "/settings/branch_protection")
+def get_branch_protection(repo: OpenRepository, request: Request) -> Response:
+    rules = repo.setting(BRANCH_PROTECTION) or []
     return json_response(200, rules, {"ETag": etag_of(rules)})
 
 
-@route("PUT", "/repositories/{repository}/settings/branch_protection")
-def set_branch_protection(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
+@on_repository("PUT", "/settings/branch_protection")
+def set_branch_protection(repo: OpenRepository, request: Request) -> Response:
     rules = request.json()
     if not isinstance(rules, list):
         raise ApiError(400, "request body has an error: doesn't match schema: value must be an array")
@@ -211,8 +199,8 @@ def set_branch_protection(service: Service, request: Request) -> Response:
     patterns = [{"pattern": rule.string("pattern")} for rule in wrapped]
     if any(not rule["pattern"] for rule in patterns):
         raise ApiError(400, "request body has an error: doesn't match schema: minimum string length is 1")
-    check_if_match(request, service.settings.get(repository.id, BRANCH_PROTECTION))
-    service.settings.put(repository.id, BRANCH_PROTECTION, patterns)
+    check_if_match(request, repo.setting(BRANCH_PROTECTION))
+    repo.set(BRANCH_PROTECTION, patterns)
     return NO_CONTENT
 
 
@@ -226,32 +214,30 @@ MAX_POLICY_ID = 32
 _OBJECT_RULE_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
-@route("GET", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
-def get_policies(service: Service, request: Request) -> Response:
+@on_repository("GET", "/settings/branch_lifecycle/policies", flavor="enterprise")
+def get_policies(repo: OpenRepository, request: Request) -> Response:
     """Unset policies are an empty list with an empty ETag."""
-    policies = service.settings.get(service.repository(request).id, BRANCH_LIFECYCLE)
+    policies = repo.setting(BRANCH_LIFECYCLE)
     return json_response(200, {"policies": policies or []}, {"ETag": etag_of(policies)})
 
 
-@route("PUT", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
-def set_policies(service: Service, request: Request) -> Response:
+@on_writable("PUT", "/settings/branch_lifecycle/policies", flavor="enterprise")
+def set_policies(repo: OpenRepository, request: Request) -> Response:
     """Replaces the list and answers with it, ids assigned."""
-    repository = service.writable(request)
     body = request.object()
-    policies = [_policy(policy, repository.default_branch) for policy in body.objects("policies")]
+    policies = [_policy(policy, repo.info.default_branch) for policy in body.objects("policies")]
     ids = [policy["id"] for policy in policies]
     if len(set(ids)) != len(ids):
         raise bad_request("policy ids must be unique")
-    check_if_match(request, service.settings.get(repository.id, BRANCH_LIFECYCLE))
-    service.settings.put(repository.id, BRANCH_LIFECYCLE, policies)
+    check_if_match(request, repo.setting(BRANCH_LIFECYCLE))
+    repo.set(BRANCH_LIFECYCLE, policies)
     return json_response(200, {"policies": policies}, {"ETag": etag_of(policies)})
 
 
-@route("DELETE", "/repositories/{repository}/settings/branch_lifecycle/policies", flavor="enterprise")
-def delete_policies(service: Service, request: Request) -> Response:
+@on_writable("DELETE", "/settings/branch_lifecycle/policies", flavor="enterprise")
+def delete_policies(repo: OpenRepository, request: Request) -> Response:
     """Idempotent; the API takes no If-Match here."""
-    repository = service.writable(request)
-    service.settings.unset(repository.id, BRANCH_LIFECYCLE)
+    repo.unset(BRANCH_LIFECYCLE)
     return NO_CONTENT
 
 
@@ -278,28 +264,27 @@ def _policy(body: Fields, default_branch: str) -> dict[str, object]:
     return policy
 
 
-@route("GET", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
-def get_object_rules(service: Service, request: Request) -> Response:
-    rules = service.settings.get(service.repository(request).id, OBJECT_LIFECYCLE)
+@on_repository("GET", "/settings/object_lifecycle", flavor="enterprise")
+def get_object_rules(repo: OpenRepository, request: Request) -> Response:
+    rules = repo.setting(OBJECT_LIFECYCLE)
     if rules is None:
         raise not_found()
     return json_response(200, {"rules": rules}, {"ETag": etag_of(rules)})
 
 
-@route("PUT", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
-def set_object_rules(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("PUT", "/settings/object_lifecycle", flavor="enterprise")
+def set_object_rules(repo: OpenRepository, request: Request) -> Response:
     rules = [_object_rule(rule) for rule in request.object().objects("rules")]
     if len({rule["id"] for rule in rules}) != len(rules):
         raise bad_request("rule ids must be unique")
-    check_if_match(request, service.settings.get(repository.id, OBJECT_LIFECYCLE))
-    service.settings.put(repository.id, OBJECT_LIFECYCLE, rules)
+    check_if_match(request, repo.setting(OBJECT_LIFECYCLE))
+    repo.set(OBJECT_LIFECYCLE, rules)
     return NO_CONTENT
 
 
-@route("DELETE", "/repositories/{repository}/settings/object_lifecycle", flavor="enterprise")
-def delete_object_rules(service: Service, request: Request) -> Response:
-    service.settings.unset(service.writable(request).id, OBJECT_LIFECYCLE)
+@on_writable("DELETE", "/settings/object_lifecycle", flavor="enterprise")
+def delete_object_rules(repo: OpenRepository, request: Request) -> Response:
+    repo.unset(OBJECT_LIFECYCLE)
     return NO_CONTENT
 
 
@@ -377,46 +362,43 @@ def _storage(service: Service) -> dict[str, object]:
     }
 
 
-@route("GET", "/repositories/{repository}/pulls")
-def list_pulls(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
+@on_repository("GET", "/pulls")
+def list_pulls(repo: OpenRepository, request: Request) -> Response:
     status = request.text("status", "open")
     if status not in ("open", "closed", "all"):
         raise bad_request('parameter "status" in query has an error: value is not one of the allowed values')
-    found = service.settings.documents(repository.id, PULL)
+    found = repo.documents(PULL)
     return paged(request, [(id, pull) for id, pull in found if status in ("all", pull["status"])])
 
 
-@route("POST", "/repositories/{repository}/pulls")
-def create_pull(service: Service, request: Request) -> Response:
+@on_writable("POST", "/pulls")
+def create_pull(repo: OpenRepository, request: Request) -> Response:
     """Deleting the source branch later does not close it."""
-    repository = service.writable(request)
     body = request.object()
     source, destination = body.string("source_branch"), body.string("destination_branch")
     for branch in (source, destination):
-        service.records.branch(repository.id, branch)
-    id = service.xids.descending()
+        repo.branch(branch)
+    id = repo.service.xids.descending()
     pull = {
         "status": "open",
         "title": body.string("title"),
         "description": body.string("description", ""),
-        "author": service.user,
-        "creation_date": timestamp(service),
+        "author": repo.service.user,
+        "creation_date": repo.service.timestamp(),
         "destination_branch": destination,
         "id": id,
         "source_branch": source,
     }
-    service.settings.put_document(repository.id, PULL, id, pull)
+    repo.put_document(PULL, id, pull)
     return json_response(201, {"id": id})
 
 
-@route("GET", "/repositories/{repository}/pulls/{pull}")
-def get_pull(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(200, service.settings.document(repository.id, PULL, request.params["pull"]))
+@on_repository("GET", "/pulls/{pull}")
+def get_pull(repo: OpenRepository, request: Request, pull: str) -> Response:
+    return json_response(200, repo.document(PULL, pull))
 
 
-def shown(repository: Repository) -> dict[str, object]:
+def repository_row(repository: Repository) -> dict[str, object]:
     return {
         "creation_date": repository.creation_date,
         "default_branch": repository.default_branch,
@@ -429,7 +411,7 @@ def shown(repository: Repository) -> dict[str, object]:
 
 @route("GET", "/repositories")
 def list_repositories(service: Service, request: Request) -> Response:
-    return paged(request, [(r.id, shown(r)) for r in service.records.repositories()])
+    return paged(request, [(r.id, repository_row(r)) for r in service.repositories.all()])
 
 
 @route("POST", "/repositories")
@@ -438,122 +420,146 @@ def create_repository(service: Service, request: Request) -> Response:
     name, url = body.matching("name", REPOSITORY), body.string("storage_namespace")
     default_branch = body.string("default_branch", "main") or "main"
     check_branch_name(default_branch)
-    repository = Repository(
+    info = Repository(
         name, url, default_branch, service.now(), body.string("storage_id", ""), body.boolean("read_only")
     )
-    namespace = service.namespaces.open(url)
-    service.records.add_repository(repository)
-    bare = request.flag("bare")
-    if not bare:
-        if namespace.in_use:
-            raise bad_request(
-                f"failed to create repository: found lakeFS objects in the storage ({url}): "
-                "storage namespace already in use"
-            )
-        namespace.claim()
-        commit = first_commit(service)
-        service.records.add_commit(name, commit)
-        service.records.add_branch(name, default_branch, commit.id)
-    answer = shown(repository)
-    if bare:
-        del answer["read_only"]
-    return json_response(201, answer)
+    repo = OpenRepository(service, info)
+    namespace = repo.namespace
+    service.repositories.add(info)
+    row = repository_row(info)
+    if request.flag("bare"):
+        del row["read_only"]
+        return json_response(201, row)
+    if namespace.in_use:
+        raise bad_request(
+            f"failed to create repository: found lakeFS objects in the storage ({url}): "
+            "storage namespace already in use"
+        )
+    namespace.claim()
+    commit = first_commit(service)
+    repo.add_commit(commit)
+    repo.add_branch(default_branch, commit.id)
+    return json_response(201, row)
 
 
 @route("GET", "/repositories/{repository}")
-def get_repository(service: Service, request: Request) -> Response:
-    check_repository_name(request.params["repository"])
-    return json_response(200, shown(service.repository(request)))
+def get_repository(service: Service, request: Request, repository: str) -> Response:
+    check_repository_name(repository)
+    return json_response(200, repository_row(service.repositories.get(repository)))
 
 
-@route("DELETE", "/repositories/{repository}")
-def delete_repository(service: Service, request: Request) -> Response:
-    """The state goes; the files of the namespace stay, as on a real server."""
-    repository = service.repository(request)
-    if repository.read_only and not request.flag("force"):
+@on_repository("DELETE", "")
+def delete_repository(repo: OpenRepository, request: Request) -> Response:
+    """The state is deleted; the files of the namespace stay, as on a real server."""
+    if repo.info.read_only and not request.flag("force"):
         raise ApiError(403, "read-only repository")
-    service.records.drop_repository(repository.id)
+    repo.service.repositories.drop(repo.id)
     return NO_CONTENT
 
 
-@route("GET", "/repositories/{repository}/metadata")
-def get_metadata(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(200, service.settings.get(repository.id, METADATA) or {})
+@on_repository("GET", "/metadata")
+def get_metadata(repo: OpenRepository, request: Request) -> Response:
+    return json_response(200, repo.setting(METADATA) or {})
 
 
-@route("POST", "/repositories/{repository}/metadata")
-def set_metadata(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("POST", "/metadata")
+def set_metadata(repo: OpenRepository, request: Request) -> Response:
     added = request.object().mapping("metadata")
-    present = service.settings.get(repository.id, METADATA) or {}
-    service.settings.put(repository.id, METADATA, {**present, **added})
+    present = repo.setting(METADATA) or {}
+    repo.set(METADATA, {**present, **added})
     return NO_CONTENT
 
 
-@route("DELETE", "/repositories/{repository}/metadata")
-def delete_metadata(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
+@on_writable("DELETE", "/metadata")
+def delete_metadata(repo: OpenRepository, request: Request) -> Response:
     gone = set(request.object().strings("keys"))
-    present = service.settings.get(repository.id, METADATA) or {}
-    service.settings.put(repository.id, METADATA, {k: v for k, v in present.items() if k not in gone})
+    present = repo.setting(METADATA) or {}
+    repo.set(METADATA, {k: v for k, v in present.items() if k not in gone})
     return NO_CONTENT
 
 
 COMMITS_TASK = "prepare_commits"
 
 
-@route("POST", "/repositories/{repository}/gc/prepare_commits")
-def prepare_commits(service: Service, request: Request) -> Response:
-    repository = service.writable(request)
-    answer = _prepare(service, repository)
-    if service.options.presign:
+@on_writable("POST", "/gc/prepare_commits")
+def prepare_commits(repo: OpenRepository, request: Request) -> Response:
+    answer = _prepare(repo)
+    if repo.service.options.presign:
         key = commits_csv_key(str(answer["run_id"]))
-        answer["gc_commits_presigned_url"] = service.presigner.link(
-            request.base_url, repository.id, key, service.now()
+        answer["gc_commits_presigned_url"] = repo.service.presigner.link(
+            request.base_url, repo.id, key, repo.service.now()
         )
     return json_response(201, answer)
 
 
-@route("POST", "/repositories/{repository}/gc/prepare_commits/async")
-def start_prepare_commits(service: Service, request: Request) -> Response:
+@on_writable("POST", "/gc/prepare_commits/async")
+def start_prepare_commits(repo: OpenRepository, request: Request) -> Response:
     """Done at once, told by the status. Missing rules are the task's error, not this call's."""
-    repository = service.writable(request)
     task = "GCPC" + secrets.token_urlsafe(15)
-    status: dict[str, object] = {"completed": True, "task_id": task, "update_time": timestamp(service)}
+    status: dict[str, object] = {"completed": True, "task_id": task, "update_time": repo.service.timestamp()}
     try:
-        status["result"] = _prepare(service, repository)
+        status["result"] = _prepare(repo)
     except ApiError as error:
         status["error"] = {"message": error.message}
-    service.settings.put_document(repository.id, COMMITS_TASK, task, status)
+    repo.put_document(COMMITS_TASK, task, status)
     return json_response(202, {"id": task})
 
 
-@route("GET", "/repositories/{repository}/gc/prepare_commits/status")
-def prepare_commits_status(service: Service, request: Request) -> Response:
-    repository = service.repository(request)
-    return json_response(200, service.settings.document(repository.id, COMMITS_TASK, request.required("id")))
+@on_repository("GET", "/gc/prepare_commits/status")
+def prepare_commits_status(repo: OpenRepository, request: Request) -> Response:
+    return json_response(200, repo.document(COMMITS_TASK, request.required("id")))
 
 
-@route("POST", "/repositories/{repository}/gc/prepare_uncommited")
-def prepare_uncommitted(service: Service, request: Request) -> Response:
+@dataclass(frozen=True)
+class Mark:
+    """Where a run goes on: at a path of a branch; "" is the beginning."""
+
+    run_id: str
+    branch: str
+    path: str
+
+
+@on_writable("POST", "/gc/prepare_uncommited")
+def prepare_uncommitted(repo: OpenRepository, request: Request) -> Response:
     """One file of uncommitted addresses; a token when more are to come. Nothing staged: no file at all."""
-    repository = service.writable(request)
     body = request.object(optional=True)
-    token = body.string("continuation_token", "")
-    mark = read_token(token) if token else Mark(service.xids.descending(), "", "")
-    found = collect(service, repository, mark)
+    token, xids = body.string("continuation_token", ""), repo.service.xids
+    mark = _read_token(token) if token else Mark(xids.descending(), "", "")
+    addresses, following = _uncommitted(repo, mark)
     location = ""
-    if found.addresses:
-        namespace = service.namespace(repository)
+    if addresses:
         folder = uncommitted_prefix(mark.run_id)
-        data = write_uncommitted(found.addresses, found.creation_dates)
-        namespace.write(folder + service.xids.ascending(), data)
-        location = namespace.full_address(folder)
+        data = write_uncommitted([address for address, _ in addresses], [date for _, date in addresses])
+        repo.namespace.write(folder + xids.ascending(), data)
+        location = repo.namespace.full_address(folder)
     answer = {"gc_uncommitted_location": location, "run_id": mark.run_id}
-    if found.next is not None:
-        answer["continuation_token"] = write_token(found.next)
+    if following is not None:
+        answer["continuation_token"] = urlsafe_b64encode(json.dumps(asdict(following)).encode()).decode()
     return json_response(201, answer)
+
+
+def _read_token(token: str) -> Mark:
+    """Raises ApiError 400 for what is none of ours."""
+    try:
+        return Mark(**json.loads(urlsafe_b64decode(token.encode())))
+    except (ValueError, TypeError):  # binascii.Error is a ValueError
+        raise bad_request("invalid continuation token") from None
+
+
+def _uncommitted(repo: OpenRepository, mark: Mark) -> tuple[list[tuple[str, int]], Mark | None]:
+    """The next addresses of a run, relative to the namespace, each with epoch seconds: as many as a file may
+    hold, and where the next file begins. Of every branch, hidden ones too, and also what equals the HEAD's
+    object (a diff would not show it): reading the branch gives the staged address."""
+    found: list[tuple[str, int]] = []
+    for branch in repo.branches(show_hidden=True):
+        for path, entry in sorted(repo.staged(branch.id).items()):
+            address = repo.relative_address(entry) if entry is not None else None
+            if entry is None or address is None or (branch.id, path) < (mark.branch, mark.path):
+                continue
+            if len(found) == repo.service.options.max_uncommitted_per_file:
+                return found, Mark(mark.run_id, branch.id, path)
+            found.append((address, entry.last_modified_us // 1_000_000))
+    return found, None
 
 
 @route("GET", "/config/garbage-collection")
@@ -561,18 +567,18 @@ def config(service: Service, request: Request) -> Response:
     return json_response(200, {"grace_period": 86400})
 
 
-def _prepare(service: Service, repository: Repository) -> dict[str, object]:
+def _prepare(repo: OpenRepository) -> dict[str, object]:
     """Writes ``commits.csv``. Raises ApiError 404 without rules."""
-    rules = stored_rules(service, repository)
+    service, rules = repo.service, stored_rules(repo)
     if rules is None:
         raise not_found("get gc rules: not found")
-    refs = service.records.refs(repository.id)
+    refs = repo.refs()
     graph = CommitGraph.from_refs(refs)
     active = server_verdict(graph, rules, service.options.clock(), service.options.time_zone)
     kept = {graph.ids[i] for i, flag in enumerate(active) if flag}
     csv = write_commits_csv({c.id: c.meta_range_id for c in refs.commits if c.id in kept})
     run_id = service.xids.descending()
-    namespace = service.namespace(repository)
+    namespace = repo.namespace
     namespace.write(commits_csv_key(run_id), csv)
     return {
         "gc_addresses_location": namespace.full_address(GC_PREFIX + "addresses/"),

@@ -1,24 +1,21 @@
-"""Storage namespaces on disk, staged entries and settings."""
+"""Storage namespaces on disk, links to their files, and the trees of objects in them."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from lakeplan.formats.namespace import DUMMY_KEY, ROOT_DUMMY_KEY, metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range, write_metarange, write_ranges
 from lakeplan.sandbox.graph import Tree, in_order
-from lakeplan.sandbox.messages import ApiError, bad_request, not_found
-from lakeplan.sandbox.records import Store
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.sandbox.messages import ApiError, bad_request
+from lakeplan.values.objects import Entry
 
 SCHEME = "local://"
 _DUMMY = b"written by the lakeplan sandbox to see whether it can write here"
@@ -113,58 +110,6 @@ class Presigner:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-class Staging:
-    """Per branch: path → entry, or None where the path is to be deleted."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def changes(self, repository: str, branch: str) -> dict[str, Entry | None]:
-        """All staged changes, by path in byte order."""
-        sql = "SELECT path, entry FROM staged WHERE repository = ? AND branch = ? ORDER BY path"
-        rows = self._store.rows(sql, repository, branch)
-        return {str(path): _decode(str(path), entry) for path, entry in rows}
-
-    def find(self, repository: str, branch: str, path: str) -> tuple[bool, Entry | None]:
-        """(whether anything is uncommitted at the path, the entry; None is a deletion)."""
-        sql = "SELECT entry FROM staged WHERE repository = ? AND branch = ? AND path = ?"
-        rows = self._store.rows(sql, repository, branch, path)
-        return (True, _decode(path, rows[0][0])) if rows else (False, None)
-
-    def put(self, repository: str, branch: str, path: str, entry: Entry | None) -> None:
-        sql = "INSERT OR REPLACE INTO staged VALUES (?, ?, ?, ?)"
-        self._store.run(sql, repository, branch, path, None if entry is None else _encode(entry))
-
-    def forget(self, repository: str, branch: str, path: str) -> None:
-        sql = "DELETE FROM staged WHERE repository = ? AND branch = ? AND path = ?"
-        self._store.run(sql, repository, branch, path)
-
-    def clear(self, repository: str, branch: str) -> None:
-        self._store.run("DELETE FROM staged WHERE repository = ? AND branch = ?", repository, branch)
-
-
-def _encode(entry: Entry) -> str:
-    return json.dumps(
-        [
-            entry.address,
-            int(entry.address_type),
-            entry.size,
-            entry.last_modified_us,
-            entry.e_tag,
-            entry.content_type,
-            list(entry.metadata),
-        ]
-    )
-
-
-def _decode(path: str, text: object) -> Entry | None:
-    if text is None:
-        return None
-    address, kind, size, modified, e_tag, content_type, metadata = json.loads(str(text))
-    pairs = tuple((str(k), str(v)) for k, v in metadata)
-    return Entry(path, address, AddressType(kind), size, modified, e_tag, content_type, pairs)
-
-
 _CACHED_ENTRIES = 1_000_000
 
 
@@ -220,47 +165,3 @@ def _file(namespace: Namespace, id: str) -> bytes:
     if data is None:
         raise ApiError(410, "No data")
     return data
-
-
-GC_RULES = "gc_rules"
-BRANCH_PROTECTION = "branch_protection"
-BRANCH_LIFECYCLE = "branch_lifecycle"
-OBJECT_LIFECYCLE = "object_lifecycle"
-METADATA = "metadata"
-
-
-class Settings:
-    """A setting is any JSON value. A document has a kind and an id: tasks, pull requests."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def get(self, repository: str, name: str) -> Any:
-        """The value, or None when unset."""
-        sql = "SELECT value FROM settings WHERE repository = ? AND name = ?"
-        rows = self._store.rows(sql, repository, name)
-        return json.loads(str(rows[0][0])) if rows else None
-
-    def put(self, repository: str, name: str, value: object) -> None:
-        sql = "INSERT OR REPLACE INTO settings VALUES (?, ?, ?)"
-        self._store.run(sql, repository, name, json.dumps(value, sort_keys=True))
-
-    def unset(self, repository: str, name: str) -> None:
-        self._store.run("DELETE FROM settings WHERE repository = ? AND name = ?", repository, name)
-
-    def document(self, repository: str, kind: str, id: str) -> Any:
-        """The document. Raises ApiError 404."""
-        sql = "SELECT value FROM documents WHERE repository = ? AND kind = ? AND id = ?"
-        rows = self._store.rows(sql, repository, kind, id)
-        if not rows:
-            raise not_found()
-        return json.loads(str(rows[0][0]))
-
-    def documents(self, repository: str, kind: str) -> list[tuple[str, Any]]:
-        """(id, document) of a kind, by id."""
-        sql = "SELECT id, value FROM documents WHERE repository = ? AND kind = ? ORDER BY id"
-        return [(str(id), json.loads(str(value))) for id, value in self._store.rows(sql, repository, kind)]
-
-    def put_document(self, repository: str, kind: str, id: str, value: object) -> None:
-        sql = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)"
-        self._store.run(sql, repository, kind, id, json.dumps(value))

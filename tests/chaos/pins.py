@@ -48,7 +48,7 @@ class PinWatcher(Watcher):
     only_pins: bool = True
 
     def refs(self) -> Refs:
-        return self.world.lake.handle._sandbox.service.records.refs(REPOSITORY)
+        return self.world.lake.handle._sandbox.service.open(REPOSITORY).refs()
 
     def lost(self) -> Lost:
         """Commits that the same rules would keep without pins, by verdict and day."""

@@ -106,7 +106,7 @@ class WireLake(Lake):
     def _folder_of(self, name: str) -> Path:
         service = self.sandbox.service
         with service.store.transaction():
-            return service.namespace(service.records.repository(name)).folder
+            return service.open(name).namespace.folder
 
 
 class _Wire(HTTPAdapter):

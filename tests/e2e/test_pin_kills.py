@@ -40,8 +40,7 @@ def changing(world):
 
 def kept(world) -> set[tuple[str, int, str]]:
     """Commits that a collection keeps, by verdict and day from now."""
-    records = world.handle._sandbox.service.records
-    refs = records.refs(REPOSITORY)
+    refs = world.handle._sandbox.service.open(REPOSITORY).refs()
     graph = CommitGraph.from_refs(refs)
     rules = rules_from_body(world.api.call("GET", f"{PATH}/settings/gc_rules"))
     now, found = datetime.now(timezone.utc), set()

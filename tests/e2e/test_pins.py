@@ -325,8 +325,8 @@ class DescribeTheDoctor:
 def it_makes_no_pin_where_the_server_makes_visible_branches(world, commits, monkeypatch):
     real = records.Records.add_branch
 
-    def visible(self, repository, id, commit_id, *, hidden=False):
-        real(self, repository, id, commit_id)
+    def visible(self, id, commit_id, *, hidden=False):
+        real(self, id, commit_id)
 
     monkeypatch.setattr(records.Records, "add_branch", visible)
     world.api.tag(REPOSITORY, "v0", commits[0])

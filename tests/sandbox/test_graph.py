@@ -19,7 +19,7 @@ class Drawn:
             generation = 1 + max((self.commits[p].generation for p in parents.split()), default=0)
             self.commits[id] = Commit(id, number, "", tuple(parents.split()), generation=generation)
 
-    def commit(self, repository, id):
+    def commit(self, id):
         if id not in self.commits:
             raise ApiError(404, "commit not found")
         return self.commits[id]
@@ -41,17 +41,17 @@ d: b
 )
 def it_finds_the_best_common_ancestor(left, right, base):
     drawn = Drawn(CRISS_CROSS)
-    assert merge_base(drawn, "r", left, right).id == base
-    assert merge_base(drawn, "r", right, left).id == base
+    assert merge_base(drawn, left, right).id == base
+    assert merge_base(drawn, right, left).id == base
 
 
 def it_finds_none_between_strangers():
-    assert merge_base(Drawn("a:\nb:"), "r", "a", "b") is None
+    assert merge_base(Drawn("a:\nb:"), "a", "b") is None
 
 
 def it_logs_each_commit_once_newest_first():
-    assert [c.id for c in log(Drawn(CRISS_CROSS), "r", "c")] == ["c", "m", "b", "a", "root"]
+    assert [c.id for c in log(Drawn(CRISS_CROSS), "c")] == ["c", "m", "b", "a", "root"]
 
 
 def it_logs_first_parents_only_when_asked():
-    assert [c.id for c in log(Drawn(CRISS_CROSS), "r", "c", first_parent=True)] == ["c", "m", "a", "root"]
+    assert [c.id for c in log(Drawn(CRISS_CROSS), "c", first_parent=True)] == ["c", "m", "a", "root"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.sandbox.messages import Request
-from lakeplan.sandbox.service import page_of_paths
+from lakeplan.sandbox.messages import Request, page_of_paths
 
 path_lists = st.lists(st.text("ab/é", min_size=1, max_size=6), unique=True).map(sorted)
 

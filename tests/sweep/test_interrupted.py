@@ -204,7 +204,7 @@ def it_refuses_a_repository_that_was_deleted_and_made_again(world: SweepWorld, r
     world.approve(mark)
     service = world.lake.handle._sandbox.service
     with service.store.transaction():
-        record = service.records.repository("repo1")
+        record = service.repositories.get("repo1")
     created = world.site().reader.get_repository("repo1").creation_date
     repo.call("DELETE", "")
     world.lake.clock.advance(hours=1)
