@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import singledispatchmethod
-from typing import Any
+from dataclasses import asdict
+from typing import Any, assert_never
 from urllib.parse import quote
 
 import requests
 
 from lakeplan.errors import AuthenticationFailed, NotFound, ServerUnreachable, UnexpectedAnswer, UsageError
-from lakeplan.sandbox import seed_document
+from lakeplan.sandbox import seed_document as doc
+from lakeplan.values.rules import GcRules
 
 _TIMEOUT = (5.0, 60.0)
 
@@ -105,7 +106,7 @@ _PAGE = "1000"
 
 
 def run_seed(
-    seed: seed_document.Seed,
+    seed: doc.Seed,
     client: SeedClient,
     *,
     as_of: int,
@@ -145,7 +146,7 @@ class _Runner:
         self._place = ""
         self._number = 0
 
-    def run(self, seed: seed_document.RepositorySeed, namespace_prefix: str) -> None:
+    def run(self, seed: doc.RepositorySeed, namespace_prefix: str) -> None:
         body = {
             "name": seed.name,
             "storage_namespace": seed.storage_namespace or f"{namespace_prefix}{seed.name}",
@@ -156,12 +157,46 @@ class _Runner:
             self._place, self._number = placed.place, self._number + 1
             self._do(placed.step)
 
-    @singledispatchmethod
-    def _do(self, step: seed_document.Step) -> None:
-        raise TypeError(f"no way to run {type(step).__name__}")
+    def _do(self, step: doc.Step) -> None:
+        match step:
+            case doc.Upload():
+                self._upload_all(step)
+            case doc.Copy(branch, source, destination, ref):
+                body = {"src_path": source, **({"src_ref": ref} if ref else {})}
+                path = self._branch(branch, "objects/copy")
+                self._call("POST", path, json=body, query={"dest_path": destination})
+            case doc.Delete():
+                self._delete(step)
+            case doc.Commit(branch, message, age, metadata, allow_empty):
+                self._commit(branch, message, age, dict(metadata), allow_empty=allow_empty)
+            case doc.SortHeads():
+                self._sort_heads(step)
+            case doc.MakeBranch():
+                self._call("POST", "/branches", json=asdict(step))
+            case doc.DropBranch(name):
+                self._call("DELETE", self._branch(name))
+            case doc.Merge(source, into, message, strategy):
+                path = f"/refs/{quote(source, safe='')}/merge/{quote(into, safe='')}"
+                self._call("POST", path, json={"message": message, "strategy": strategy})
+            case doc.Revert(branch, ref, parent):
+                self._call("POST", self._branch(branch, "revert"), json={"ref": ref, "parent_number": parent})
+            case doc.CherryPick(branch, ref):
+                self._call("POST", self._branch(branch, "cherry-pick"), json={"ref": ref})
+            case doc.HardReset(branch, to):
+                self._call("PUT", self._branch(branch, "hard_reset"), query={"ref": to})
+            case doc.DropStaged(branch):
+                self._call("PUT", self._branch(branch), json={"type": "reset"})
+            case doc.Tag(name, ref):
+                self._call("POST", "/tags", json={"id": name, "ref": ref})
+            case doc.SetGcRules(days, branches):
+                self._call("PUT", "/settings/gc_rules", json=GcRules(days, branches).to_body())
+            case doc.Protect(patterns):
+                rules = [{"pattern": pattern} for pattern in patterns]
+                self._call("PUT", "/settings/branch_protection", json=rules)
+            case _:
+                assert_never(step)
 
-    @_do.register
-    def _(self, step: seed_document.Upload) -> None:
+    def _upload_all(self, step: doc.Upload) -> None:
         if len(step.paths) == 1:
             self._upload(step, step.paths[0])
             return
@@ -169,7 +204,7 @@ class _Runner:
             for _ in pool.map(lambda path: self._upload(step, path), step.paths):
                 pass
 
-    def _upload(self, step: seed_document.Upload, path: str) -> None:
+    def _upload(self, step: doc.Upload, path: str) -> None:
         if step.content is not None:
             data = step.content.encode()
         else:
@@ -180,14 +215,7 @@ class _Runner:
             "POST", self._branch(step.branch, "objects"), data=data, query={"path": path}, headers=headers
         )
 
-    @_do.register
-    def _(self, step: seed_document.Copy) -> None:
-        body = {"src_path": step.source, **({"src_ref": step.ref} if step.ref else {})}
-        query = {"dest_path": step.destination}
-        self._call("POST", self._branch(step.branch, "objects/copy"), json=body, query=query)
-
-    @_do.register
-    def _(self, step: seed_document.Delete) -> None:
+    def _delete(self, step: doc.Delete) -> None:
         paths = self._paths_under(step.branch, step.path) if step.path.endswith("/") else [step.path]
         for start in range(0, len(paths), 1000):
             chunk = paths[start : start + 1000]
@@ -203,10 +231,6 @@ class _Runner:
                 return found
             query["after"] = page["pagination"]["next_offset"]
 
-    @_do.register
-    def _(self, step: seed_document.Commit) -> None:
-        self._commit(step.branch, step.message, step.age, dict(step.metadata), allow_empty=step.allow_empty)
-
     def _commit(
         self, branch: str, message: str, age: int | None, metadata: dict[str, str], *, allow_empty: bool
     ) -> str:
@@ -215,8 +239,7 @@ class _Runner:
             body["date"] = self._as_of - age
         return str(self._call("POST", self._branch(branch, "commits"), json=body)["id"])
 
-    @_do.register
-    def _(self, step: seed_document.SortHeads) -> None:
+    def _sort_heads(self, step: doc.SortHeads) -> None:
         for _ in range(_MAX_SORTING_ROUNDS):
             first, then = (self._head(branch) for branch in (step.first, step.then))
             for number in range(_SORTING_COMMITS):
@@ -235,52 +258,6 @@ class _Runner:
 
     def _head(self, branch: str) -> str:
         return str(self._call("GET", self._branch(branch))["commit_id"])
-
-    @_do.register
-    def _(self, step: seed_document.MakeBranch) -> None:
-        body = {"name": step.name, "source": step.source, "hidden": step.hidden}
-        self._call("POST", "/branches", json=body)
-
-    @_do.register
-    def _(self, step: seed_document.DropBranch) -> None:
-        self._call("DELETE", self._branch(step.name))
-
-    @_do.register
-    def _(self, step: seed_document.Merge) -> None:
-        path = f"/refs/{quote(step.source, safe='')}/merge/{quote(step.into, safe='')}"
-        self._call("POST", path, json={"message": step.message, "strategy": step.strategy})
-
-    @_do.register
-    def _(self, step: seed_document.Revert) -> None:
-        body = {"ref": step.ref, "parent_number": step.parent}
-        self._call("POST", self._branch(step.branch, "revert"), json=body)
-
-    @_do.register
-    def _(self, step: seed_document.CherryPick) -> None:
-        self._call("POST", self._branch(step.branch, "cherry-pick"), json={"ref": step.ref})
-
-    @_do.register
-    def _(self, step: seed_document.HardReset) -> None:
-        self._call("PUT", self._branch(step.branch, "hard_reset"), query={"ref": step.to})
-
-    @_do.register
-    def _(self, step: seed_document.DropStaged) -> None:
-        self._call("PUT", self._branch(step.branch), json={"type": "reset"})
-
-    @_do.register
-    def _(self, step: seed_document.Tag) -> None:
-        self._call("POST", "/tags", json={"id": step.name, "ref": step.ref})
-
-    @_do.register
-    def _(self, step: seed_document.SetGcRules) -> None:
-        branches = [{"branch_id": b, "retention_days": d} for b, d in step.branches.items()]
-        body = {"default_retention_days": step.default_retention_days, "branches": branches}
-        self._call("PUT", "/settings/gc_rules", json=body)
-
-    @_do.register
-    def _(self, step: seed_document.Protect) -> None:
-        rules = [{"pattern": pattern} for pattern in step.patterns]
-        self._call("PUT", "/settings/branch_protection", json=rules)
 
     def _branch(self, branch: str, rest: str = "") -> str:
         return f"/branches/{quote(branch, safe='')}" + (f"/{rest}" if rest else "")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar, get_type_hints
 
 import yaml
 
@@ -153,42 +153,64 @@ class Mapped:
         """A required text without a default. A number counts as its digits."""
         return self._scalar(name, default, "a text", lambda n: n.value if n.tag != _NULL else None) or ""
 
-    def optional_text(self, name: str) -> str | None:
-        if name in self._values:
-            return self.text(name)
-        self._known.append(name)
-        return None
+    def optional_text(self, name: str, default: None = None) -> str | None:
+        return self.text(name) if self._has(name) else None
 
-    def integer(self, name: str, default: int | None = None, *, least: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
+        return self._scalar(name, default, "a whole number", _integer) or 0
+
+    def count(self, name: str, default: int) -> int:
         def read(node: yaml.ScalarNode) -> int | None:
-            value = _integer(node)
-            return None if value is None or (least is not None and value < least) else value
+            return _integer(node) or None
 
-        what = "a whole number" if least is None else f"a whole number of at least {least}"
-        return self._scalar(name, default, what, read) or 0
+        return self._scalar(name, default, "a whole number of at least 1", read) or 0
 
-    def flag(self, name: str) -> bool:
+    def flag(self, name: str, default: bool) -> bool:
         def read(node: yaml.ScalarNode) -> bool | None:
             return node.value.lower() in ("true", "yes", "on") if node.tag == _BOOL else None
 
-        return self._scalar(name, False, "true or false", read) or False
+        return self._scalar(name, default, "true or false", read) or False
 
-    def age(self, name: str) -> int | None:
-        if name not in self._values:
-            self._known.append(name)
-            return None
-        return self._scalar(name, 0, "an age such as 40d or 1w3d12h", lambda n: parse_age(n.value))
+    def age(self, name: str, default: None) -> int | None:
+        read = "an age such as 40d or 1w3d12h", lambda n: parse_age(n.value)
+        return self._scalar(name, 0, *read) if self._has(name) else None
 
     def size(self, name: str, default: int) -> int:
         return self._scalar(name, default, "a size such as 512 or 4KB", lambda n: parse_size(n.value)) or 0
 
-    def words(self, name: str) -> dict[str, str]:
+    def strategy(self, name: str, default: str) -> str:
+        def read(node: yaml.ScalarNode) -> str | None:
+            return node.value if node.value in ("", "source-wins", "dest-wins") else None
+
+        return self._scalar(name, default, "source-wins or dest-wins", read) or ""
+
+    def texts(self, name: str) -> dict[str, str]:
         """A mapping of texts; {} when absent."""
+        inner = self._inner(name)
+        return {key: inner.text(key) for key, _ in inner.items()} if inner else {}
+
+    def numbers(self, name: str) -> dict[str, int]:
+        """A mapping of whole numbers; {} when absent."""
+        inner = self._inner(name)
+        return {key: inner.integer(key) for key, _ in inner.items()} if inner else {}
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A required list of texts."""
+        found = []
+        for item in sequence(self.take(name, required=True), self.child(name), self._problems):
+            if isinstance(item, yaml.ScalarNode) and item.value:
+                found.append(item.value)
+            else:
+                self._problems.add(item, self.child(name), "must be a text")
+        return tuple(found)
+
+    def _has(self, name: str) -> bool:
+        self._known.append(name)
+        return name in self._values
+
+    def _inner(self, name: str) -> Mapped | None:
         node = self.take(name)
-        if node is None:
-            return {}
-        inner = Mapped(node, self.child(name), self._problems)
-        return {key: inner.text(key) for key, _ in inner.items()}
+        return None if node is None else Mapped(node, self.child(name), self._problems)
 
     def _scalar(
         self, name: str, default: T | None, what: str, read: Callable[[yaml.ScalarNode], T | None]
@@ -239,17 +261,25 @@ def only_key(
     return str(name), value
 
 
+Text = Annotated[str, Mapped.text]
+OptionalText = Annotated[str | None, Mapped.optional_text]
+Flag = Annotated[bool, Mapped.flag]
+Count = Annotated[int, Mapped.count]
+Age = Annotated[int | None, Mapped.age]
+Texts = Annotated[Mapping[str, str], Mapped.texts]
+
+
 @dataclass(frozen=True)
 class Upload:
     """Stages ``count`` objects: at ``path``, or at ``path`` + ``00000``… when it ends in ``/``. Each has
     ``size`` bytes that no other has, or the text ``content``."""
 
-    branch: str
-    path: str
-    size: int = 16
-    count: int = 1
-    content: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    branch: Text
+    path: Text
+    size: Annotated[int, Mapped.size] = 16
+    count: Count = 1
+    content: OptionalText = None
+    metadata: Texts = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
@@ -260,81 +290,81 @@ class Upload:
 
 @dataclass(frozen=True)
 class Copy:
-    branch: str
-    source: str
-    destination: str
-    ref: str | None = None
+    branch: Text
+    source: Text
+    destination: Text
+    ref: OptionalText = None
 
 
 @dataclass(frozen=True)
 class Delete:
     """Stages deletions: of ``path``, or of everything under it when it ends in ``/``."""
 
-    branch: str
-    path: str
+    branch: Text
+    path: Text
 
 
 @dataclass(frozen=True)
 class Commit:
     """``age``: seconds before the seed's moment; None is the server's own now."""
 
-    branch: str
-    message: str
-    age: int | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    allow_empty: bool = False
+    branch: Text
+    message: Text
+    age: Age = None
+    metadata: Texts = field(default_factory=dict)
+    allow_empty: Flag = False
 
 
 @dataclass(frozen=True)
 class MakeBranch:
-    name: str
-    source: str
-    hidden: bool = False
+    name: Text
+    source: Text
+    hidden: Flag = False
 
 
 @dataclass(frozen=True)
 class DropBranch:
-    name: str
+    name: Text
 
 
 @dataclass(frozen=True)
 class Merge:
     """lakeFS dates merges, reverts and cherry-picks itself: they are new whatever is around them."""
 
-    source: str
-    into: str
-    message: str = ""
-    strategy: str = ""
+    source: Text
+    into: Text
+    message: Text = ""
+    strategy: Annotated[str, Mapped.strategy] = ""
 
 
 @dataclass(frozen=True)
 class Revert:
-    branch: str
-    ref: str
-    parent: int = 1
+    branch: Text
+    ref: Text
+    parent: Count = 1
 
 
 @dataclass(frozen=True)
 class CherryPick:
-    branch: str
-    ref: str
+    branch: Text
+    ref: Text
 
 
 @dataclass(frozen=True)
 class HardReset:
-    branch: str
-    to: str
+    branch: Text
+    to: Text
 
 
 @dataclass(frozen=True)
 class DropStaged:
-    branch: str
+    branch: Text
 
 
 @dataclass(frozen=True)
 class Tag:
-    name: str
-    ref: str
+    name: Text
+    ref: Text
 
 
 @dataclass(frozen=True)
@@ -343,39 +373,42 @@ class SortHeads:
     what a server expires can depend on that order (lakefs/retention.md, "Early stop"). Where the id of
     ``then`` is among the very smallest, ``then`` gets an empty commit as old as its HEAD."""
 
-    first: str
-    then: str
-    age: int | None = None
+    first: Text
+    then: Text
+    age: Age = None
 
 
 @dataclass(frozen=True)
 class SetGcRules:
-    default_retention_days: int
-    branches: Mapping[str, int] = field(default_factory=dict)
+    default_retention_days: Annotated[int, Mapped.integer]
+    branches: Annotated[Mapping[str, int], Mapped.numbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Protect:
-    patterns: tuple[str, ...]
+    patterns: Annotated[tuple[str, ...], Mapped.names]
 
 
-Step = (
-    Upload
-    | Copy
-    | Delete
-    | Commit
-    | MakeBranch
-    | DropBranch
-    | Merge
-    | Revert
-    | CherryPick
-    | HardReset
-    | DropStaged
-    | Tag
-    | SortHeads
-    | SetGcRules
-    | Protect
-)
+Changes = Upload | Copy | Delete | DropStaged | Commit | Merge | Revert | CherryPick | HardReset
+Step = Changes | MakeBranch | DropBranch | Tag | SortHeads | SetGcRules | Protect
+STEPS: Mapping[str, type[Step]] = {
+    "upload": Upload,
+    "copy": Copy,
+    "delete": Delete,
+    "commit": Commit,
+    "branch": MakeBranch,
+    "drop_branch": DropBranch,
+    "merge": Merge,
+    "revert": Revert,
+    "cherry_pick": CherryPick,
+    "hard_reset": HardReset,
+    "drop_staged": DropStaged,
+    "tag": Tag,
+    "sort_heads": SortHeads,
+    "gc_rules": SetGcRules,
+    "protect": Protect,
+}
+"""The fields of a step are its keys. Their types say how they are read."""
 
 
 @dataclass(frozen=True)
@@ -450,13 +483,21 @@ def _repository(node: yaml.Node, path: str, problems: Problems) -> RepositorySee
 
 
 def _step(node: yaml.Node, path: str, problems: Problems) -> PlacedStep | None:
-    found = only_key(node, path, _READERS, problems)
+    found = only_key(node, path, STEPS, problems)
     if found is None:
         return None
     name, value = found
     body = Mapped(value, f"{path}.{name}", problems)
-    step = _READERS[name](body, problems)
+    hints = get_type_hints(STEPS[name], include_extras=True)
+    values = {}
+    for each in fields(STEPS[name]):
+        (read,) = hints[each.name].__metadata__
+        default = () if each.default is MISSING else (each.default,)
+        values[each.name] = read(body, each.name, *default)
+    step = STEPS[name](**values)
     body.done()
+    if isinstance(step, Upload) and step.count > 1 and step.path and not step.path.endswith("/"):
+        problems.add(body.node, body.path, "several objects need a path that ends in `/`")
     return PlacedStep(step, problems.place(node))
 
 
@@ -466,74 +507,3 @@ def _check_names(seeds: list[RepositorySeed], nodes: list[yaml.Node], problems: 
         if seed.name and seed.name in seen:
             problems.add(node, "repositories", f"two repositories have the name {seed.name}")
         seen.add(seed.name)
-
-
-def _upload(body: Mapped, problems: Problems) -> Step:
-    path = body.text("path")
-    count = body.integer("count", 1, least=1)
-    content = body.optional_text("content")
-    if count > 1 and path and not path.endswith("/"):
-        problems.add(body.node, body.path, "several objects need a path that ends in `/`")
-    size = body.size("size", 16)
-    return Upload(body.text("branch"), path, size, count, content, body.words("metadata"))
-
-
-def _copy(body: Mapped, problems: Problems) -> Step:
-    return Copy(body.text("branch"), body.text("source"), body.text("destination"), body.optional_text("ref"))
-
-
-def _commit(body: Mapped, problems: Problems) -> Step:
-    return Commit(
-        body.text("branch"),
-        body.text("message"),
-        body.age("age"),
-        body.words("metadata"),
-        body.flag("allow_empty"),
-    )
-
-
-def _merge(body: Mapped, problems: Problems) -> Step:
-    strategy = body.text("strategy", "")
-    if strategy not in ("", "source-wins", "dest-wins"):
-        problems.add(body.node, body.child("strategy"), "must be source-wins or dest-wins")
-    return Merge(body.text("source"), body.text("into"), body.text("message", ""), strategy)
-
-
-def _gc_rules(body: Mapped, problems: Problems) -> Step:
-    default = body.integer("default_retention_days")
-    node = body.take("branches")
-    branches: dict[str, int] = {}
-    if node is not None:
-        inner = Mapped(node, body.child("branches"), problems)
-        branches = {name: inner.integer(name) for name, _ in inner.items()}
-    return SetGcRules(default, branches)
-
-
-def _protect(body: Mapped, problems: Problems) -> Step:
-    items = sequence(body.take("patterns", required=True), body.child("patterns"), problems)
-    patterns = []
-    for item in items:
-        if isinstance(item, yaml.ScalarNode) and item.value:
-            patterns.append(item.value)
-        else:
-            problems.add(item, body.child("patterns"), "must be a text")
-    return Protect(tuple(patterns))
-
-
-_READERS: Mapping[str, Callable[[Mapped, Problems], Step]] = {
-    "upload": _upload,
-    "copy": _copy,
-    "delete": lambda b, _: Delete(b.text("branch"), b.text("path")),
-    "commit": _commit,
-    "branch": lambda b, _: MakeBranch(b.text("name"), b.text("source"), b.flag("hidden")),
-    "drop_branch": lambda b, _: DropBranch(b.text("name")),
-    "merge": _merge,
-    "revert": lambda b, _: Revert(b.text("branch"), b.text("ref"), b.integer("parent", 1, least=1)),
-    "cherry_pick": lambda b, _: CherryPick(b.text("branch"), b.text("ref")),
-    "hard_reset": lambda b, _: HardReset(b.text("branch"), b.text("to")),
-    "drop_staged": lambda b, _: DropStaged(b.text("branch")),
-    "tag": lambda b, _: Tag(b.text("name"), b.text("ref")),
-    "sort_heads": lambda b, _: SortHeads(b.text("first"), b.text("then"), b.age("age")),
-    "gc_rules": _gc_rules,
-    "protect": _protect,
-}
