@@ -95,11 +95,7 @@ def say(console: Console, text: str, *, label: tuple[str, str] | None = None) ->
 def _wrapped(line: str, width: int) -> list[str]:
     indent = len(line) - len(line.lstrip(" ")) + 2
     return wrap(
-        line,
-        max(width, 40),
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, max(width, 40), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
 
 

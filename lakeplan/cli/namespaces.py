@@ -1,18 +1,21 @@
-"""Options about a storage namespace, its inventory and the cache, and what their values mean."""
+"""Options about a storage namespace, its inventory and the cache, and what reads them."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakeplan.cli.options import Options, option
-from lakeplan.errors import UsageError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.cache import DEFAULT_LIMIT, RangeCache, open_cache
+from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
+from lakeplan.values.progress import Progress
 from lakeplan.values.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from lakeplan.simulation.listings import Inventory
     from lakeplan.simulation.requests import ImpactRequest
     from lakeplan.stores.protocols import NamespaceReader
+    from lakeplan.values.simulation import ImpactResult
 
 
 Age = Annotated[str, option("Keep objects younger than this, for example 24h.", "AGE")]
@@ -105,6 +109,22 @@ CacheOptions = Annotated[CacheChoice, Options(_cache_choice)]
 
 
 @dataclass(frozen=True)
+class LazySimulator:
+    """What simulates is imported only when something has to be simulated."""
+
+    runners: Runners
+    progress: Progress
+    cache: CacheChoice = field(default_factory=CacheChoice)
+    inventories: Callable[[ImpactRequest], Inventory | None] | None = None
+
+    def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
+        from lakeplan.simulation.impact import LocalOrSpark
+
+        cache = self.cache.open(local=self.runners.is_local)
+        return LocalOrSpark(self.runners, self.progress, cache, self.inventories).impact(requests)
+
+
+@dataclass(frozen=True)
 class InventoryPlace:
     """Where an inventory is, how old it may be, and how the store that has it is reached."""
 
@@ -120,11 +140,7 @@ class InventoryPlace:
         bucket, _ = parse_inventory_url(self.url)
         reader = open_namespace(f"s3://{bucket}", endpoint_url=self.endpoint_url, region=self.region)
         return open_inventory(
-            self.url,
-            reader,
-            namespace_url,
-            as_of_us=to_us(as_of),
-            max_age_seconds=self.max_age_seconds,
+            self.url, reader, namespace_url, as_of_us=to_us(as_of), max_age_seconds=self.max_age_seconds
         )
 
 
@@ -171,7 +187,7 @@ def inventory_of(session: Session, server: str, storage_id: str, namespace: str)
         return None
     from lakeplan.cli.sweeping import bind_storage
 
-    bind_storage(config, storage, session.environ, session.approve)
+    bind_storage(session, config, storage)
     place = InventoryPlace(
         storage.inventory, storage.inventory_max_age_seconds, storage.endpoint_url, storage.region
     )

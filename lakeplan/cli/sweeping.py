@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lakeplan.cli.options import Options, option, parse_spark_conf
@@ -13,8 +14,7 @@ from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.collection import connect_preparer
-from lakeplan.lakefs.credentials import Approve, check_binding, variable
-from lakeplan.lakefs.transport import Timeouts
+from lakeplan.lakefs.credentials import check_binding, variable
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store, parse_location
@@ -113,9 +113,7 @@ def sweep_ports(
             preparer=lambda server: connect_preparer(
                 session.tree.servers[server], session.credentials(server), timeouts=session.timeouts
             ),
-            store=lambda server, repository: open_store(
-                server, repository, session.environ, approve=session.approve, timeouts=session.timeouts
-            ),
+            store=partial(open_store, session),
             marker=StepMarker(
                 engine.runner,
                 session.progress,
@@ -130,14 +128,7 @@ def sweep_ports(
         )
 
 
-def open_store(
-    server: ServerConfig,
-    repository: Repository,
-    environ: Mapping[str, str],
-    *,
-    approve: Approve | None,
-    timeouts: Timeouts | None = None,
-) -> SweepStore:
+def open_store(session: Session, server: ServerConfig, repository: Repository) -> SweepStore:
     """The namespace of a repository, as ``servers.<name>.storages`` describes its storage. Raises
     LakeplanError when it does not, CredentialsError for an endpoint that is not bound."""
     namespace = repository.storage_namespace
@@ -165,32 +156,27 @@ def open_store(
             f"the namespace is {shown_url(namespace)}, and the tree says its storage is {config.type}",
             where=where,
         )
-    bind_storage(server, config, environ, approve)
+    bind_storage(session, server, config)
     _check_gateway(namespace, config, where)
     return open_sweep_store(
         namespace,
         endpoint_url=config.endpoint_url,
         region=config.region,
-        connect_seconds=timeouts.connect if timeouts else None,
-        read_seconds=timeouts.read if timeouts else None,
+        connect_seconds=session.timeouts.connect if session.timeouts else None,
+        read_seconds=session.timeouts.read if session.timeouts else None,
     )
 
 
-def bind_storage(
-    server: ServerConfig,
-    config: StorageConfig | None,
-    environ: Mapping[str, str],
-    approve: Approve | None,
-) -> None:
+def bind_storage(session: Session, server: ServerConfig, config: StorageConfig | None) -> None:
     """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
     bound to."""
     name = variable(server.name, "STORAGE_URL")
     check_binding(
         f"storage of server {server.name}",
         config.endpoint_url if config else None,
-        environ.get(name),
+        session.environ.get(name),
         variable=name,
-        approve=approve,
+        approve=session.approve,
     )
 
 
@@ -249,7 +235,7 @@ def open_collector(session: Session, site: Site, options: CollectorChoice) -> Sp
     conf = parse_spark_conf(options.collector_conf)
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)
-    bind_storage(site.server, storage, session.environ, session.approve)
+    bind_storage(session, site.server, storage)
     return SparkSubmit(
         SubmitOptions(options.spark_submit, options.collector, conf),
         LakefsAccess(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from lakeplan.branches.pin_records import StatePinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question
-from lakeplan.cli.namespaces import CacheChoice
+from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
 from lakeplan.errors import LakeplanError
@@ -44,19 +44,16 @@ from lakeplan.lakefs.writers import (
 )
 from lakeplan.plan.branches import BranchPorts
 from lakeplan.review.selection import Selection
-from lakeplan.simulation.requests import ImpactRequest, Simulator
+from lakeplan.simulation.requests import Simulator
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_state, parse_location
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.stores.urls import FolderLocation
 from lakeplan.tree.tree import Tree, load_tree
+from lakeplan.values.desired import ServerConfig
 from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import ServerIdentity
-from lakeplan.values.simulation import ImpactResult
-
-if TYPE_CHECKING:
-    from lakeplan.simulation.listings import Inventory
 
 
 @dataclass(frozen=True)
@@ -94,32 +91,26 @@ class Session:
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
-            config = self.tree.servers[server]
-            self._readers[server] = connect(
-                config,
-                self.credentials(server),
-                timeouts=self.timeouts,
-                storage=several(self.environ.get(variable(server, "STORAGE_URL"), "")),
-            ).paced(self.pace)
+            storage = several(self.environ.get(variable(server, "STORAGE_URL"), ""))
+            reader = connect(*self._access(server), timeouts=self.timeouts, storage=storage)
+            self._readers[server] = reader.paced(self.pace)
         return self._readers[server]
 
     def connection(self, server: str) -> ServerConnection:
-        config = self.tree.servers[server]
-        credentials = self.credentials(server)
+        access = self._access(server)
         return ServerConnection(
             self.reader(server),
-            self.rules_writer(server),
-            connect_settings_writer(config, credentials),
-            connect_branch_reader(config, credentials),
-            connect_metadata_writer(config, credentials),
+            connect_rules_writer(*access),
+            connect_settings_writer(*access),
+            connect_branch_reader(*access),
+            connect_metadata_writer(*access),
             self.branch_writer(server),
         )
 
     def branch_readers(self, server: str) -> Readers:
-        """What a look at a server's branches needs; nothing in it writes but the refs dump."""
+        """What reading a server's branches needs; nothing in it writes but the refs dump."""
         if server not in self._branches:
-            config = self.tree.servers[server]
-            self._branches[server] = connect_branch_reader(config, self.credentials(server)).paced(self.pace)
+            self._branches[server] = connect_branch_reader(*self._access(server)).paced(self.pace)
         return Readers(self.reader(server), self._branches[server])
 
     def branch_ports(self) -> BranchPorts:
@@ -127,7 +118,7 @@ class Session:
         return BranchPorts(self.branch_readers, self.state())
 
     def rules_writer(self, server: str) -> LakeFSRulesWriter:
-        return connect_rules_writer(self.tree.servers[server], self.credentials(server))
+        return connect_rules_writer(*self._access(server))
 
     def pins(self) -> StatePinRecords:
         """What the state has on record of pins."""
@@ -136,13 +127,12 @@ class Session:
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""
         if server not in self._branch_writers:
-            config = self.tree.servers[server]
-            self._branch_writers[server] = connect_branch_writer(config, self.credentials(server))
+            self._branch_writers[server] = connect_branch_writer(*self._access(server))
         return self._branch_writers[server]
 
     def identify(self, server: str) -> ServerIdentity:
         """Who the server says it is. Raises CredentialsError and ServerError."""
-        return identify(self.tree.servers[server], self.credentials(server))
+        return identify(*self._access(server))
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address; empty when they are bound."""
@@ -171,6 +161,9 @@ class Session:
             only_server=alone,
             lakectl=self._lakectl() if alone else None,
         )
+
+    def _access(self, server: str) -> tuple[ServerConfig, Credentials]:
+        return self.tree.servers[server], self.credentials(server)
 
     def _lakectl(self) -> LakectlSettings:
         return lakectl_settings(self.environ, self.lakectl_config)
@@ -249,22 +242,6 @@ def is_state_inside(url: str, tree: Path) -> bool:
             hint="Replace the link with a folder, or set state.url to the folder it leads to.",
         ) from None
     return True
-
-
-@dataclass(frozen=True)
-class LazySimulator:
-    """What simulates is imported only when something has to be simulated."""
-
-    runners: Runners
-    progress: Progress
-    cache: CacheChoice = field(default_factory=CacheChoice)
-    inventories: Callable[[ImpactRequest], Inventory | None] | None = None
-
-    def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        from lakeplan.simulation.impact import LocalOrSpark
-
-        cache = self.cache.open(local=self.runners.is_local)
-        return LocalOrSpark(self.runners, self.progress, cache, self.inventories).impact(requests)
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:

@@ -330,12 +330,7 @@ def _differences(request: Request, differences: Sequence[graph.Difference]) -> R
 
     def row(path: str) -> dict[str, object]:
         difference = by_path[path]
-        return {
-            "path": path,
-            "path_type": "object",
-            "size_bytes": difference.size,
-            "type": difference.type,
-        }
+        return {"path": path, "path_type": "object", "size_bytes": difference.size, "type": difference.type}
 
     return _listing(request, by_path, row, {"type": "prefix_changed"})
 

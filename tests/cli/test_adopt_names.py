@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.commands.adopt import write_entries
+from lakeplan.cli.commands.claims import write_entries
 from lakeplan.errors import LakeplanError
 from lakeplan.tree.tree import load_tree
 

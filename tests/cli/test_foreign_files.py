@@ -11,8 +11,8 @@ import pytest
 from lakeplan import limits
 from lakeplan.api import read_plan, read_rules
 from lakeplan.cli.commands.branches import read_reviewed
-from lakeplan.cli.commands.import_ import read_rules_file
 from lakeplan.cli.commands.report import read_curve
+from lakeplan.cli.commands.trees import read_rules_file
 from lakeplan.errors import LakeplanError
 from lakeplan.tree.policy_tests import read_tests
 from tests.cpu import at_most_cpu_seconds

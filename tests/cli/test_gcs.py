@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from lakeplan.cli.sweeping import open_store
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.collector import storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
@@ -107,23 +109,28 @@ SERVER = ServerConfig("prod", "https://lakefs.example.com")
 REPOSITORY = Repository("lake", "gs://bucket/lake", "main")
 
 
+def opened(server: ServerConfig, environ: dict[str, str]) -> SweepStore:
+    session: Any = SimpleNamespace(environ=environ, approve=None, timeouts=None)
+    return open_store(session, server, REPOSITORY)
+
+
 def it_opens_the_namespace_of_a_repository_for_a_sweep() -> None:
-    assert open_store(SERVER, REPOSITORY, {}, approve=None).url == "gs://bucket/lake"
+    assert opened(SERVER, {}).url == "gs://bucket/lake"
 
 
 def it_sends_nothing_to_an_endpoint_that_is_not_bound() -> None:
     endpoint = "https://storage.example.com"
     server = replace(SERVER, storages={"": StorageConfig("gcs", endpoint_url=endpoint)})
     with pytest.raises(CredentialsError, match="storage of server prod"):
-        open_store(server, REPOSITORY, {}, approve=None)
+        opened(server, {})
     bound = {"LAKEPLAN_PROD_STORAGE_URL": endpoint}
-    assert open_store(server, REPOSITORY, bound, approve=None).url == "gs://bucket/lake"
+    assert opened(server, bound).url == "gs://bucket/lake"
 
 
 def it_says_that_the_tree_describes_another_store() -> None:
     server = replace(SERVER, storages={"": StorageConfig("s3")})
     with pytest.raises(LakeplanError, match="the tree says its storage is s3"):
-        open_store(server, REPOSITORY, {}, approve=None)
+        opened(server, {})
 
 
 def it_is_not_the_official_collector_s() -> None:

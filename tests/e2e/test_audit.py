@@ -154,7 +154,7 @@ def it_stops_in_order_and_reports_what_it_has(audit: Audit, monkeypatch: pytest.
         signal.raise_signal(signal.SIGINT)
         return real(servers, ports, settings, **more)
 
-    monkeypatch.setattr("lakeplan.cli.commands.audit.audit_servers", stopped)
+    monkeypatch.setattr("lakeplan.cli.commands.fleet.audit_servers", stopped)
     code, out, _ = audit("--format", "json")
     assert code == 3
     assert json.loads(out)["unfinished"] == ["prod/one", "prod/three", "prod/two"]

@@ -1,5 +1,6 @@
-"""One module a command, with a ``Command`` or a ``CommandGroup`` of its name. It is imported when it runs or
-its help is asked for: most import much, and a line of the command line needs one of them."""
+"""Every command is a ``Command`` or a ``CommandGroup`` of its name, in a module of its name or in one of
+``MODULES``. It is imported when it runs or its help is asked for: most import much, and a line of the command
+line needs one of them."""
 
 from __future__ import annotations
 
@@ -60,6 +61,16 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 """Every command, as ``lakeplan --help`` groups them."""
 SHORT_HELP = {name: text for panel in PANELS.values() for name, text in panel.items()}
 
+MODULES = {
+    "adopt": "claims",
+    "audit": "fleet",
+    "claim": "claims",
+    "import": "trees",
+    "init": "trees",
+    "storage": "fleet",
+}
+"""Modules with several commands."""
+
 RENAMED = {
     "lifecycle": "Run `lakeplan branches` instead.",
     "sweep report": "Run `lakeplan sweep list`, or `lakeplan sweep show MARK` for one mark.",
@@ -82,7 +93,8 @@ class Commands(UserDict[str, click.Command | None]):
 
 def _imported(name: str) -> click.Command:
     word = "import_" if name == "import" else name  # Python keeps the word for itself
-    found: Command | CommandGroup = getattr(import_module(f"{__name__}.{word}"), word)
+    module = import_module(f"{__name__}.{MODULES.get(name, name)}")
+    found: Command | CommandGroup = getattr(module, word)
     app = typer.Typer(rich_markup_mode=None)
     app.callback()(lambda: None)  # with one, typer makes a group also of a single command
     found.add(app, name, SHORT_HELP[name])

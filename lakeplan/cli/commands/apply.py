@@ -28,13 +28,7 @@ from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.formats.namespace import XidSource
-from lakeplan.output.occasions import (
-    apply_failed,
-    apply_stopped,
-    marks_waiting,
-    plan_refused,
-    sweeps_ended,
-)
+from lakeplan.output.occasions import apply_failed, apply_stopped, marks_waiting, plan_refused, sweeps_ended
 from lakeplan.output.plan import render_apply
 from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import (
@@ -85,10 +79,7 @@ class AfterApply:
         if any(d.sweep.automatic for s in tree.servers for d in tree.resolve(s, _names(keys, s))):
             check_lasting_state(self.session.tree.state_url, os.environ)
         chosen = replace(selection, targets=tuple(sorted(keys)))
-        with (
-            stopping() as stop,
-            sweep_ports(self.session, stop=stop.is_set) as ports,
-        ):
+        with stopping() as stop, sweep_ports(self.session, stop=stop.is_set) as ports:
             report, end = self._run(tree, plan, chosen, run, ports)
         self._show(report, end)
         return max(report.exit_code, end.exit_code)
@@ -326,11 +317,7 @@ class ApplyFlow:
             raise
         document = report_document(report)
         code = self.outputs.emit(
-            document,
-            render_apply,
-            self._around(),
-            code=exit_code_of(report),
-            sort_keys=True,
+            document, render_apply, self._around(), code=exit_code_of(report), sort_keys=True
         )
         notify(self.session, apply_failed(self.outputs.shown(document), self.session.tree.owner_of))
         if self.sweep is None:

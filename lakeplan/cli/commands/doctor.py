@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -119,9 +120,7 @@ def _examine(
             spark_asked,
             session.progress,
             lambda server: connect_preparer(tree.servers[server], session.credentials(server)),
-            lambda server, repository: open_store(
-                server, repository, session.environ, approve=session.approve
-            ),
+            partial(open_store, session),
         ),
         purpose=purpose,
         now=now_utc,

@@ -180,10 +180,7 @@ def _marks(
 
         if not has_marks(state, key):
             return {}, ()
-        config = session.tree.servers[server]
-        store = open_store(
-            config, repository, session.environ, approve=session.approve, timeouts=session.timeouts
-        )
+        store = open_store(session, session.tree.servers[server], repository)
         found = trace(store, state, key, addresses)
     except LakeplanError as error:
         return {}, (f"marks of the repository were not searched: {error}",)

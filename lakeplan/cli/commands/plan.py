@@ -13,12 +13,12 @@ from lakeplan.cli.base import Base, PlanChecks, read_base
 from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, redacted_message, stderr
 from lakeplan.cli.git import head_of
-from lakeplan.cli.namespaces import CacheOptions, inventory_for
+from lakeplan.cli.namespaces import CacheOptions, LazySimulator, inventory_for
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc
-from lakeplan.cli.wiring import LazySimulator, SelectionOptions, Session, SessionOptions
+from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.occasions import plan_refused
 from lakeplan.output.plan import render_plan

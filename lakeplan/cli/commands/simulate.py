@@ -9,12 +9,7 @@ from typing import Annotated
 from lakeplan.api import read_rules
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.namespaces import (
-    CacheOptions,
-    check_storage_namespace,
-    parse_age,
-    parse_zone,
-)
+from lakeplan.cli.namespaces import CacheOptions, check_storage_namespace, parse_age, parse_zone
 from lakeplan.cli.options import option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of

@@ -19,13 +19,7 @@ from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import Options, argument, one_of, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs, write_html
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
-from lakeplan.cli.sweeping import (
-    CollectorOptions,
-    CollectorRuns,
-    open_checker,
-    open_collector,
-    sweep_ports,
-)
+from lakeplan.cli.sweeping import CollectorOptions, CollectorRuns, open_checker, open_collector, sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource

@@ -33,10 +33,7 @@ Examples:
 
 @command(HELP, common="no_color quiet log_level")
 def validate(
-    *,
-    tree: options.TreeDir = Path(),
-    outputs: Annotated[Outputs, options.documents("problems")],
-    quiet: bool,
+    *, tree: options.TreeDir = Path(), outputs: Annotated[Outputs, options.documents("problems")], quiet: bool
 ) -> None:
     context = RenderContext(tree=partial(tree_prefix, tree))
     try:

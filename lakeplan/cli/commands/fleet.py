@@ -1,4 +1,4 @@
-"""``lakeplan audit``."""
+"""``lakeplan audit`` and ``lakeplan storage``: what servers store, with or without a tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jsonschema
 
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.import_ import (
+from lakeplan.cli.commands.trees import (
     Endpoints,
     endpoints_of,
     make_checked,
@@ -29,10 +29,12 @@ from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.fleet.documents import AuditDocument, AuditedRow, StorageDocument
+from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Pace
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.audit import render_audit
+from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
@@ -48,7 +50,7 @@ from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
 
-HELP = """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
+AUDIT = """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
 
 Needs no tree: it uses lakectl's server and credentials. Where storage can be listed, figures are exact;
 otherwise they come from metadata and from a sample that is read through the server.
@@ -91,7 +93,7 @@ class Storage:
 StorageOptions = Annotated[Storage, options.Options(Storage)]
 
 
-@command(HELP)
+@command(AUDIT)
 def audit(
     *,
     repositories: Names = None,
@@ -152,10 +154,7 @@ def audit(
         )
         document = found.document(now_utc(), endpoints)
         if not (found.rows or found.failed or found.unfinished):
-            raise UsageError(
-                "no repository is selected",
-                hint="Check the names, and which repositories these credentials may list.",
-            )
+            raise _nothing_selected()
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))
     document = with_costs(document, session.tree, "repositories", price=paid)
@@ -164,6 +163,13 @@ def audit(
 
         write_file(html, render_audit_page(outputs.shown(document)))
     return outputs.emit(document, render_audit, code=exit_code_of(document))
+
+
+def _nothing_selected() -> UsageError:
+    return UsageError(
+        "no repository is selected",
+        hint="Check the names, and which repositories these credentials may list.",
+    )
 
 
 def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
@@ -275,3 +281,102 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
         )
     made = make_checked(endpoints, imported, (), "repository", scratch)
     write_files(folder, made.files)
+
+
+STORAGE = """Show what repositories store, which branches and tags hold it, and what could be deleted.
+
+Needs no tree: it uses lakectl's server and credentials. With a tree it uses its servers, owners and prices.
+Changes nothing. Where storage cannot be listed, figures come from metadata, and what only a listing shows is
+unknown.
+
+\b
+Examples:
+  lakeplan storage
+  lakeplan storage 'analytics*' --price '0.023 USD'
+  lakeplan storage analytics --compare main experiment
+  lakeplan storage analytics --by-prefix --html storage.html
+  lakeplan storage --format json --out storage.json
+  lakeplan storage --since storage.json
+  lakeplan storage -C retention --by-class
+"""
+
+
+@command(STORAGE)
+def storage(
+    *,
+    repositories: Names = None,
+    tree: Annotated[
+        Path | None, option("Use the servers, owners and prices of this tree.", "DIR", names=("-C", "--tree"))
+    ] = None,
+    endpoint: Endpoints = None,
+    storage: StorageOptions,
+    compare: Annotated[
+        tuple[str, str] | None, option("Also show what two branches share.", "BRANCH BRANCH")
+    ] = None,
+    since: Annotated[Path | None, option("Also show the growth since this JSON report.", "FILE")] = None,
+    by_prefix: Annotated[bool, option("Also show prefixes and ages. Keeps every path in memory.")] = False,
+    by_class: Annotated[bool, option("Also show storage classes. Lists storage a second time.")] = False,
+    html: Annotated[
+        Path | None, option("Also write an HTML page with a treemap of prefixes.", "FILE")
+    ] = None,
+    dump_refs: DumpRefs = False,
+    rate: Rate = 100.0,
+    max_requests: MaxRequests = 20_000,
+    price: PriceText = None,
+    time_zone: namespaces.TimeZone = "UTC",
+    outputs: Annotated[Outputs, options.documents("storage")],
+    opening: SessionOptions,
+    timeouts: TimeoutOptions,
+) -> int:
+    paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
+    if compare is not None and compare[0] == compare[1]:
+        raise UsageError("--compare names one branch twice", hint="Name two branches.")
+    if tree is not None and endpoint:
+        raise UsageError(
+            "--tree and --endpoint both name servers",
+            hint="Remove one of them. The variable LAKEPLAN_TREE counts as --tree.",
+        )
+    earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
+    with (
+        TemporaryDirectory(prefix="lakeplan-storage-") as folder,
+        stopping(signal.SIGTERM, signal.SIGINT) as stop,
+    ):
+        if tree is None:
+            endpoints = endpoints_of(endpoint, opening.lakectl_config)
+            session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
+        else:
+            session = replace(opening.session(tree, timeouts=timeouts), pace=Pace(rate))
+            endpoints = {name: server.endpoint_url for name, server in session.tree.servers.items()}
+        settings = AuditSettings(
+            session.as_of,
+            zone,
+            dump_refs=dump_refs,
+            sample=0,
+            max_requests=max_requests,
+            places=by_prefix or html is not None,
+            classes=by_class,
+        )
+        document = storage_of_servers(
+            endpoints,
+            audit_ports(session, storage, stop.is_set),
+            settings,
+            takes=lambda server, name: takes_repository(repositories, server, name),
+            compare=compare,
+        )
+    rows = document["repositories"]
+    if not (rows or document["failed"] or document["unfinished"]):
+        raise _nothing_selected()
+    if compare is not None and rows and all(row["compared"] is None for row in rows):
+        raise UsageError(
+            "no repository has both branches of --compare", hint="Check their names and the repositories."
+        )
+    if earlier is not None:
+        document = with_growth(document, earlier)
+    if tree is not None:
+        document = with_owners(document, session.tree.owner_of)
+    document = with_costs(document, session.tree, "repositories", price=paid)
+    if html is not None:
+        from lakeplan.output.storage_page import render_storage_page
+
+        write_file(html, render_storage_page(outputs.shown(document)))
+    return outputs.emit(document, render_storage, code=exit_code_of(document))
