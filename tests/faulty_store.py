@@ -24,6 +24,8 @@ from types import TracebackType
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape, unescape
 
+from tests.serving import serve
+
 SLOW_DOWN = "<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 EXPIRED = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 
@@ -97,7 +99,7 @@ class FaultyStore:
         self._bodies: list[tuple[str, bytes]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._serving = serve(self._server)
 
     @property
     def url(self) -> str:
@@ -112,15 +114,13 @@ class FaultyStore:
             self._rules.clear()
 
     def __enter__(self) -> FaultyStore:
-        self._thread.start()
+        self._serving.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.__exit__(None, None, None)
 
     def action_for(self, method: str, target: str) -> Answer | Cut | Delay | FailKeys | None:
         path, _, query = target.partition("?")

@@ -4,6 +4,7 @@ fake-gcs-server (Google Cloud Storage)."""
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from tests.conforming_gcs import ConformingGcs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# As it is before the test session puts one of its own there: what is installed stays for the next session.
+USERS_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 AZURITE = "azurite@3.37.0"
 FAKE_GCS_SERVER = "github.com/fsouza/fake-gcs-server@v1.47.4"
 FAKE_GCS_VARIABLE = "LAKEPLAN_FAKE_GCS_SERVER"
@@ -57,7 +60,13 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
+    """moto's endpoint. botocore reads its descriptions of AWS once per session, not once per client: that is
+    a third of what a short test of S3 takes."""
+    from botocore.loaders import JSONFileLoader
+
+    with s3_server() as endpoint, pytest.MonkeyPatch.context() as patch:
+        loader = JSONFileLoader()
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(loader.load_file)))
         yield endpoint
 
 
@@ -73,6 +82,16 @@ def s3_bucket(s3_endpoint: str, no_credentials_of_this_machine: None, monkeypatc
     name = f"bucket-{uuid.uuid4().hex[:12]}"
     boto3.session.Session().client("s3").create_bucket(Bucket=name)
     return name
+
+
+def put_at_once(bucket: str, objects: Iterable[tuple[str, bytes, str]]) -> None:
+    """Objects with their storage classes, put into moto: a thousand requests would take ten seconds."""
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for key, content, storage_class in objects:
+        backend.put_object(bucket, key, content, storage=storage_class)
 
 
 @contextmanager
@@ -193,7 +212,7 @@ def _azurite_program() -> Path:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("Azurite needs node and npm, which are not installed")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeplan-tests" / AZURITE
+    cache = USERS_CACHE / "lakeplan-tests" / AZURITE
     program = cache / "node_modules/azurite/dist/src/blob/main.js"
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / ".lock", "w") as lock:

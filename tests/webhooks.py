@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.serving import serve
 
 SECRET = "T000-secret-path-9f2"
 
@@ -75,10 +76,5 @@ def receiver() -> Iterator[Receiver]:
     server.daemon_threads = True
     server.handle_error = lambda *args: None  # type: ignore[method-assign]
     made.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serve(server):
         yield made
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.serving import serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,12 +65,8 @@ class Host:
 @pytest.fixture
 def host() -> Iterator[Host]:
     made = Host()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-    thread.join()
+    with serve(made.server):
+        yield made
 
 
 class Runner:

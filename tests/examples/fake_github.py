@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import json
 import re
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.serving import serve
 
 REPOSITORY = "org/trees"
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
@@ -282,9 +283,5 @@ def serving(fake: FakeGitHub) -> Iterator[FakeGitHub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     fake.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield fake
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(server):
+        yield fake

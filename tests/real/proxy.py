@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
+
+from tests.serving import serve
 
 Fault = Callable[[str, str], str | None]
 """(method, path) to ``lose`` (the server acts, its answer is lost), a status such as ``500`` (the server acts
@@ -57,11 +58,5 @@ def proxied(target: str, fault: Fault) -> Iterator[str]:
             """Nothing: tests read what lakeplan prints."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serve(server):
         yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

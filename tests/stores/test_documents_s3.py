@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import http.server
-import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -10,6 +9,7 @@ import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, WriteConflict
 from lakeplan.stores.open import open_state
+from tests.serving import serve
 from tests.stores.documents_contract import Open, StateContract
 
 
@@ -80,13 +80,10 @@ def proxy(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Pr
     class Own(Proxy):
         target = s3_endpoint
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Own)
+    with serve(server):
         monkeypatch.setattr(Own, "address", f"http://127.0.0.1:{server.server_port}", raising=False)
         yield Own
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("header", ["if-none-match", "if-match"])

@@ -12,6 +12,7 @@ from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader
 from lakeplan.values.simulation import Amount
+from tests.storage_servers import put_at_once
 from tests.stores.storage_contract import Put, StorageContract
 
 
@@ -42,9 +43,9 @@ class DescribeS3Reader(StorageContract):
         assert reader.read("team a/repo/data/x") == b"1"
         assert reader.list_prefixes() == ["team a/"]
 
-    def it_lists_page_after_page(self, reader: NamespaceReader, put: Put) -> None:
-        for n in range(1005):  # a page has at most 1,000
-            put(f"data/{n:04}", b"")
+    def it_lists_page_after_page(self, s3_bucket: str, reader: NamespaceReader) -> None:
+        # a page has at most 1,000
+        put_at_once(s3_bucket, ((f"team a/repo/data/{n:04}", b"", "STANDARD") for n in range(1005)))
         assert len({o.key for o in reader.list_objects("data/")}) == 1005
 
     def it_prefers_the_endpoint_it_was_given(
@@ -129,9 +130,8 @@ class DescribeRemnants:
     def it_names_storage_classes_page_after_page(self, s3_bucket: str, reader: NamespaceReader) -> None:
         client = boto3.session.Session().client("s3")
         client.put_object(Bucket=s3_bucket, Key="repository/data/no", Body=b"1", StorageClass="GLACIER")
-        for number in range(1_005):
-            cold = {"StorageClass": "DEEP_ARCHIVE"} if number % 2 else {}
-            client.put_object(Bucket=s3_bucket, Key=f"repo/data/{number}", Body=b"22", **cold)
+        classes = ["STANDARD", "DEEP_ARCHIVE"]
+        put_at_once(s3_bucket, ((f"repo/data/{n}", b"22", classes[n % 2]) for n in range(1_005)))
         assert isinstance(reader, ClassReader)
         found = Counter((name, size) for _, size, name in reader.list_classes())
         assert found == {("STANDARD", 2): 503, ("DEEP_ARCHIVE", 2): 502}
@@ -142,8 +142,7 @@ class DescribeRemnants:
     ) -> None:
         client = boto3.session.Session().client("s3")
         client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
-        for number in range(1_005):
-            client.put_object(Bucket=s3_bucket, Key=f"repo/data/{number % 2}", Body=b"1")
+        put_at_once(s3_bucket, ((f"repo/data/{n % 2}", b"1", "STANDARD") for n in range(1_005)))
         found = reader.remnants()
         assert (found.noncurrent, found.complete) == (Amount(1_003, 1_003), True)
         monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 1)

@@ -9,6 +9,7 @@ import pytest
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
+from tests.storage_servers import put_at_once
 from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of
 
 BASE = "team-a/repo/"
@@ -102,8 +103,7 @@ class DescribeVersions:
     def it_deletes_more_versions_than_one_request_may_name(
         self, store: SweepStore, put: Put, s3_bucket: str
     ) -> None:
-        for n in range(1005):
-            put("data/a", str(n).encode())
+        put_at_once(s3_bucket, ((f"{BASE}data/a", str(n).encode(), "STANDARD") for n in range(1005)))
         put("data/b", b"1")
         assert store.delete(["data/a"], versions=Versions.ALL) == [Deletion("data/a")]
         assert versions_of(s3_bucket) == {("data/b", False): 1}

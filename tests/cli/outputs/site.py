@@ -24,6 +24,7 @@ import pytest
 import lakeplan.cli
 from lakeplan.cli import process
 from lakeplan.cli.main import run
+from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.folder import FolderStore
@@ -121,6 +122,7 @@ class Site:
         return re.sub(r"(?m)^(  [a-z0-9-]+==)[\d.]+$", r"\1VERSION", text)
 
     def _stand_still(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(RetryPolicy, "wait", lambda *_: 0.0)
         for name in [n for n in os.environ if n.startswith(("LAKEPLAN_", "LAKECTL_", "AWS_", "AZURE_"))]:
             patch.delenv(name)
         for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
