@@ -10,11 +10,11 @@ from typing import Literal
 
 from lakeplan import __version__
 from lakeplan.errors import UsageError
+from lakeplan.tree.schemas import shipped
 
 Ci = Literal["github", "gitlab", "none"]
 Cloud = Literal["aws", "azure", "gcp", "none"]
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 _ACTION = ".github/actions/lakeplan"
 INCLUDING, INCLUDED = ".gitlab-ci.yml", "ci/lakeplan.gitlab-ci.yml"
 _PLACES: Mapping[Ci, Mapping[str, str]] = {
@@ -113,10 +113,10 @@ def workflows(ci: Ci, *, tree: str, server: str, source: Source, cloud: Cloud, b
     files = {}
     first = server.replace("-", "_").upper()
     for place, name in _PLACES[ci].items():
-        text = (
-            (ci_folder() / name).read_text(encoding="utf-8").replace("LAKEPLAN_PROD_", f"LAKEPLAN_{first}_")
+        text = shipped(f"examples/ci/{name}").read_text(encoding="utf-8")
+        text = text.replace("LAKEPLAN_PROD_", f"LAKEPLAN_{first}_").replace(
+            "branches: [main]", f'branches: ["{branch}"]'
         )
-        text = text.replace("branches: [main]", f'branches: ["{branch}"]')
         change = _github if ci == "github" else _gitlab
         files[place] = change(text, tree or ".", source, cloud)
     if ci == "github" and source.action.startswith("./"):
@@ -176,13 +176,7 @@ def _gitlab(text: str, tree: str, source: Source, cloud: Cloud) -> str:
     return text
 
 
-def ci_folder() -> Path:
-    """The workflows: ``lakeplan/examples/ci`` when installed, ``examples/ci`` in a checkout."""
-    installed = _PACKAGE / "examples" / "ci"
-    return installed if installed.is_dir() else _PACKAGE.parent / "examples" / "ci"
-
-
 def _action() -> Path:
     """Beside the workflows when installed, at the top of a checkout."""
-    installed = ci_folder() / "github" / "action.yml"
-    return installed if installed.is_file() else _PACKAGE.parent / "action.yml"
+    installed = shipped("examples/ci/github/action.yml")
+    return installed if installed.is_file() else shipped("action.yml")

@@ -10,17 +10,23 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from lakeplan.errors import UsageError
+import lakeplan
+from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.values.gates import GATES
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(lakeplan.__file__).resolve().parent
 _REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"
 
 
+def shipped(path: str) -> Path:
+    """A file or folder that lakeplan ships: in the package when installed, beside it in a checkout."""
+    installed = _PACKAGE / path
+    return installed if installed.exists() else _PACKAGE.parent / path
+
+
 def schema_folder() -> Path:
-    """Where the schemas are: ``lakeplan/schemas`` when installed, ``schemas`` in a checkout."""
-    installed = _PACKAGE / "schemas"
-    return installed if installed.is_dir() else _PACKAGE.parent / "schemas"
+    return shipped("schemas")
 
 
 def schema_names() -> tuple[str, ...]:
@@ -45,6 +51,23 @@ def schema_problem(name: str, document: Any) -> str:
         return ""
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     return f"{place.lstrip('.') or 'the document'}: {error.message}"
+
+
+def read_document(
+    path: Path, schema: str, what: str, *, hint: str, error: type[LakeplanError] = UsageError
+) -> Any:
+    """A JSON document of lakeplan's own that the command line names. Raises ``error``, which names the file,
+    where it cannot be read or does not match the schema."""
+    try:
+        document = parse_json(read_file(path))
+        reason = schema_problem(schema, document)
+    except (OSError, TooLarge) as unreadable:
+        reason = why_unreadable(unreadable)
+    except ValueError:
+        reason = "it is incomplete or not JSON"
+    if reason:
+        raise error(f"cannot read {what}: {reason[:200]}", where=str(path), hint=hint)
+    return document
 
 
 def bundled_schema(name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from lakeplan import limits
 from lakeplan.api import read_plan, read_rules
 from lakeplan.cli.commands.branches import read_reviewed
+from lakeplan.cli.commands.fleet import read_report
 from lakeplan.cli.commands.report import read_curve
 from lakeplan.cli.commands.trees import read_rules_file
 from lakeplan.errors import LakeplanError
@@ -23,6 +24,7 @@ READERS: list[Callable[[Path], object]] = [
     read_rules_file,
     read_reviewed,
     read_curve,
+    lambda path: read_report(path, "audit", "--resume"),
     lambda path: read_tests([path], path.parent),
 ]
 

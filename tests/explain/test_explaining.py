@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.errors import LakeplanError, PermissionDenied
 from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.explain.search import BranchStaging
@@ -39,17 +38,8 @@ GOES = {"expired", "at_risk", "never_committed"}
 def world_of(folder: Path, history: History, rules: GcRules, *, url_known: bool = False) -> World:
     file = folder / "rules.json"
     file.write_text(json.dumps(rules.to_body()))
-    return namespace_world(
-        write_namespace(folder / "ns", history),
-        [file],
-        as_of=NOW,
-        zone="UTC",
-        min_age=timedelta(days=1),
-        max_run_age=timedelta(days=1),
-        storage_namespace=SERVER_URL if url_known else None,
-        endpoint_url=None,
-        region=None,
-    )
+    options = NamespaceOptions(rules=file, storage_namespace=SERVER_URL if url_known else None)
+    return options.world(write_namespace(folder / "ns", history), NOW)
 
 
 @given(histories(), rule_sets, st.booleans())

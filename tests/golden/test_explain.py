@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.documents import SimulateRequest
@@ -31,17 +31,9 @@ GOES = {"expired", "at_risk", "never_committed"}
 def world_of(golden: GoldenCase, asked: Mapping[str, Any], folder: Path, min_age: int = 1) -> World:
     rules = folder / "rules.json"
     rules.write_text(json.dumps(asked["rules"]))
-    return namespace_world(
-        f"file://{golden.namespace}",
-        [rules],
-        as_of=datetime.fromtimestamp(asked["as_of"], timezone.utc),
-        zone="UTC",
-        min_age=timedelta(seconds=min_age),
-        max_run_age=timedelta(days=3650),
-        storage_namespace=None,
-        endpoint_url=None,
-        region=None,
-    )
+    options = NamespaceOptions(rules=rules, min_age=f"{min_age}s", max_uncommitted_age="3650d")
+    as_of = datetime.fromtimestamp(asked["as_of"], timezone.utc)
+    return options.world(f"file://{golden.namespace}", as_of)
 
 
 def candidates(golden: GoldenCase) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from lakeplan.cli.commands.explain import namespace_world
+from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.explain.explain import Question, explain
 from lakeplan.output.explain import render_explain
 from lakeplan.values.progress import Silent
@@ -43,17 +42,7 @@ def asked(tmp_path: Path) -> Any:
         files[-1].write_text(json.dumps(rules))
 
     def ask(*questions: str) -> list[dict[str, Any]]:
-        world = namespace_world(
-            url,
-            files,
-            as_of=NOW,
-            zone="UTC",
-            min_age=timedelta(hours=24),
-            max_run_age=timedelta(hours=24),
-            storage_namespace=None,
-            endpoint_url=None,
-            region=None,
-        )
+        world = NamespaceOptions(rules=files[0], compare_rules=files[1]).world(url, NOW)
         documents = [explain(world, question(q), Silent()) for q in questions]
         for document in documents:
             jsonschema.validate(document, SCHEMA)

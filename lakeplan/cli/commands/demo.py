@@ -18,13 +18,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import lakeplan
 from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.options import option
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from lakeplan.tree.schemas import shipped
 
 HELP = """Run the quickstart on a local lakeFS: plan, override a gate, apply, and meet a change by hand.
 
@@ -68,13 +68,6 @@ def demo(
     say(stdout(no_color=no_color), f"\nDone in {time.monotonic() - began:.0f} s.{kept}")
 
 
-def quickstart() -> Path:
-    """``lakeplan/examples/quickstart`` when installed, ``examples/quickstart`` in a checkout."""
-    package = Path(lakeplan.__file__).parent
-    installed = package / "examples" / "quickstart"
-    return installed if installed.is_dir() else package.parent / "examples" / "quickstart"
-
-
 def _new(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +90,7 @@ class Demo:
         self, folder: Path, endpoint_url: str, environ: Mapping[str, str], *, no_color: bool = False
     ) -> None:
         self.tree = folder / "quickstart"
-        shutil.copytree(quickstart(), self.tree)
+        shutil.copytree(shipped("examples/quickstart"), self.tree)
         self._namespaces = folder / "server"
         self._endpoint_url = endpoint_url
         self._console = stdout(no_color=no_color)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -93,36 +93,46 @@ def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> Exp
     return ExplainedRules("proposed", expansion.rules, {"": str(default), **sources})
 
 
-def namespace_world(
-    url: str,
-    rules: Sequence[Path],
-    *,
-    as_of: datetime,
-    zone: str,
-    min_age: timedelta,
-    max_run_age: timedelta,
-    storage_namespace: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-) -> World:
-    """A namespace judged as ``lakeplan simulate`` does. Raises what reading it raises."""
-    namespace = open_namespace(url, endpoint_url=endpoint_url, region=region)
-    book = known_as(namespace.url, storage_namespace)
-    staging = run_staging(namespace, book, as_of, max_run_age)
-    names: tuple[RuleSetName, ...] = ("rules", "compare")
-    return World(
-        name=namespace.url,
-        graph=read_history(namespace).graph,
-        rule_sets=[ExplainedRules(name, read_rules(path)) for name, path in zip(names, rules, strict=False)],
-        metadata=NamespaceMetadata(namespace),
-        addresses=book,
-        staging=staging,
-        as_of=as_of,
-        zone=parse_zone(zone),
-        young_from_us=to_us(as_of - min_age),
-        stored=lambda address: _stored(namespace, address),
-        notes=() if staging.run_id is not None else (NO_RUN,),
-    )
+@dataclass(frozen=True)
+class NamespaceOptions:
+    """A namespace without its server, as given; checked only when it is read."""
+
+    namespace: Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")] = None
+    rules: Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")] = None
+    compare_rules: Annotated[
+        Path | None, option("With --namespace: other rules to compare with.", "FILE")
+    ] = None
+    storage_namespace: namespaces.StorageNamespace = None
+    endpoint_url: namespaces.EndpointUrl = None
+    region: namespaces.Region = None
+    time_zone: Annotated[str, option("With --namespace: time zone of the server.", "ZONE")] = "UTC"
+    min_age: Annotated[str, option("With --namespace: keep objects younger than this.", "AGE")] = "24h"
+    max_uncommitted_age: namespaces.UncommittedAge = "24h"
+
+    def world(self, url: str, as_of: datetime) -> World:
+        """The namespace judged as ``lakeplan simulate`` does. Raises UsageError without rules, and what
+        reading the namespace raises."""
+        if self.rules is None:
+            raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
+        paths: Mapping[RuleSetName, Path | None] = {"rules": self.rules, "compare": self.compare_rules}
+        min_age = timedelta(seconds=parse_age("--min-age", self.min_age))
+        max_age = timedelta(seconds=parse_age("--max-uncommitted-age", self.max_uncommitted_age))
+        namespace = open_namespace(url, endpoint_url=self.endpoint_url, region=self.region)
+        book = known_as(namespace.url, self.storage_namespace)
+        staging = run_staging(namespace, book, as_of, max_age)
+        return World(
+            name=namespace.url,
+            graph=read_history(namespace).graph,
+            rule_sets=[ExplainedRules(name, read_rules(path)) for name, path in paths.items() if path],
+            metadata=NamespaceMetadata(namespace),
+            addresses=book,
+            staging=staging,
+            as_of=as_of,
+            zone=parse_zone(self.time_zone),
+            young_from_us=to_us(as_of - min_age),
+            stored=lambda address: _stored(namespace, address),
+            notes=() if staging.run_id is not None else (NO_RUN,),
+        )
 
 
 def run_staging(
@@ -239,9 +249,6 @@ KindOption = Annotated[
     str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
 ]
 PathOnly = Annotated[bool, option("Do not search for the same object under other paths.")]
-Namespace = Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")]
-Rules = Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")]
-CompareRules = Annotated[Path | None, option("With --namespace: other rules to compare with.", "FILE")]
 
 
 @command(HELP)
@@ -252,15 +259,7 @@ def explain(
     ref: Ref = None,
     kind: KindOption = None,
     path_only: PathOnly = False,
-    namespace: Namespace = None,
-    rules: Rules = None,
-    compare_rules: CompareRules = None,
-    storage_namespace: namespaces.StorageNamespace = None,
-    endpoint_url: namespaces.EndpointUrl = None,
-    region: namespaces.Region = None,
-    time_zone: Annotated[str, option("With --namespace: time zone of the server.", "ZONE")] = "UTC",
-    min_age: Annotated[str, option("With --namespace: keep objects younger than this.", "AGE")] = "24h",
-    max_uncommitted_age: namespaces.UncommittedAge = "24h",
+    stored: Annotated[NamespaceOptions, options.Options(NamespaceOptions)],
     other_repositories: Annotated[
         bool, option("Also search all other repositories of the server for addresses of the object.")
     ] = False,
@@ -270,30 +269,18 @@ def explain(
     outputs: Annotated[Outputs, options.documents("explain")],
     progress: options.ProgressOptions,
 ) -> int:
-    repository, what = _words(words, offline=namespace is not None)
+    repository, what = _words(words, offline=stored.namespace is not None)
     question = Question(what, ref, None if kind is None else options.one_of("--kind", kind, KINDS), path_only)
     world: World
-    if other_repositories and (namespace is not None or read_only):
+    if other_repositories and (stored.namespace is not None or read_only):
         raise UsageError(
             "--other-repositories needs a server and refs dumps of its repositories",
             hint="Remove --namespace or --read-only.",
         )
-    if namespace is not None:
-        if rules is None:
-            raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
-        world = namespace_world(
-            namespace,
-            [p for p in (rules, compare_rules) if p is not None],
-            as_of=moment_of(as_of),
-            zone=time_zone,
-            min_age=timedelta(seconds=parse_age("--min-age", min_age)),
-            max_run_age=timedelta(seconds=parse_age("--max-uncommitted-age", max_uncommitted_age)),
-            storage_namespace=storage_namespace,
-            endpoint_url=endpoint_url,
-            region=region,
-        )
+    if stored.namespace is not None:
+        world = stored.world(stored.namespace, moment_of(as_of))
     else:
-        if rules is not None or compare_rules is not None:
+        if stored.rules is not None or stored.compare_rules is not None:
             raise UsageError(
                 "--rules requires --namespace", hint="Remove --rules: the server's own rules are used."
             )

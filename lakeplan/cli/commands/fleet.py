@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, cast
-
-import jsonschema
+from typing import Annotated, Any
 
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
@@ -28,11 +26,10 @@ from lakeplan.cli.process import new_mark_id, now_utc, stopping
 from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
-from lakeplan.fleet.documents import AuditDocument, AuditedRow, StorageDocument
+from lakeplan.fleet.documents import AuditDocument, StorageDocument
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Pace
-from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported
@@ -42,7 +39,7 @@ from lakeplan.stores.open import open_namespace, parse_location
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.urls import AzureLocation, folder_of
 from lakeplan.tree.files import ROOT_FILE
-from lakeplan.tree.schemas import load_schema
+from lakeplan.tree.schemas import read_document
 from lakeplan.values.desired import Price
 from lakeplan.values.local import write_file
 from lakeplan.values.repository import Repository
@@ -129,7 +126,7 @@ def audit(
 ) -> int:
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
-    known = {} if resume is None else read_rows(resume)
+    earlier: AuditDocument | None = None if resume is None else read_report(resume, "audit", "--resume")
     if write is not None:
         refuse_a_tree(write)
     with (
@@ -150,7 +147,7 @@ def audit(
                 seed=new_mark_id(now_utc()),
             ),
             takes=lambda server, name: takes_repository(repositories, server, name),
-            known=known,
+            known={row["repository"]: row for row in earlier["repositories"]} if earlier else {},
         )
         document = found.document(now_utc(), endpoints)
         if not (found.rows or found.failed or found.unfinished):
@@ -239,29 +236,10 @@ def price_of(text: str) -> Price:
         raise UsageError(f"--price: {error}", hint="For example: --price '0.023 USD'") from None
 
 
-def read_rows(path: Path) -> dict[str, AuditedRow]:
-    """Rows of an earlier report, by ``server/name``. Raises UsageError for a file that is none."""
-    rows = cast("AuditDocument", read_report(path, "audit", "--resume"))["repositories"]
-    return {row["repository"]: row for row in rows}
-
-
-def read_report(path: Path, kind: str, option: str) -> object:
+def read_report(path: Path, kind: str, option: str) -> Any:
     """An earlier JSON report of this kind. Raises UsageError for a file that is none."""
-    try:
-        document: object = parse_json(read_file(path))
-        jsonschema.validate(document, load_schema(kind))
-    except (OSError, TooLarge) as error:
-        raise UsageError(
-            f"cannot read the report: {why_unreadable(error)}",
-            where=str(path),
-            hint=f"Check the file's name, or leave {option} out.",
-        ) from None
-    except (ValueError, jsonschema.ValidationError):
-        what = "an audit" if kind == "audit" else f"`lakeplan {kind}`"
-        raise UsageError(
-            f"this is not the JSON report of {what}", where=str(path), hint=f"Leave {option} out."
-        ) from None
-    return document
+    hint = f"Name a JSON report of `lakeplan {kind}`, or leave {option} out."
+    return read_document(path, kind, "the report", hint=hint)
 
 
 def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:
@@ -336,7 +314,7 @@ def storage(
             "--tree and --endpoint both name servers",
             hint="Remove one of them. The variable LAKEPLAN_TREE counts as --tree.",
         )
-    earlier = None if since is None else cast("StorageDocument", read_report(since, "storage", "--since"))
+    earlier: StorageDocument | None = None if since is None else read_report(since, "storage", "--since")
     with (
         TemporaryDirectory(prefix="lakeplan-storage-") as folder,
         stopping(signal.SIGTERM, signal.SIGINT) as stop,

@@ -64,13 +64,11 @@ def edit_text(found: Disagreement) -> str:
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
-def needs_edits(found: Sequence[Disagreement], run_id: str) -> StalePlan:
-    """The error of a rollback that would need another tree."""
-    edits = "\n  ".join(edit_text(f).replace("\n", "\n  ") for f in found)
+def edits_needed(found: Sequence[Disagreement], why: str, hint: str) -> StalePlan:
+    """The error of a rollback for which the tree has to be edited by hand."""
+    edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in found)
     return StalePlan(
-        f"the tree does not contain the rules from before run {run_id}, and an apply plans from the tree."
-        f" No plan was made and nothing was changed. Make these edits:\n  {edits}",
-        hint="Edit the tree by hand or rerun with --edit-tree, then commit it with the plan.",
+        f"{why}. No plan was made and nothing was changed. Make these edits:\n  {edits}", hint=hint
     )
 
 
@@ -83,7 +81,7 @@ class TreeEdit(EditedTree):
         Raises StalePlan with the edits to make by hand, and nothing changed, when that cannot be reached."""
         first = disagreements(tree, wanted, connect)
         if any(found.settings for found in first):
-            raise _by_hand(first, "policies and object rules are not edited by lakeplan")
+            raise _not_editable(first, "policies and object rules are not edited by lakeplan")
         try:
             edited = self._pass(first, {})
             again = disagreements(edited, wanted, connect)
@@ -94,7 +92,7 @@ class TreeEdit(EditedTree):
                 raise ConfigError("the edited tree would not contain the old rules")
         except ConfigError as error:
             self.restore()
-            raise _by_hand(first, "\n  ".join(error.problems)) from None
+            raise _not_editable(first, "\n  ".join(error.problems)) from None
         except BaseException:
             self.restore()
             raise
@@ -117,14 +115,10 @@ class TreeEdit(EditedTree):
             raise ConfigError("an entry is written in a way that lakeplan cannot edit")
 
 
-def _by_hand(found: Sequence[Disagreement], problems: str) -> StalePlan:
+def _not_editable(found: Sequence[Disagreement], problems: str) -> StalePlan:
     why = f"\n  {problems}" if problems else ""
-    return StalePlan(
-        f"the tree could not be edited to contain the old rules{why}\n"
-        "nothing was changed. Make these edits:\n  "
-        + "\n  ".join(edit_text(d).replace("\n", "\n  ") for d in found),
-        hint="Edit the tree by hand, then run the rollback again.",
-    )
+    hint = "Edit the tree by hand, then run the rollback again."
+    return edits_needed(found, f"the tree could not be edited to contain the old rules{why}", hint)
 
 
 def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) -> bool:
@@ -256,7 +250,12 @@ def rollback(
     wanted = _restorable(record, Selection(tuple(target or ()), server=server))
     found = disagreements(session.tree, wanted, session.reader)
     if found and not edit_tree:
-        raise needs_edits(found, record.run_id)
+        raise edits_needed(
+            found,
+            f"the tree does not contain the rules from before run {record.run_id}, and an apply plans from"
+            " the tree",
+            "Edit the tree by hand or rerun with --edit-tree, then commit it with the plan.",
+        )
     edit = TreeEdit(tree)
     if found:
         session = replace(session, tree=edit.make(session.tree, wanted, session.reader))

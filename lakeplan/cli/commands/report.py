@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
-import jsonschema
-
 from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
@@ -21,7 +19,6 @@ from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, write_html
 from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
 from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
 from lakeplan.output.text import count_of, size
@@ -31,7 +28,7 @@ from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.tree.schemas import load_schema
+from lakeplan.tree.schemas import read_document
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.progress import Progress
 from lakeplan.values.urls import is_digest
@@ -152,20 +149,7 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
 def read_curve(path: Path) -> Mapping[str, Any]:
     """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
     hint = "Run `lakeplan curve REPO --horizon 90d --format json --out FILE` to make one."
-    try:
-        document = parse_json(read_file(path))
-        jsonschema.validate(document, load_schema("curve"))
-    except (OSError, TooLarge) as error:
-        raise LakeplanError(
-            f"cannot read the curve: {why_unreadable(error)}", where=str(path), hint=hint
-        ) from None
-    except ValueError:
-        raise LakeplanError("the curve file is incomplete or not JSON", where=str(path), hint=hint) from None
-    except jsonschema.ValidationError as error:
-        raise LakeplanError(
-            f"not a curve that this version can read: {error.message[:200]}", where=str(path), hint=hint
-        ) from None
-    found: Mapping[str, Any] = document
+    found: Mapping[str, Any] = read_document(path, "curve", "the curve", hint=hint, error=LakeplanError)
     return found
 
 
