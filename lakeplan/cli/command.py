@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import Signature
+from inspect import Signature, getdoc
 from typing import Any
 
 import typer
@@ -69,9 +69,14 @@ class CommandGroup:
 
 
 def command(
-    help: str, short_help: str = "", *, common: str = COMMON, without: str = ""
+    short_help: str = "", *, help: str = "", common: str = COMMON, without: str = ""
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Makes a command of a function. ``common``: names of options, in the order of help; ``without``: which
-    of them it has not. ``short_help``: of a command of two words; others have theirs in ``SHORT_HELP``."""
+    """Makes a command of a function, whose docstring is its help unless ``help`` is given. ``common``: names
+    of options, in the order of help; ``without``: which of them it has not. ``short_help``: of a command of
+    two words; others have theirs in ``SHORT_HELP``."""
     kept = tuple(name for name in common.split() if name not in without.split())
-    return lambda function: Command(function, help, short_help, kept)
+
+    def made(function: Callable[..., int | None]) -> Command:
+        return Command(function, help or getdoc(function) or "", short_help, kept)
+
+    return made

@@ -136,26 +136,13 @@ def after_document(report: MarkReport, end: AutomaticEnd) -> AfterApplyDocument:
     }
 
 
-HELP = """Write a reviewed plan to the servers.
-
-lakeplan plans again and compares. It exits with 5 when the tree or the stored rules have changed since the
-plan, and with 4 when more data would be deleted than was reviewed. In both cases nothing is written.
-Without a plan file, lakeplan shows a new plan and asks for confirmation.
-
-\b
-Examples:
-  lakeplan apply plan.json
-  lakeplan apply
-  lakeplan apply --target 'team-a-*' --auto-approve
-  lakeplan apply plan.json --sweep
-"""
 Force = Annotated[bool, option("Skip the ETag checks. Gates still apply.")]
 AutoApprove = Annotated[
     bool, option("Do not ask for confirmation. Required without a terminal when no plan file is given.")
 ]
 
 
-@command(HELP)
+@command()
 def apply(
     *,
     plan_file: Annotated[
@@ -194,6 +181,19 @@ def apply(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
+    """Write a reviewed plan to the servers.
+
+    lakeplan plans again and compares. It exits with 5 when the tree or the stored rules have changed since
+    the plan, and with 4 when more data would be deleted than was reviewed. In both cases nothing is written.
+    Without a plan file, lakeplan shows a new plan and asks for confirmation.
+
+    \b
+    Examples:
+      lakeplan apply plan.json
+      lakeplan apply
+      lakeplan apply --target 'team-a-*' --auto-approve
+      lakeplan apply plan.json --sweep
+    """
     only_refresh = refresh_patterns and plan_file is None
     if only_refresh and sweep:
         raise UsageError("--refresh-patterns without a plan file sweeps nothing", hint="Leave --sweep out.")

@@ -37,49 +37,8 @@ from lakeplan.review.selection import Selection
 from lakeplan.values.cron import Cron, parse_cron
 from lakeplan.values.units import parse_date
 
-PLAN_HELP = """List every branch and whether its policies would delete it. Writes nothing.
 
-For servers with branch_lifecycle: {engine: lakeplan}. The age of a branch comes from the records of
-`lakeplan branches run`.
-
-\b
-Examples:
-  lakeplan branches plan
-  lakeplan branches plan --target analytics --no-simulate
-  lakeplan branches plan --format json --out branches.json
-"""
-RUN_HELP = """Delete the branches that their policies let expire, once or on a schedule (--every).
-
-lakeplan records the HEAD of a branch before it deletes the branch. `lakeplan branches undo` restores it.
-
-\b
-Examples:
-  lakeplan branches run
-  lakeplan branches run branches.json
-  lakeplan branches run --every "0 * * * *"
-"""
-UNDO_HELP = """Restore deleted branches at the HEAD they had.
-
-\b
-Examples:
-  lakeplan branches undo
-  lakeplan branches undo --branch feature-login
-  lakeplan branches undo --run 20260331T120000.000000Z-1a2b3c4d
-"""
-EXEMPT_HELP = """Keep a branch from its policies until a date, for example after a notice of its deletion.
-
-The exemption is recorded in the state. A branch that is to be kept for good belongs in the tree
-(branch_lifecycle.exempt).
-
-\b
-Examples:
-  lakeplan branches exempt analytics feature-login --until 2026-12-31
-  lakeplan branches exempt ml wip-7 --until 2026-12-31 --reason "late"
-  lakeplan branches exempt analytics feature-login --remove
-"""
-
-
-@command(PLAN_HELP, "List every branch and whether it would be deleted.")
+@command("List every branch and whether it would be deleted.")
 def plan(
     *,
     tree: options.TreeDir = Path(),
@@ -93,6 +52,17 @@ def plan(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
+    """List every branch and whether its policies would delete it. Writes nothing.
+
+    For servers with branch_lifecycle: {engine: lakeplan}. The age of a branch comes from the records of
+    `lakeplan branches run`.
+
+    \b
+    Examples:
+      lakeplan branches plan
+      lakeplan branches plan --target analytics --no-simulate
+      lakeplan branches plan --format json --out branches.json
+    """
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
     made = plan_lifecycle(
         session.tree,
@@ -113,7 +83,7 @@ def plan(
     )
 
 
-@command(RUN_HELP, "Delete the branches that their policies let expire.")
+@command("Delete the branches that their policies let expire.")
 def run(
     *,
     plan_file: Annotated[
@@ -128,6 +98,16 @@ def run(
     allowed: options.AllowedHere,
     opening: SessionOptions,
 ) -> int:
+    """Delete the branches that their policies let expire, once or on a schedule (--every).
+
+    lakeplan records the HEAD of a branch before it deletes the branch. `lakeplan branches undo` restores it.
+
+    \b
+    Examples:
+      lakeplan branches run
+      lakeplan branches run branches.json
+      lakeplan branches run --every "0 * * * *"
+    """
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
             "--every cannot be combined with a plan file or --allow, which are for a single run",
@@ -151,7 +131,7 @@ def run(
     return 0
 
 
-@command(UNDO_HELP, "Restore deleted branches.")
+@command("Restore deleted branches.")
 def undo(
     *,
     tree: options.TreeDir = Path(),
@@ -163,6 +143,14 @@ def undo(
     outputs: Annotated[Outputs, options.documents("branch-undo")],
     opening: SessionOptions,
 ) -> int:
+    """Restore deleted branches at the HEAD they had.
+
+    \b
+    Examples:
+      lakeplan branches undo
+      lakeplan branches undo --branch feature-login
+      lakeplan branches undo --run 20260331T120000.000000Z-1a2b3c4d
+    """
     session = opening.session(tree)
     with stopping() as stop:
         done = undo_lifecycle(
@@ -175,7 +163,7 @@ def undo(
     return outputs.emit(document, render_lifecycle_undo, code=code)
 
 
-@command(EXEMPT_HELP, "Keep a branch from its policies until a date.")
+@command("Keep a branch from its policies until a date.")
 def exempt(
     *,
     repository: Annotated[
@@ -191,6 +179,17 @@ def exempt(
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
     opening: SessionOptions,
 ) -> int:
+    """Keep a branch from its policies until a date, for example after a notice of its deletion.
+
+    The exemption is recorded in the state. A branch that is to be kept for good belongs in the tree
+    (branch_lifecycle.exempt).
+
+    \b
+    Examples:
+      lakeplan branches exempt analytics feature-login --until 2026-12-31
+      lakeplan branches exempt ml wip-7 --until 2026-12-31 --reason "late"
+      lakeplan branches exempt analytics feature-login --remove
+    """
     if (until is None) != remove or (remove and reason):
         raise UsageError(
             "exempt needs either --until or --remove, and --reason belongs to --until",

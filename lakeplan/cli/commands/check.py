@@ -17,20 +17,8 @@ from lakeplan.output.check import render_check
 from lakeplan.sweep.check import ReadData, check_all, exit_code_of
 from lakeplan.values.units import parse_percent
 
-HELP = """Check that storage holds every object that commits name. Changes nothing.
 
-Reads the metadata of every HEAD, every commit that the stored rules keep, every tag and every hold from the
-storage itself, compares ids and checksums, and lists what is stored. Exits with 3 if something is missing.
-
-\b
-Examples:
-  lakeplan check
-  lakeplan check --target analytics --format csv --out missing.csv
-  lakeplan check --read-data 5%
-"""
-
-
-@command(HELP)
+@command()
 def check(
     *,
     tree: options.TreeDir = Path(),
@@ -48,6 +36,18 @@ def check(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """Check that storage holds every object that commits name. Changes nothing.
+
+    Reads the metadata of every HEAD, every commit that the stored rules keep, every tag and every hold from
+    the storage itself, compares ids and checksums, and lists what is stored. Exits with 3 if something is
+    missing.
+
+    \b
+    Examples:
+      lakeplan check
+      lakeplan check --target analytics --format csv --out missing.csv
+      lakeplan check --read-data 5%
+    """
     sample = None if read is None else ReadData(parse_share("--read-data", read), secrets.token_hex(8))
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     with sweep_ports(session) as ports, open_checker(session) as checker:

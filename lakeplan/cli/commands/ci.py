@@ -14,56 +14,6 @@ from lakeplan.cli.options import argument, option
 from lakeplan.cli.pipelines import Pipeline, split_arguments
 from lakeplan.errors import UsageError
 
-PLAN = """Plan a pull request against its base commit, and write the files that the other jobs need.
-
-Writes plan.json, comment.md, junit.xml and plan.html. Exits as `lakeplan plan` does.
-
-\b
-Examples:
-  lakeplan ci plan --into "$RUNNER_TEMP/lakeplan"
-"""
-COMMENT = """Write the plan of `lakeplan ci plan` as a comment on the pull request, or update it.
-
-The comment also names open pull requests that change the same repositories, and so do their comments.
-
-\b
-Examples:
-  lakeplan ci comment --into "$RUNNER_TEMP/lakeplan"
-"""
-APPLY = """Apply the plans of the pull requests that a push merged, and post the results on them.
-
-A plan must come from a run of the same workflow for that pull request, at its last commit. A plan that is
-stale only because the servers changed is made again, and applied when it deletes nothing that was not
-reviewed (`lakeplan apply --replan`).
-
-\b
-Examples:
-  lakeplan ci apply --into "$RUNNER_TEMP/lakeplan"
-"""
-ANSWER = """Do what a comment on a pull request asks for, where its author may.
-
-\b
-Commands:
-  /lakeplan plan          plan again
-  /lakeplan approve MARK  approve a mark
-
-People who may write to the repository can plan. Members of the team under `approvers` in the tree can
-approve, on the pull request whose merge the mark was made of, unless they are its author.
-
-\b
-Examples:
-  lakeplan ci answer
-"""
-RUN = """Run a command of lakeplan as a step of a workflow, with its exit code and a summary as outputs.
-
-With validate, the tree's policy tests run too.
-
-\b
-Examples:
-  lakeplan ci run validate
-  lakeplan ci run "sweep list"
-"""
-
 Into = Annotated[
     Path, typer.Option("--into", help="Folder for the files of this job.", metavar="DIR", file_okay=False)
 ]
@@ -73,22 +23,38 @@ Arguments = Annotated[
 DEFAULT_INTO = Path("lakeplan-results")
 
 
-@command(PLAN, "Plan a pull request.", common="log_level")
+@command("Plan a pull request.", common="log_level")
 def plan(*, tree: options.TreeDir = Path(), into: Into = DEFAULT_INTO, arguments: Arguments = "") -> int:
+    """Plan a pull request against its base commit, and write the files that the other jobs need.
+
+    Writes plan.json, comment.md, junit.xml and plan.html. Exits as `lakeplan plan` does.
+
+    \b
+    Examples:
+      lakeplan ci plan --into "$RUNNER_TEMP/lakeplan"
+    """
     return Pipeline(tree, into, split_arguments(arguments)).plan()
 
 
-@command(COMMENT, "Comment on a pull request.", common="log_level")
+@command("Comment on a pull request.", common="log_level")
 def comment(
     *,
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     page: Annotated[str, option("URL of the report page to link to.", "URL")] = "",
 ) -> int:
+    """Write the plan of `lakeplan ci plan` as a comment on the pull request, or update it.
+
+    The comment also names open pull requests that change the same repositories, and so do their comments.
+
+    \b
+    Examples:
+      lakeplan ci comment --into "$RUNNER_TEMP/lakeplan"
+    """
     return Pipeline(tree, into).comment(page)
 
 
-@command(APPLY, "Apply what was merged, and post the result.", common="log_level")
+@command("Apply what was merged, and post the result.", common="log_level")
 def apply(
     *,
     tree: options.TreeDir = Path(),
@@ -96,10 +62,20 @@ def apply(
     arguments: Arguments = "",
     no_comment: Annotated[bool, option("Do not post the result.")] = False,
 ) -> int:
+    """Apply the plans of the pull requests that a push merged, and post the results on them.
+
+    A plan must come from a run of the same workflow for that pull request, at its last commit. A plan that is
+    stale only because the servers changed is made again, and applied when it deletes nothing that was not
+    reviewed (`lakeplan apply --replan`).
+
+    \b
+    Examples:
+      lakeplan ci apply --into "$RUNNER_TEMP/lakeplan"
+    """
     return Pipeline(tree, into, split_arguments(arguments), comments=not no_comment).apply()
 
 
-@command(ANSWER, "Answer a command in a comment.", common="log_level")
+@command("Answer a command in a comment.", common="log_level")
 def answer(
     *,
     tree: options.TreeDir = Path(),
@@ -109,16 +85,39 @@ def answer(
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
+    """Do what a comment on a pull request asks for, where its author may.
+
+    \b
+    Commands:
+      /lakeplan plan          plan again
+      /lakeplan approve MARK  approve a mark
+
+    People who may write to the repository can plan. Members of the team under `approvers` in the tree can
+    approve, on the pull request whose merge the mark was made of, unless they are its author.
+
+    \b
+    Examples:
+      lakeplan ci answer
+    """
     return Pipeline(tree, into, split_arguments(arguments)).answer(workflow)
 
 
-@command(RUN, "Run any other command.", common="log_level")
+@command("Run any other command.", common="log_level")
 def run(
     *,
     line: Annotated[str, argument("lakeplan command, such as drift.", "COMMAND")],
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
+    """Run a command of lakeplan as a step of a workflow, with its exit code and a summary as outputs.
+
+    With validate, the tree's policy tests run too.
+
+    \b
+    Examples:
+      lakeplan ci run validate
+      lakeplan ci run "sweep list"
+    """
     words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
         raise UsageError(f"lakeplan has no command {line!r}", hint="Run `lakeplan --help` for the commands.")

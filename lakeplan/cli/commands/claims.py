@@ -27,20 +27,8 @@ from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, LeadsOut, inside, refuse_links, write_file
 
-CLAIM = """Record that this tree manages a repository, or end that.
 
-`lakeplan apply` claims every repository that it manages when the tree has a name. Use this command to move a
-repository from one tree to another: release it with the old tree, or take it over with the new one.
-
-\b
-Examples:
-  lakeplan claim analytics
-  lakeplan claim analytics --release
-  lakeplan claim prod/analytics --take
-"""
-
-
-@command(CLAIM, without="redact_paths no_progress quiet")
+@command(without="redact_paths no_progress quiet")
 def claim(
     *,
     repository: options.Repository,
@@ -50,6 +38,18 @@ def claim(
     auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
     opening: SessionOptions,
 ) -> None:
+    """Record that this tree manages a repository, or end that.
+
+    `lakeplan apply` claims every repository that it manages when the tree has a name. Use this command to
+    move a repository from one tree to another: release it with the old tree, or take it over with the new
+    one.
+
+    \b
+    Examples:
+      lakeplan claim analytics
+      lakeplan claim analytics --release
+      lakeplan claim prod/analytics --take
+    """
     if take and release:
         raise UsageError("--take and --release exclude each other", hint="Use one of them.")
     session = opening.session(tree)
@@ -106,19 +106,8 @@ HEAD = "# Written by lakeplan adopt. Edit entries, or move them elsewhere.\napiV
 REPOSITORIES = "repositories:\n"
 _TOP_KEY = re.compile(r"^[^\s#].*$", re.MULTILINE)
 
-ADOPT = """Write an entry for each repository that a glob newly matches.
 
-A plan refuses such repositories with the gate `adoption`. With entries of their own they can be reviewed: a
-pull request then shows what their first rules would do. Servers are not changed.
-
-\b
-Examples:
-  lakeplan adopt
-  lakeplan adopt --file repositories/team-a.yaml --target 'team-a-*'
-"""
-
-
-@command(ADOPT, without="redact_paths")
+@command(without="redact_paths")
 def adopt(
     *,
     tree: options.TreeDir = Path(),
@@ -130,6 +119,16 @@ def adopt(
     no_color: bool,
     quiet: bool,
 ) -> None:
+    """Write an entry for each repository that a glob newly matches.
+
+    A plan refuses such repositories with the gate `adoption`. With entries of their own they can be reviewed:
+    a pull request then shows what their first rules would do. Servers are not changed.
+
+    \b
+    Examples:
+      lakeplan adopt
+      lakeplan adopt --file repositories/team-a.yaml --target 'team-a-*'
+    """
     session = opening.session(tree)
     check_server(session.tree, selection.server)
     keys = newly_matched(session, selection)

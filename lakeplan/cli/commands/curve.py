@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput, CurveRequest
 
 
-HELP = """Show how many objects would expire at each retention period.
-
-\b
-Examples:
-  lakeplan curve analytics --horizon 90d
-  lakeplan curve analytics --branch main --at 14 --at 28
-  lakeplan curve --namespace s3://bucket/repo --rules gc.json --out curve.json
-  lakeplan curve analytics --format svg --out curve.svg
-"""
 DAY_SECONDS = 86_400
 TWO_SOURCES = "Name a repository of the tree, or use --namespace URL with --rules FILE."
 
@@ -75,7 +66,7 @@ Horizon = Annotated[
 ]
 
 
-@command(HELP)
+@command()
 def curve(
     *,
     repository: Repository = None,
@@ -95,6 +86,15 @@ def curve(
     outputs: Annotated[Outputs, options.documents("curve")],
     progress: options.ProgressOptions,
 ) -> int:
+    """Show how many objects would expire at each retention period.
+
+    \b
+    Examples:
+      lakeplan curve analytics --horizon 90d
+      lakeplan curve analytics --branch main --at 14 --at 28
+      lakeplan curve --namespace s3://bucket/repo --rules gc.json --out curve.json
+      lakeplan curve analytics --format svg --out curve.svg
+    """
     asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
     if (repository is None) == (namespace is None):
         raise UsageError("give a repository or --namespace, and not both", hint=TWO_SOURCES)

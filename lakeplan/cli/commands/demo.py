@@ -26,13 +26,6 @@ from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import shipped
 
-HELP = """Run the quickstart on a local lakeFS: plan, override a gate, apply, and meet a change by hand.
-
-\b
-Examples:
-  lakeplan demo
-  lakeplan demo --dir ./demo
-"""
 SERVER = "SANDBOX"
 """The server of the quickstart's tree, as variables have its name."""
 REFUSED, STALE = 4, 5
@@ -41,7 +34,7 @@ OVERRIDE = """overrides:
 """
 
 
-@command(HELP, common="no_color")
+@command(common="no_color")
 def demo(
     *,
     dir: Annotated[
@@ -53,6 +46,13 @@ def demo(
     spark: Annotated[bool, option("Also compare the simulation with Spark's. Needs Java.")] = False,
     no_color: bool,
 ) -> None:
+    """Run the quickstart on a local lakeFS: plan, override a gate, apply, and meet a change by hand.
+
+    \b
+    Examples:
+      lakeplan demo
+      lakeplan demo --dir ./demo
+    """
     began = time.monotonic()
     with ExitStack() as stack:
         if dir is None:

@@ -30,26 +30,8 @@ VANISHING = (
     "it is a local folder and CI is set, so it is lost with the runner, and drift and history have no data"
 )
 
-HELP = """Check everything a command needs, and say how to fix what is missing.
 
-The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
-Java and Spark. Exits with 1 when a check fails; warnings do not fail.
-
-No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
-state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/
-in each repository's storage, and asks the server to record the uncommitted objects of one repository. With
---read-only, it sends only GET requests and writes nothing to storage.
-
-\b
-Examples:
-  lakeplan doctor
-  lakeplan doctor --for apply --server prod
-  lakeplan doctor --for sweep --target analytics
-  lakeplan doctor --read-only --no-spark --format json
-"""
-
-
-@command(HELP, without="redact_paths")
+@command(without="redact_paths")
 def doctor(
     *,
     tree: options.TreeDir = Path(),
@@ -65,6 +47,23 @@ def doctor(
     spark_conf: options.SparkConf = None,
     spark_home: options.SparkHome = None,
 ) -> int:
+    """Check everything a command needs, and say how to fix what is missing.
+
+    The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
+    Java and Spark. Exits with 1 when a check fails; warnings do not fail.
+
+    No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
+    state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/
+    in each repository's storage, and asks the server to record the uncommitted objects of one repository.
+    With --read-only, it sends only GET requests and writes nothing to storage.
+
+    \b
+    Examples:
+      lakeplan doctor
+      lakeplan doctor --for apply --server prod
+      lakeplan doctor --for sweep --target analytics
+      lakeplan doctor --read-only --no-spark --format json
+    """
     what: Purpose = options.one_of("--for", purpose, get_args(Purpose))
     conf, home = options.parse_spark_conf(spark_conf), options.check_spark_home(spark_home)
 

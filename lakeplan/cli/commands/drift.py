@@ -33,37 +33,13 @@ VANISHING = (
     " with the runner; set state.url to an s3://, gs:// or Azure blob URL"
 )
 
-HELP = """Compare the servers with the last apply and with the tree. Sends only GET requests.
-
-With --write, values of GC rules that were changed on a server replace those in the tree's files. Comments
-and order stay. Review the change, and apply it.
-
-Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
-that `lakeplan branches undo` can restore them.
-
-\b
-Classes of drift:
-  server-edited   the stored rules differ from the applied ones
-  tree-ahead      the tree has changes that were not applied
-  patterns-stale  branches were created or deleted since the apply
-  pins-missing    pins are gone, or lack the rules that they need
-  released        applied once, and no longer managed by the tree
-  unmanaged-new   a repository without an entry, newer than the last apply
-
-\b
-Examples:
-  lakeplan drift
-  lakeplan drift --fail-on server-edited --fail-on patterns-stale
-  lakeplan drift --fail-on any --format openmetrics --out drift.prom
-  lakeplan drift --write
-"""
 
 FailOn = Annotated[
     list[str] | None, option("Exit with 2 when this class, or any, is found. Repeatable.", "CLASS")
 ]
 
 
-@command(HELP)
+@command()
 def drift(
     *,
     tree: options.TreeDir = Path(),
@@ -75,6 +51,30 @@ def drift(
     outputs: Annotated[Outputs, options.documents("drift")],
     opening: SessionOptions,
 ) -> int:
+    """Compare the servers with the last apply and with the tree. Sends only GET requests.
+
+    With --write, values of GC rules that were changed on a server replace those in the tree's files. Comments
+    and order stay. Review the change, and apply it.
+
+    Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
+    that `lakeplan branches undo` can restore them.
+
+    \b
+    Classes of drift:
+      server-edited   the stored rules differ from the applied ones
+      tree-ahead      the tree has changes that were not applied
+      patterns-stale  branches were created or deleted since the apply
+      pins-missing    pins are gone, or lack the rules that they need
+      released        applied once, and no longer managed by the tree
+      unmanaged-new   a repository without an entry, newer than the last apply
+
+    \b
+    Examples:
+      lakeplan drift
+      lakeplan drift --fail-on server-edited --fail-on patterns-stale
+      lakeplan drift --fail-on any --format openmetrics --out drift.prom
+      lakeplan drift --write
+    """
     classes = check_classes(fail_on)
     session = opening.session(tree)
     check_server(session.tree, selection.server)

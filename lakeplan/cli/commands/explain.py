@@ -229,17 +229,6 @@ def _others(
     return {address: sorted(names) for address, names in found.items()}, notes
 
 
-HELP = """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.
-
-WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
-physical address.
-
-\b
-Examples:
-  lakeplan explain analytics main:raw/2026/01.csv
-  lakeplan explain analytics 3f9a61c2
-  lakeplan explain --namespace s3://bucket/repo --rules rules.json raw/a.csv
-"""
 Words = Annotated[
     list[str],
     argument("Repository, and the data to explain.", "[REPO] WHAT", autocompletion=completing.repositories),
@@ -251,7 +240,7 @@ KindOption = Annotated[
 PathOnly = Annotated[bool, option("Do not search for the same object under other paths.")]
 
 
-@command(HELP)
+@command()
 def explain(
     *,
     words: Words,
@@ -269,6 +258,17 @@ def explain(
     outputs: Annotated[Outputs, options.documents("explain")],
     progress: options.ProgressOptions,
 ) -> int:
+    """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.
+
+    WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
+    physical address.
+
+    \b
+    Examples:
+      lakeplan explain analytics main:raw/2026/01.csv
+      lakeplan explain analytics 3f9a61c2
+      lakeplan explain --namespace s3://bucket/repo --rules rules.json raw/a.csv
+    """
     repository, what = _words(words, offline=stored.namespace is not None)
     question = Question(what, ref, None if kind is None else options.one_of("--kind", kind, KINDS), path_only)
     world: World

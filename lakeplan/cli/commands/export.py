@@ -19,19 +19,8 @@ from lakeplan.values.rules import GcRules
 LAKECTL = "lakectl"
 FORMATS = (LAKECTL,)
 
-HELP = """Print a repository's rules as JSON for `lakectl gc set-config`.
 
-Patterns are expanded to the branches on the server. Without patterns no server is contacted.
-
-\b
-Examples:
-  lakeplan export analytics > rules.json
-  lakeplan export prod/analytics --format lakectl --out rules.json
-  lakectl gc set-config lakefs://analytics -f rules.json
-"""
-
-
-@command(HELP, without="redact_paths no_progress quiet")
+@command(without="redact_paths no_progress quiet")
 def export(
     *,
     repository: options.Repository,
@@ -40,6 +29,16 @@ def export(
     out: options.Outs = None,
     opening: SessionOptions,
 ) -> None:
+    """Print a repository's rules as JSON for `lakectl gc set-config`.
+
+    Patterns are expanded to the branches on the server. Without patterns no server is contacted.
+
+    \b
+    Examples:
+      lakeplan export analytics > rules.json
+      lakeplan export prod/analytics --format lakectl --out rules.json
+      lakectl gc set-config lakefs://analytics -f rules.json
+    """
     named = format or [LAKECTL] * max(1, len(out or ()))
     outputs = Outputs(pair_outputs(named, out, FORMATS, quiet=True))
     session = opening.session(tree)

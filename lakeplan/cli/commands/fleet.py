@@ -47,20 +47,6 @@ from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
 
-AUDIT = """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
-
-Needs no tree: it uses lakectl's server and credentials. Where storage can be listed, figures are exact;
-otherwise they come from metadata and from a sample that is read through the server.
-
-\b
-Examples:
-  lakeplan audit
-  lakeplan audit 'analytics*' --price '0.023 USD'
-  lakeplan audit --format json --out audit.json
-  lakeplan audit --resume audit.json --format json --out audit.json
-  lakeplan audit --html audit.html
-  lakeplan audit --write retention
-"""
 Names = Annotated[
     list[str] | None, argument("Repositories, or patterns of names. Default: all.", "[REPOSITORY]...")
 ]
@@ -90,7 +76,7 @@ class Storage:
 StorageOptions = Annotated[Storage, options.Options(Storage)]
 
 
-@command(AUDIT)
+@command()
 def audit(
     *,
     repositories: Names = None,
@@ -124,6 +110,20 @@ def audit(
     opening: SessionOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
+
+    Needs no tree: it uses lakectl's server and credentials. Where storage can be listed, figures are exact;
+    otherwise they come from metadata and from a sample that is read through the server.
+
+    \b
+    Examples:
+      lakeplan audit
+      lakeplan audit 'analytics*' --price '0.023 USD'
+      lakeplan audit --format json --out audit.json
+      lakeplan audit --resume audit.json --format json --out audit.json
+      lakeplan audit --html audit.html
+      lakeplan audit --write retention
+    """
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     earlier: AuditDocument | None = None if resume is None else read_report(resume, "audit", "--resume")
@@ -261,25 +261,7 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
     write_files(folder, made.files)
 
 
-STORAGE = """Show what repositories store, which branches and tags hold it, and what could be deleted.
-
-Needs no tree: it uses lakectl's server and credentials. With a tree it uses its servers, owners and prices.
-Changes nothing. Where storage cannot be listed, figures come from metadata, and what only a listing shows is
-unknown.
-
-\b
-Examples:
-  lakeplan storage
-  lakeplan storage 'analytics*' --price '0.023 USD'
-  lakeplan storage analytics --compare main experiment
-  lakeplan storage analytics --by-prefix --html storage.html
-  lakeplan storage --format json --out storage.json
-  lakeplan storage --since storage.json
-  lakeplan storage -C retention --by-class
-"""
-
-
-@command(STORAGE)
+@command()
 def storage(
     *,
     repositories: Names = None,
@@ -306,6 +288,22 @@ def storage(
     opening: SessionOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """Show what repositories store, which branches and tags hold it, and what could be deleted.
+
+    Needs no tree: it uses lakectl's server and credentials. With a tree it uses its servers, owners and
+    prices. Changes nothing. Where storage cannot be listed, figures come from metadata, and what only a
+    listing shows is unknown.
+
+    \b
+    Examples:
+      lakeplan storage
+      lakeplan storage 'analytics*' --price '0.023 USD'
+      lakeplan storage analytics --compare main experiment
+      lakeplan storage analytics --by-prefix --html storage.html
+      lakeplan storage --format json --out storage.json
+      lakeplan storage --since storage.json
+      lakeplan storage -C retention --by-class
+    """
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     if compare is not None and compare[0] == compare[1]:
         raise UsageError("--compare names one branch twice", hint="Name two branches.")

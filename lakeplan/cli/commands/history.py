@@ -140,34 +140,6 @@ RunArgument = Annotated[
     str, argument("Run id, a unique beginning of one, or last.", "RUN", show_default=False)
 ]
 
-LIST_HELP = """List the runs that the state recorded, newest first.
-
-\b
-Examples:
-  lakeplan history
-  lakeplan history list --repository analytics --limit 5 --format json
-  lakeplan history --since 90d --kind sweep --format csv --out sweeps.csv
-"""
-SHOW_HELP = """Show one run: who ran it, from which tree and plan, and every value it replaced.
-
-\b
-Examples:
-  lakeplan history show last
-  lakeplan history show 20260331T1200 --format json
-"""
-ROLLBACK_HELP = """Make a plan that restores the rules from before a run. Writes to no server.
-
-An apply plans again from the tree, so the tree must contain the old rules too. If it does not, lakeplan
-prints the edits, makes no plan and exits with 5. With --edit-tree, it edits the checked-out tree and checks
-that nothing else changed. Have the edits and the plan reviewed, then apply the plan.
-
-\b
-Examples:
-  lakeplan history rollback last
-  lakeplan history rollback 20260331T1200 --edit-tree --out plan.json
-  lakeplan apply plan.json
-"""
-
 
 class ListsByDefault(TyperGroup):
     """``lakeplan history`` alone is ``lakeplan history list``."""
@@ -178,7 +150,7 @@ class ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-@command(LIST_HELP, "List runs, newest first.", without="redact_paths no_progress quiet")
+@command("List runs, newest first.", without="redact_paths no_progress quiet")
 def list_(
     *,
     tree: options.TreeDir = Path(),
@@ -194,6 +166,14 @@ def list_(
     limit: Annotated[int | None, option("Maximum number of runs to list.", "N", min=1)] = None,
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:
+    """List the runs that the state recorded, newest first.
+
+    \b
+    Examples:
+      lakeplan history
+      lakeplan history list --repository analytics --limit 5 --format json
+      lakeplan history --since 90d --kind sweep --format csv --out sweeps.csv
+    """
     kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
     session = Opening().session(tree)
     wanted = Wanted(repository, None if since is None else _since(since), kinds)
@@ -212,20 +192,27 @@ def _since(text: str) -> datetime:
         return parse_time(text)
 
 
-@command(SHOW_HELP, "Show one run.", without="redact_paths no_progress quiet")
+@command("Show one run.", without="redact_paths no_progress quiet")
 def show(
     *,
     run: RunArgument,
     tree: options.TreeDir = Path(),
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> None:
+    """Show one run: who ran it, from which tree and plan, and every value it replaced.
+
+    \b
+    Examples:
+      lakeplan history show last
+      lakeplan history show 20260331T1200 --format json
+    """
     session = Opening().session(tree)
     document = history_document([find_run(session.state(), run)])
     context = RenderContext.of(session.tree)
     outputs.emit(document, render_run, context, sort_keys=True)
 
 
-@command(ROLLBACK_HELP, "Make a plan that restores the rules from before a run.", without="redact_paths")
+@command("Make a plan that restores the rules from before a run.", without="redact_paths")
 def rollback(
     *,
     run: RunArgument,
@@ -244,6 +231,18 @@ def rollback(
     cache: CacheOptions,
     quiet: bool,
 ) -> int:
+    """Make a plan that restores the rules from before a run. Writes to no server.
+
+    An apply plans again from the tree, so the tree must contain the old rules too. If it does not, lakeplan
+    prints the edits, makes no plan and exits with 5. With --edit-tree, it edits the checked-out tree and
+    checks that nothing else changed. Have the edits and the plan reviewed, then apply the plan.
+
+    \b
+    Examples:
+      lakeplan history rollback last
+      lakeplan history rollback 20260331T1200 --edit-tree --out plan.json
+      lakeplan apply plan.json
+    """
     session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
     record = with_retried(state, find_change(state, run))

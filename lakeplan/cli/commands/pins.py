@@ -20,20 +20,8 @@ from lakeplan.plan.pin_sync import SyncOptions, sync_pins
 from lakeplan.plan.planning import Ports
 from lakeplan.review.run import ApplyPorts
 
-SYNC_HELP = """Make missing pins and write the rules that pins need. For a scheduler.
 
-Writes no rule of the tree and shortens no retention. Pins that nothing asks for any more are deleted if the
-settings in the tree are those of the last apply. If not, run `lakeplan plan` to review what would be deleted.
-
-\b
-Examples:
-  lakeplan pins sync
-  lakeplan pins sync --target analytics
-  lakeplan pins sync --adopt
-"""
-
-
-@command(SYNC_HELP, "Make missing pins and write the rules that pins need.")
+@command("Make missing pins and write the rules that pins need.")
 def sync(
     *,
     tree: options.TreeDir = Path(),
@@ -51,6 +39,18 @@ def sync(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
+    """Make missing pins and write the rules that pins need. For a scheduler.
+
+    Writes no rule of the tree and shortens no retention. Pins that nothing asks for any more are deleted if
+    the settings in the tree are those of the last apply. If not, run `lakeplan plan` to review what would be
+    deleted.
+
+    \b
+    Examples:
+      lakeplan pins sync
+      lakeplan pins sync --target analytics
+      lakeplan pins sync --adopt
+    """
     session = opening.session(tree, runners=runners, cache=cache)
     check_lasting_state(session.tree.state_url, os.environ)  # what is not on record is never deleted
     report = sync_pins(

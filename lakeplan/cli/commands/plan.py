@@ -29,18 +29,6 @@ from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_objects
 
-HELP = """Show which rules would change and which data would be deleted. Writes nothing.
-
-\b
-Examples:
-  lakeplan plan
-  lakeplan plan --target 'team-a-*' --detailed-exitcode
-  lakeplan plan --format json --out plan.json
-  lakeplan plan --base 'HEAD^1' --format markdown --out comment.md
-  lakeplan plan --set gc.default_retention_days=14
-  lakeplan plan --set 'gc.branches[main].retention_days=60' --target analytics
-"""
-
 Against = Annotated[
     str | None,
     option(
@@ -65,7 +53,7 @@ WhatIf = Annotated[
 Simulate = Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")]
 
 
-@command(HELP)
+@command()
 def plan(
     *,
     tree: options.TreeDir = Path(),
@@ -87,6 +75,17 @@ def plan(
     cache: CacheOptions,
     quiet: bool,
 ) -> int:
+    """Show which rules would change and which data would be deleted. Writes nothing.
+
+    \b
+    Examples:
+      lakeplan plan
+      lakeplan plan --target 'team-a-*' --detailed-exitcode
+      lakeplan plan --format json --out plan.json
+      lakeplan plan --base 'HEAD^1' --format markdown --out comment.md
+      lakeplan plan --set gc.default_retention_days=14
+      lakeplan plan --set 'gc.branches[main].retention_days=60' --target analytics
+    """
     if what_if and base is not None:
         raise UsageError("--set and --base exclude each other", hint="Write the change into the tree first.")
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache, what_if=what_if or ())

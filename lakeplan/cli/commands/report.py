@@ -221,21 +221,6 @@ def _given(
     return of_repository(repository.key, history.graph, metadata, url, history.blind_to)
 
 
-HELP = """Write a plan as an HTML page with impact, timeline, curves, branches and the commit graph.
-
-The page is one file and loads nothing from the network. It contains what the plan file contains. To add the
-commit graph and the ages of branches, read the history from the servers of a tree (-C DIR) or from a
-storage namespace (--namespace). To add retention curves, compute them (--with-curves) or pass the output of
-`lakeplan curve` (--curve).
-
-\b
-Examples:
-  lakeplan report plan.json --html report.html
-  lakeplan report plan.json --html report.html -C .
-  lakeplan report plan.json --html report.html --namespace s3://bucket/repo
-  lakeplan report plan.json --html report.html -C . --with-curves
-  lakeplan report plan.json --html report.html --curve curve.json
-"""
 EXAMPLE = "For example: `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; add -C DIR to read it from the"
@@ -260,7 +245,7 @@ NoGraph = Annotated[bool, option("Leave out the commit graph.")]
 WithCurves = Annotated[bool, option("Compute retention curves. Reads every range of each repository.")]
 
 
-@command(HELP, without="no_color")
+@command(without="no_color")
 def report(
     *,
     plan_file: PlanFile = None,
@@ -281,6 +266,21 @@ def report(
     redact_paths: bool,
     quiet: bool,
 ) -> int:
+    """Write a plan as an HTML page with impact, timeline, curves, branches and the commit graph.
+
+    The page is one file and loads nothing from the network. It contains what the plan file contains. To add
+    the commit graph and the ages of branches, read the history from the servers of a tree (-C DIR) or from a
+    storage namespace (--namespace). To add retention curves, compute them (--with-curves) or pass the output
+    of `lakeplan curve` (--curve).
+
+    \b
+    Examples:
+      lakeplan report plan.json --html report.html
+      lakeplan report plan.json --html report.html -C .
+      lakeplan report plan.json --html report.html --namespace s3://bucket/repo
+      lakeplan report plan.json --html report.html -C . --with-curves
+      lakeplan report plan.json --html report.html --curve curve.json
+    """
     if plan_file is None:
         raise UsageError("no plan file is given", hint=EXAMPLE)
     if html is None:

@@ -44,13 +44,6 @@ SeedSecretKey = Annotated[
     option("Secret key. Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET"),
 ]
 
-UP_HELP = """Start a local lakeFS on 127.0.0.1 and serve until stopped.
-
-\b
-Examples:
-  lakeplan sandbox up --dir ./sandbox
-  lakeplan sandbox up --port 0 --flavor enterprise
-"""
 SEED_HELP = f"""Create repositories with a history from a YAML file.
 
 \b
@@ -62,7 +55,7 @@ Examples:
 {HELP}"""
 
 
-@command(UP_HELP, "Start a local lakeFS.", without="redact_paths no_color no_progress quiet")
+@command("Start a local lakeFS.", without="redact_paths no_color no_progress quiet")
 def up(
     *,
     dir: Annotated[
@@ -73,6 +66,13 @@ def up(
     access_key: AccessKey = _DEFAULTS.access_key_id,
     secret_key: SecretKey = _DEFAULTS.secret_access_key,
 ) -> None:
+    """Start a local lakeFS on 127.0.0.1 and serve until stopped.
+
+    \b
+    Examples:
+      lakeplan sandbox up --dir ./sandbox
+      lakeplan sandbox up --port 0 --flavor enterprise
+    """
     if not access_key or ":" in access_key or not secret_key:
         raise UsageError(
             "the access key or its secret is empty, or the access key contains a colon",
@@ -96,7 +96,7 @@ def up(
         stop.wait()
 
 
-@command(SEED_HELP, "Create repositories from a YAML file.", without="redact_paths no_color no_progress")
+@command("Create repositories from a YAML file.", help=SEED_HELP, without="redact_paths no_color no_progress")
 def seed(
     *,
     file: Annotated[Path, argument("YAML file; - is standard input.", "FILE")],

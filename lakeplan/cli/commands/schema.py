@@ -21,7 +21,7 @@ Examples:
 """
 
 
-@command(HELP, common="")
+@command(help=HELP, common="")
 def schema(
     *,
     name: Annotated[

@@ -156,20 +156,7 @@ def _item_name(item: Any) -> str:
     return next((str(item[k]) for k in ("branch_id", "pattern", "id") if k in item), "")
 
 
-HELP = """Show a plan file, or with --resolved the settings of a repository. Does not contact a server.
-
-With --resolved, each value is printed with the file and line that set it.
-
-\b
-Examples:
-  lakeplan show plan.json
-  lakeplan show plan.json --target 'team-a-*'
-  lakeplan show plan.json --format markdown --out comment.md
-  lakeplan show --resolved analytics
-"""
-
-
-@command(HELP, without="no_progress quiet")
+@command(without="no_progress quiet")
 def show(
     *,
     plan_file: Annotated[Path | None, argument("Plan file.", "[PLAN]")] = None,
@@ -185,6 +172,17 @@ def show(
     target: options.Targets = None,
     outputs: Annotated[Outputs, options.documents("plan")],
 ) -> None:
+    """Show a plan file, or with --resolved the settings of a repository. Does not contact a server.
+
+    With --resolved, each value is printed with the file and line that set it.
+
+    \b
+    Examples:
+      lakeplan show plan.json
+      lakeplan show plan.json --target 'team-a-*'
+      lakeplan show plan.json --format markdown --out comment.md
+      lakeplan show --resolved analytics
+    """
     if (plan_file is None) == (resolved is None):
         raise UsageError(
             "give a plan file or --resolved REPO, and not both",

@@ -17,15 +17,6 @@ from lakeplan.output.simulate import render_simulate
 from lakeplan.simulation.documents import SimulateRequest, simulate_commits
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 
-HELP = """Show what rules would delete in a storage namespace, without a server.
-
-\b
-Examples:
-  lakeplan simulate --namespace file:///data/a --rules gc.json --commits-only
-  lakeplan simulate --namespace s3://bucket/repo --rules gc.json --output out/
-  lakeplan simulate --namespace s3://bucket/repo --rules now.json \\
-      --compare-rules new.json --format json --out summary.json
-"""
 Namespace = Annotated[
     str, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
 ]
@@ -34,7 +25,7 @@ CompareRules = Annotated[Path | None, option("Other rules to compare with.", "FI
 OutputDir = Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")]
 
 
-@command(HELP)
+@command()
 def simulate(
     *,
     namespace: Namespace,
@@ -51,6 +42,15 @@ def simulate(
     outputs: Annotated[Outputs, options.documents("simulate")],
     progress: options.ProgressOptions,
 ) -> int:
+    """Show what rules would delete in a storage namespace, without a server.
+
+    \b
+    Examples:
+      lakeplan simulate --namespace file:///data/a --rules gc.json --commits-only
+      lakeplan simulate --namespace s3://bucket/repo --rules gc.json --output out/
+      lakeplan simulate --namespace s3://bucket/repo --rules now.json \\
+          --compare-rules new.json --format json --out summary.json
+    """
     request = SimulateRequest(
         rule_sets=_rule_sets(rules, compare_rules),
         as_of=moment_of(as_of),

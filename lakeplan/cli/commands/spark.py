@@ -13,16 +13,8 @@ from lakeplan.errors import ExitCode
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 from lakeplan.tree.schemas import schema_folder
 
-HELP = """Write the zip file that Spark executors need, and list the packages to install.
 
-\b
-Examples:
-  lakeplan spark package
-  lakeplan spark package --out build/lakeplan.zip
-"""
-
-
-@command(HELP, "Write the zip file that Spark executors need.", without="redact_paths no_color no_progress")
+@command("Write the zip file that Spark executors need.", without="redact_paths no_color no_progress")
 def package(
     *,
     out: Annotated[Path, option("Zip file to write, for spark-submit --py-files.", "FILE")] = Path(
@@ -30,6 +22,13 @@ def package(
     ),
     quiet: bool,
 ) -> int:
+    """Write the zip file that Spark executors need, and list the packages to install.
+
+    \b
+    Examples:
+      lakeplan spark package
+      lakeplan spark package --out build/lakeplan.zip
+    """
     needed = write_archive(out, schemas=schema_folder())
     if not quiet:
         count = len(EXECUTOR_PACKAGES)

@@ -144,77 +144,10 @@ def show_collector_runs(session: Session, selection: Selection, outputs: Outputs
     return code
 
 
-MARK = """Find the objects that can be deleted and record them as a mark. Deletes nothing.
-
-\b
-Examples:
-  lakeplan sweep mark
-  lakeplan sweep mark --target analytics --min-age 7d
-"""
-APPROVE = """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
-
-Prints what the mark contains first, as `lakeplan sweep show` does, and records a digest of that summary.
-
-\b
-Examples:
-  lakeplan sweep approve 20260331T120000-1a2b3c4d --reason "ticket 42"
-"""
-RUN = """Delete the objects of an approved mark. Run it again to continue after an interruption.
-
-\b
-Examples:
-  lakeplan sweep run 20260331T120000-1a2b3c4d
-  lakeplan sweep run 20260331T120000-1a2b3c4d --format json --out sweep.json
-"""
-ABORT = """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
-
-Use it when the mark is too old, another collector ran, or the state was lost. The repository can then be
-marked again.
-
-\b
-Examples:
-  lakeplan sweep abort 20260331T120000-1a2b3c4d
-"""
-RESTORE = """Restore objects from quarantine. Works even if the state was lost.
-
-\b
-Examples:
-  lakeplan sweep restore 20260331T120000-1a2b3c4d
-  lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
-"""
-PURGE = """Delete quarantined copies that are old enough and no longer needed. This cannot be undone.
-
-\b
-Examples:
-  lakeplan sweep purge --older-than 14d
-  lakeplan sweep purge --older-than 14d --target analytics --auto-approve
-"""
-LIST = """List marks, newest first.
-
-With --collector-runs, list the runs of every collector that left a report: lakeplan's sweeps and the official
-garbage collector. --target, --owner and --server select repositories for that list only.
-
-\b
-Examples:
-  lakeplan sweep list
-  lakeplan sweep list --collector-runs --format json
-"""
-SHOW = """Show what a mark contains, and what became of it.
-
-The summary has amounts by class, prefix, age and last commit, and says what keeps the rest.
-
-\b
-Examples:
-  lakeplan sweep show 20260331T120000-1a2b3c4d
-  lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3 --html mark.html
-  lakeplan sweep show 20260331T120000-1a2b3c4d --objects --prefix raw/
-"""
-
-
 MarkId = Annotated[str, argument("Mark id, as printed by `lakeplan sweep mark`.", "MARK")]
 
 
-@command(MARK, "Record the objects that can be deleted.")
+@command("Record the objects that can be deleted.")
 def mark(
     *,
     tree: options.TreeDir = Path(),
@@ -232,6 +165,13 @@ def mark(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """Find the objects that can be deleted and record them as a mark. Deletes nothing.
+
+    \b
+    Examples:
+      lakeplan sweep mark
+      lakeplan sweep mark --target analytics --min-age 7d
+    """
     chosen = chosen_settings(min_age, never_committed)
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     with sweep_ports(session, verify_cache=verify_cache) as ports:
@@ -250,7 +190,7 @@ def mark(
     return made.exit_code
 
 
-@command(APPROVE, "Approve a mark.", without="no_progress")
+@command("Approve a mark.", without="no_progress")
 def approve(
     *,
     mark_id: MarkId,
@@ -260,6 +200,14 @@ def approve(
     outputs: Annotated[Outputs, options.documents("approval")],
     opening: SessionOptions,
 ) -> int:
+    """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
+
+    Prints what the mark contains first, as `lakeplan sweep show` does, and records a digest of that summary.
+
+    \b
+    Examples:
+      lakeplan sweep approve 20260331T120000-1a2b3c4d --reason "ticket 42"
+    """
     session = opening.session(tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
@@ -275,7 +223,7 @@ def approve(
     return outputs.emit(with_costs(approval, session.tree), render_approval)
 
 
-@command(RUN, "Delete the objects of an approved mark.")
+@command("Delete the objects of an approved mark.")
 def run(
     *,
     mark_id: MarkId,
@@ -293,6 +241,13 @@ def run(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """Delete the objects of an approved mark. Run it again to continue after an interruption.
+
+    \b
+    Examples:
+      lakeplan sweep run 20260331T120000-1a2b3c4d
+      lakeplan sweep run 20260331T120000-1a2b3c4d --format json --out sweep.json
+    """
     if close:  # it may be set in the environment: a command that ended sweeps must not begin to delete
         raise UsageError(
             "sweep run --close is now a command of its own", hint=f"Run `lakeplan sweep abort {mark_id}`."
@@ -327,7 +282,7 @@ def run(
     return code
 
 
-@command(ABORT, "End a sweep that cannot continue.")
+@command("End a sweep that cannot continue.")
 def abort(
     *,
     mark_id: MarkId,
@@ -337,6 +292,15 @@ def abort(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
+    """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
+
+    Use it when the mark is too old, another collector ran, or the state was lost. The repository can then be
+    marked again.
+
+    \b
+    Examples:
+      lakeplan sweep abort 20260331T120000-1a2b3c4d
+    """
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
@@ -363,7 +327,7 @@ def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> 
     )
 
 
-@command(LIST, "List marks.", without="no_progress")
+@command("List marks.", without="no_progress")
 def list_(
     *,
     collector_runs: CollectorRuns = False,
@@ -372,6 +336,16 @@ def list_(
     outputs: Annotated[Outputs, options.documents("mark-list")],
     opening: SessionOptions,
 ) -> int:
+    """List marks, newest first.
+
+    With --collector-runs, list the runs of every collector that left a report: lakeplan's sweeps and the
+    official garbage collector. --target, --owner and --server select repositories for that list only.
+
+    \b
+    Examples:
+      lakeplan sweep list
+      lakeplan sweep list --collector-runs --format json
+    """
     if collector_runs:
         outputs.check(formats_of("collector-runs"))
     session = opening.session(tree)
@@ -382,7 +356,7 @@ def list_(
     )
 
 
-@command(SHOW, "Show a mark and what became of it.", without="no_progress")
+@command("Show a mark and what became of it.", without="no_progress")
 def show(
     *,
     mark_id: MarkId,
@@ -396,6 +370,16 @@ def show(
     outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
     opening: SessionOptions,
 ) -> int:
+    """Show what a mark contains, and what became of it.
+
+    The summary has amounts by class, prefix, age and last commit, and says what keeps the rest.
+
+    \b
+    Examples:
+      lakeplan sweep show 20260331T120000-1a2b3c4d
+      lakeplan sweep show 20260331T120000-1a2b3c4d --depth 3 --html mark.html
+      lakeplan sweep show 20260331T120000-1a2b3c4d --objects --prefix raw/
+    """
     outputs.check(formats_of("mark-objects" if listing.objects else "sweep"))
     if listing.objects and html is not None:
         raise UsageError(
@@ -423,7 +407,7 @@ def show(
     return outputs.emit(document, partial(render_marks, stage=stage), context, kind="marks")
 
 
-@command(RESTORE, "Restore objects from quarantine.")
+@command("Restore objects from quarantine.")
 def restore(
     *,
     mark_id: MarkId,
@@ -436,6 +420,13 @@ def restore(
     opening: SessionOptions,
     runners: options.RunnerOptions,
 ) -> int:
+    """Restore objects from quarantine. Works even if the state was lost.
+
+    \b
+    Examples:
+      lakeplan sweep restore 20260331T120000-1a2b3c4d
+      lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
+    """
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
@@ -444,7 +435,7 @@ def restore(
     return outputs.emit(document, render_restore, code=code)
 
 
-@command(PURGE, "Delete old copies from quarantine.")
+@command("Delete old copies from quarantine.")
 def purge(
     *,
     tree: options.TreeDir = Path(),
@@ -462,6 +453,13 @@ def purge(
     opening: SessionOptions,
     runners: options.RunnerOptions,
 ) -> int:
+    """Delete quarantined copies that are old enough and no longer needed. This cannot be undone.
+
+    \b
+    Examples:
+      lakeplan sweep purge --older-than 14d
+      lakeplan sweep purge --older-than 14d --target analytics --auto-approve
+    """
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)
     session = opening.session(tree, runners=runners)

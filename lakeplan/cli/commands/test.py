@@ -17,27 +17,27 @@ from lakeplan.output.show import render_tests
 from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import load_tree
 
-HELP = """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
-
-Does not contact a server and does not need Spark. Exits with 1 when a test fails.
-
-\b
-Examples:
-  lakeplan test
-  lakeplan test tests/releases.yaml --format junit --out report.xml
-"""
 Files = Annotated[
     list[Path] | None, argument(f"Test files. Default: {FOLDER}/*.yaml in the tree.", "[FILE]...")
 ]
 
 
-@command(HELP, without="redact_paths no_progress")
+@command(without="redact_paths no_progress")
 def test(
     *,
     files: Files = None,  # noqa: PT028 - a command, and no test
     tree: options.TreeDir = Path(),  # noqa: PT028
     outputs: Annotated[Outputs, options.documents("test")],
 ) -> int:
+    """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
+
+    Does not contact a server and does not need Spark. Exits with 1 when a test fails.
+
+    \b
+    Examples:
+      lakeplan test
+      lakeplan test tests/releases.yaml --format junit --out report.xml
+    """
     loaded = load_tree(tree, os.environ)
     found = find_tests(tree, files or ())
     if not found:

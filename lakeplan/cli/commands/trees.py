@@ -50,20 +50,6 @@ from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
 
-IMPORT = """Write a tree that matches the rules stored on the servers: the next plan shows no changes.
-
-Rules that several repositories share become profiles. The folder must not contain a tree yet. Servers are
-not changed. The state records what was read, so that `lakeplan drift` sees every edit from now on.
-
-\b
-Examples:
-  lakeplan import -C retention --endpoint prod=https://lakefs.example.com
-  lakeplan import --endpoint prod=https://… --state s3://ops/lakeplan
-  lakeplan import --endpoint a=https://… --endpoint b=https://… --split server
-  lakeplan import --split owner --owner 'team-a-*=team-a'
-  lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
-"""
-
 Endpoints = Annotated[
     list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, as prod.", "NAME=URL")
 ]
@@ -83,7 +69,7 @@ IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
 IGNORE_BY_HAND = f"{IGNORE} already exists: add .lakeplan/ and plan.json to it"
 
 
-@command(IMPORT, without="redact_paths")
+@command(without="redact_paths")
 def import_(
     *,
     tree: options.TreeDir = Path(),
@@ -99,6 +85,19 @@ def import_(
     no_color: bool,
     quiet: bool,
 ) -> int:
+    """Write a tree that matches the rules stored on the servers: the next plan shows no changes.
+
+    Rules that several repositories share become profiles. The folder must not contain a tree yet. Servers are
+    not changed. The state records what was read, so that `lakeplan drift` sees every edit from now on.
+
+    \b
+    Examples:
+      lakeplan import -C retention --endpoint prod=https://lakefs.example.com
+      lakeplan import --endpoint prod=https://… --state s3://ops/lakeplan
+      lakeplan import --endpoint a=https://… --endpoint b=https://… --split server
+      lakeplan import --split owner --owner 'team-a-*=team-a'
+      lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
+    """
     by: Split = options.one_of("--split", split, get_args(Split))
     owners = Owners(tuple(_pair(text, "--owner") for text in owner or ()))
     refuse_a_tree(tree)
@@ -397,20 +396,7 @@ def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
     return "\n".join(lines) + "\n" + _REST + _EXAMPLE
 
 
-INIT = """Create a tree: settings with their defaults, an example entry, and CI workflows.
-
-Existing files are never changed, and no server is contacted. If your servers already have retention rules,
-start with `lakeplan import` instead. With --ci, a tree that exists gets workflows only.
-
-\b
-Examples:
-  lakeplan init --endpoint prod=https://lakefs.example.com
-  lakeplan init -C retention --ci github --state s3://ops/lakeplan
-  lakeplan init -C retention --ci github --source 0.1.0
-"""
-
-
-@command(INIT, without="redact_paths no_progress")
+@command(without="redact_paths no_progress")
 def init(
     *,
     tree: options.TreeDir = Path(),
@@ -442,6 +428,17 @@ def init(
     no_color: bool,
     quiet: bool,
 ) -> None:
+    """Create a tree: settings with their defaults, an example entry, and CI workflows.
+
+    Existing files are never changed, and no server is contacted. If your servers already have retention
+    rules, start with `lakeplan import` instead. With --ci, a tree that exists gets workflows only.
+
+    \b
+    Examples:
+      lakeplan init --endpoint prod=https://lakefs.example.com
+      lakeplan init -C retention --ci github --state s3://ops/lakeplan
+      lakeplan init -C retention --ci github --source 0.1.0
+    """
     host: Ci = options.one_of("--ci", ci, get_args(Ci))
     files: dict[str, str] = {}
     if host == "none" or endpoint or not (tree / ROOT_FILE).is_file():

@@ -21,20 +21,19 @@ from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
 
-HELP = """Check the tree and report every problem with file, line and column. Does not contact a server.
 
-\b
-Examples:
-  lakeplan validate -C trees/prod
-  lakeplan validate --format github
-  lakeplan validate --format junit --out validate.xml
-"""
-
-
-@command(HELP, common="no_color quiet log_level")
+@command(common="no_color quiet log_level")
 def validate(
     *, tree: options.TreeDir = Path(), outputs: Annotated[Outputs, options.documents("problems")], quiet: bool
 ) -> None:
+    """Check the tree and report every problem with file, line and column. Does not contact a server.
+
+    \b
+    Examples:
+      lakeplan validate -C trees/prod
+      lakeplan validate --format github
+      lakeplan validate --format junit --out validate.xml
+    """
     context = RenderContext(tree=partial(tree_prefix, tree))
     try:
         loaded = load_tree(tree, os.environ)
