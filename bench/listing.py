@@ -21,7 +21,7 @@ from lakeplan.simulation.listings import list_stored
 from lakeplan.simulation.observing import Source, fetch, known_as, observe
 from lakeplan.stores.open import open_namespace, parse_location
 from lakeplan.stores.s3_client import S3Client
-from lakeplan.stores.urls import S3Location
+from lakeplan.stores.urls import Access, S3Location
 
 AT_ONCE = 4
 PREFIXES = 20
@@ -38,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     location = parse_location(options.namespace)
     assert isinstance(location, S3Location), "an s3:// URL"
-    client = S3Client(options.endpoint_url, options.region)
+    client = S3Client(Access(options.endpoint_url, options.region))
     if options.objects:
         put(client, location, options.objects)
     reader = open_namespace(options.namespace, endpoint_url=options.endpoint_url, region=options.region)

@@ -1,12 +1,11 @@
-"""Azure blob storage, or Azurite: deleting, looking, copying, recording, and state under ETag conditions."""
+"""Azure blob storage, or Azurite: inspecting, deleting, copying, recording, and state under conditions."""
 
 from __future__ import annotations
 
 import base64
 import email.parser
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from itertools import chain
 from typing import Any
@@ -17,28 +16,35 @@ from azure.storage.blob import BlobBlock, BlobProperties, BlobType, ContentSetti
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
-from lakeplan.stores.azure_client import UNCHANGED, AzureClient, AzurePlace, AzureReader, find, first_name
+from lakeplan.stores.azure_client import (
+    UNCHANGED,
+    AzureClient,
+    AzurePlace,
+    AzureReader,
+    azure_errors,
+    first_name,
+)
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.faults import (
     AZURE_CODES,
-    CHANGED,
-    NO_KEY,
-    NOT_NAMED,
-    TOO_MANY_VERSIONS,
     Kind,
-    check_batch,
-    check_copy,
-    check_data,
-    check_key,
     error_of,
-    in_order,
     is_missing_object,
-    not_equal,
     reason_of,
     translate_azure_error,
 )
-from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.urls import AzureLocation
+from lakeplan.stores.shared import (
+    CHANGED,
+    NOT_NAMED,
+    TOO_MANY_VERSIONS,
+    BatchDeleter,
+    ConditionalState,
+    check_copy,
+    in_threads,
+    not_equal,
+    unclear_404,
+)
+from lakeplan.stores.urls import NO_ACCESS, Access, AzureLocation
 from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
@@ -46,38 +52,32 @@ BLOCK = 16 << 20
 MOST_BLOCKS = 50_000
 
 
-class AzureCopier(AzurePlace):
+class AzureCopier(AzureReader):
     """Copies blobs of one container. Picklable.
 
     A copy by the service would need a signed URL of the source under a SAS, and more rights under OAuth. Here
-    the bytes travel to this machine and back, in blocks of ``block`` bytes, each with its MD5.
+    the bytes travel to this machine and back, in blocks of ``BLOCK`` bytes, each with its MD5.
     """
-
-    def __init__(self, location: AzureLocation, client: AzureClient, *, block: int = BLOCK) -> None:
-        super().__init__(location, client)
-        self._block = block
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
         """``lakeplan.stores.protocols.ObjectCopier.copy``: with metadata, content settings, access tier,
         encryption scope and tags. Both are equal when the SHA-256 of what was read of the source is that of
         what is then read of the target. Block blobs only."""
+        self._name(source)
+        self._name(target)
         check_copy(source, target, self._where(target))
         found = self._properties(source)
         if found.blob_type != BlobType.BLOCKBLOB:
             raise StorageError("only block blobs can be copied", where=self._where(source))
         if not is_readable(found):
             raise error_of(Kind.ARCHIVED, self._where(source))
-        try:
+        with azure_errors(self._where(target)):
             wanted, tag = self._upload(source, target, found, create=create)
             copied = self._properties(target)
-            if self._digest(target, copied).digest() != wanted:
+            if self._digest(target, copied) != wanted:
                 # Only what was written here: somebody may have written another blob since.
-                self._client.get().delete_blob(
-                    self._base + target, etag=tag, match_condition=MatchConditions.IfNotModified
-                )
+                self._client.get().delete_blob(self._base + target, etag=tag, match_condition=UNCHANGED)
                 raise not_equal(source, self._where(target))
-        except AzureError as error:
-            raise translate_azure_error(error, self._where(target)) from None
         return facts_of(target, copied)
 
     def _upload(self, source: str, target: str, found: BlobProperties, *, create: bool) -> tuple[bytes, str]:
@@ -85,7 +85,7 @@ class AzureCopier(AzurePlace):
         request."""
         place = self._client.get().get_blob_client(self._base + target)
         size = int(found.size)
-        block = max(self._block, -(-size // MOST_BLOCKS))
+        block = max(BLOCK, -(-size // MOST_BLOCKS))
         sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), []
         for number, start in enumerate(range(0, size, block)):
             data = self._read(source, found, start, min(block, size - start))
@@ -105,11 +105,11 @@ class AzureCopier(AzurePlace):
         )
         return sha256.digest(), str(written["etag"])
 
-    def _digest(self, key: str, found: BlobProperties) -> Any:
+    def _digest(self, key: str, found: BlobProperties) -> bytes:
         digest = hashlib.sha256()
-        for start in range(0, int(found.size), self._block):
-            digest.update(self._read(key, found, start, min(self._block, int(found.size) - start)))
-        return digest
+        for start in range(0, int(found.size), BLOCK):
+            digest.update(self._read(key, found, start, min(BLOCK, int(found.size) - start)))
+        return digest.digest()
 
     def _read(self, key: str, found: BlobProperties, start: int, length: int) -> bytes:
         """A part of the blob as it was when it was described."""
@@ -120,7 +120,7 @@ class AzureCopier(AzurePlace):
                 offset=start,
                 length=length,
                 etag=found.etag,
-                match_condition=MatchConditions.IfNotModified,
+                match_condition=UNCHANGED,
             )
             .readall()
         )
@@ -143,8 +143,13 @@ class AzureCopier(AzurePlace):
         return options
 
     def _properties(self, key: str) -> BlobProperties:
-        name = self._base + key
-        return self._call(key, lambda client: client.get_blob_client(name).get_blob_properties())
+        with azure_errors(self._where(key)):
+            return self._client.get().get_blob_client(self._name(key)).get_blob_properties()
+
+    def _name(self, key: str) -> str:
+        if reason := self._unusable(key):
+            raise StorageError(reason, where=self._where(key))
+        return self._base + key
 
 
 def facts_of(key: str, found: BlobProperties) -> StoredFacts:
@@ -179,7 +184,6 @@ def _settings(found: ContentSettings, md5: bytes) -> ContentSettings:
 
 
 BATCH = 256
-LISTERS = 16
 WORDS = {
     "LeaseIdMissing": "the blob is leased",
     "BlobImmutableDueToPolicy": "the blob is immutable (a legal hold or a retention policy)",
@@ -188,30 +192,27 @@ WORDS = {
 }
 
 
-class AzureDeleter(AzurePlace):
-    """Deletes blobs of one container. ``once`` sends each request one time only, so that a
-    store which asks to slow down is heard by the caller; ``client`` is for reading. Picklable."""
+class AzureDeleter(BatchDeleter, AzurePlace):
+    """Deletes blobs of one container. Each request to delete is sent one time only: the caller hears of a
+    store that asks to slow down. Picklable."""
 
-    def __init__(self, location: AzureLocation, client: AzureClient, once: AzureClient) -> None:
-        super().__init__(location, client)
-        self._once = once
+    batch_size = BATCH
 
-    def delete(
-        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
-    ) -> list[Deletion]:
-        """``lakeplan.stores.protocols.ObjectDeleter.delete``. ``Versions.ALL`` takes snapshots with a
-        blob, and then what versioning kept of it. ``Versions.MARKER`` cannot delete a blob with snapshots:
-        Azure refuses it, and so does the answer."""
-        check_batch(keys, BATCH, self._url)
-        failed = {key: Deletion(key, reason) for key in keys if (reason := unusable(key))}
-        wanted = list(dict.fromkeys(key for key in keys if key not in failed))
+    def __init__(self, location: AzureLocation, access: Access = NO_ACCESS) -> None:
+        super().__init__(location, access)
+        self._once = AzureClient(location, access, True)
+
+    def _delete_keys(
+        self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> dict[str, Deletion]:
+        """``Versions.ALL`` takes snapshots with a blob, and then what versioning kept of it.
+        ``Versions.MARKER`` cannot delete a blob with snapshots: Azure refuses it, and so does the answer."""
         snapshots = {"delete_snapshots": "include"} if versions is Versions.ALL else {}
-        blobs = [{"name": self._base + key, **snapshots, **_only(expected.get(key))} for key in wanted]
-        answers = self._send(wanted, blobs)
-        failed |= {answer.key: answer for answer in answers if not answer.deleted}
+        blobs = [{"name": self._base + key, **snapshots, **_only(expected.get(key))} for key in keys]
+        failed = {answer.key: answer for answer in self._send(keys, blobs) if not answer.deleted}
         if versions is Versions.ALL:
-            failed |= self._delete_versions([key for key in wanted if key not in failed], expected)
-        return in_order(keys, failed, set(wanted) - set(failed))
+            failed |= self._delete_versions([key for key in keys if key not in failed], expected)
+        return failed
 
     def _delete_versions(self, keys: list[str], expected: Mapping[str, StoredObject]) -> dict[str, Deletion]:
         """What versioning kept of deleted blobs; the keys where something is left. A current version cannot
@@ -221,8 +222,7 @@ class AzureDeleter(AzurePlace):
             known = expected.get(key)
             return self._versions_of(key, None if known is None else known.modified_us)
 
-        with ThreadPoolExecutor(LISTERS) as pool:
-            listed = list(pool.map(versions_of, keys))
+        listed = in_threads(versions_of, keys)
         failed = {one.key: one for one in listed if isinstance(one, Deletion)}
         found = [
             (key, {"name": self._base + key, "version_id": version})
@@ -243,21 +243,19 @@ class AzureDeleter(AzurePlace):
         name = self._base + key
         found: list[str] = []
         try:
-            listed = self._client.get().list_blobs(name_starts_with=name, include=["versions"])
-            pages = bounded_pages(map(list, listed.by_page()), first_name, self._where(key))
-            for item in chain.from_iterable(pages):
-                if item.name != name:
-                    break
-                if len(found) >= limits.STORE_VERSIONS:
-                    return Deletion(key, TOO_MANY_VERSIONS)
-                modified_us = round(item.last_modified.timestamp() * 1_000_000)
-                if item.version_id and (newest_us is None or modified_us <= newest_us):
-                    found.append(str(item.version_id))
-        except AzureError as error:
-            translated = translate_azure_error(error, self._url)
-            if isinstance(translated, StoreBusy | StorageDenied | StorageNotFound):
-                raise translated from None
-            return Deletion(key, f"its older versions cannot be listed: {translated.message}")
+            with azure_errors(self._url):
+                listed = self._client.get().list_blobs(name_starts_with=name, include=["versions"])
+                pages = bounded_pages(map(list, listed.by_page()), first_name, self._where(key))
+                for item in chain.from_iterable(pages):
+                    if item.name != name:
+                        break
+                    if len(found) >= limits.STORE_VERSIONS:
+                        return Deletion(key, TOO_MANY_VERSIONS)
+                    modified_us = round(item.last_modified.timestamp() * 1_000_000)
+                    if item.version_id and (newest_us is None or modified_us <= newest_us):
+                        found.append(str(item.version_id))
+        except (StoreBusy, StorageDenied, StorageNotFound):
+            raise
         except StorageError as error:  # the blob itself is deleted by now: that must be reported
             return Deletion(key, f"its older versions cannot be listed: {error.message}")
         return found
@@ -272,12 +270,11 @@ class AzureDeleter(AzurePlace):
             numbers[:] = content_ids(response.http_response)
 
         try:
-            container = self._once.get()
-            parts = list(
-                container.delete_blobs(*blobs, raise_on_any_failure=False, raw_response_hook=note_numbers)
-            )
-        except AzureError as error:
-            raise translate_azure_error(error, self._url) from None
+            with azure_errors(self._url):
+                container = self._once.get()
+                parts = list(
+                    container.delete_blobs(*blobs, raise_on_any_failure=False, raw_response_hook=note_numbers)
+                )
         except ValueError as error:  # the library's word for an answer in parts that it cannot take apart
             raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from None
         answers = dict(self._numbered(numbers, parts, keys))
@@ -321,7 +318,7 @@ def _only(expected: StoredObject | None) -> dict[str, Any]:
     if expected is None or not expected.e_tag:
         return {}
     tag = expected.e_tag if expected.e_tag.startswith('"') else f'"{expected.e_tag}"'
-    return {"etag": tag, "match_condition": MatchConditions.IfNotModified}
+    return {"etag": tag, "match_condition": UNCHANGED}
 
 
 def content_ids(response: Any) -> list[str | None]:
@@ -334,60 +331,16 @@ def content_ids(response: Any) -> list[str | None]:
     return [part.get("Content-ID") for part in parts if isinstance(part, Message)]
 
 
-def unusable(key: str) -> str:
-    """Why a blob of this key cannot be named in a request, or ""."""
-    if not key:
-        return NO_KEY
-    if not {".", ".."}.isdisjoint(key.split("/")):
-        return "a name with . or .. in its path would be taken for another blob's"
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return "the key is not valid Unicode, so no blob can have it"
-    return ""
-
-
-class AzureStore(AzureReader):
+class AzureStore(AzureDeleter, AzureCopier):
     """``lakeplan.stores.protocols.SweepStore`` under a path of a container."""
 
-    def __init__(
-        self,
-        location: AzureLocation,
-        *,
-        connect_seconds: float | None = None,
-        read_seconds: float | None = None,
-        block: int = BLOCK,
-    ) -> None:
-        super().__init__(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
-        once = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds, once=True)
-        self._deleter = AzureDeleter(location, self._client, once)
-        self._copier = AzureCopier(location, self._client, block=block)
-
-    @property
-    def batch_size(self) -> int:
-        return BATCH
-
-    def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        versions: Versions,
-        expected: Mapping[str, StoredObject] | None = None,
-    ) -> list[Deletion]:
-        return self._deleter.delete(keys, versions=versions, expected=expected or {})
-
-    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        return find(self._client, self._base, keys, self.url)
-
     def stat(self, key: str) -> StoredFacts | None:
-        name = self._name(key)
         try:
-            found = self._call(key, lambda client: client.get_blob_client(name).get_blob_properties())
+            return facts_of(key, self._properties(key))
         except StorageError as error:
             if is_missing_object(error):
                 return None
             raise
-        return facts_of(key, found)
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. Only Azure's own word for a missing blob is taken for one."""
@@ -401,9 +354,7 @@ class AzureStore(AzureReader):
                 return False
             translated = translate_azure_error(error, self._where(key))
             if is_missing_object(translated):
-                raise StorageError(
-                    "the response does not say whether the blob exists", where=self._where(key)
-                ) from None
+                raise unclear_404(self._where(key)) from None
             raise translated from None
         return False
 
@@ -412,71 +363,50 @@ class AzureStore(AzureReader):
         listing shows one."""
         return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
-        self._name(source)
-        self._name(target)
-        return self._copier.copy(source, target, create=create)
-
     def put(self, key: str, data: bytes) -> None:
-        name = self._name(key)
-        self._call(key, lambda client: client.upload_blob(name, data, overwrite=True))
+        with azure_errors(self._where(key)):
+            self._client.get().upload_blob(self._name(key), data, overwrite=True)
 
     def create(self, key: str, data: bytes) -> None:
         self._name(key)
-        self._put(key, data, if_version=None)
+        self.put_record(key, data, if_version=None)
 
     def _soft_delete(self) -> bool | None:
         try:
-            with self._client.service() as service:
+            with azure_errors(self._url), self._client.service() as service:
                 policy = service.get_service_properties().get("delete_retention_policy")
-        except AzureError as error:
-            translated = translate_azure_error(error, self.url)
-            unsupported = translated.message.startswith("the storage returned")
-            if isinstance(translated, StorageDenied) or unsupported:
+        except StorageError as error:
+            if isinstance(error, StorageDenied) or _is_odd(error):
                 return None
-            raise translated from None
+            raise
         return None if policy is None else bool(policy.enabled)
 
     def _shows_versions(self) -> bool:
         try:
-            pages = self._client.get().list_blobs(
-                name_starts_with=self._base, include=["versions"], results_per_page=100
-            )
-            return any(item.version_id for item in next(pages.by_page(), ()))
-        except AzureError as error:
-            translated = translate_azure_error(error, self.url)
-            if translated.message.startswith("the storage returned"):
+            with azure_errors(self._url):
+                pages = self._client.get().list_blobs(
+                    name_starts_with=self._base, include=["versions"], results_per_page=100
+                )
+                return any(item.version_id for item in next(pages.by_page(), ()))
+        except StorageError as error:
+            if _is_odd(error):
                 return False
-            raise translated from None
-
-    def _name(self, key: str) -> str:
-        if reason := unusable(key):
-            raise StorageError(reason, where=self._where(key))
-        return self._base + key
+            raise
 
 
-class AzureState(AzurePlace):
+def _is_odd(error: StorageError) -> bool:
+    """Whether the store answered something that the table of ``faults`` has no words for."""
+    return error.message.startswith("the storage returned")
+
+
+class AzureState(ConditionalState[AzureStore]):
     """``lakeplan.stores.protocols.StateWriter`` under a path of a container. A version is the blob's ETag."""
 
-    def __init__(self, location: AzureLocation) -> None:
-        super().__init__(location, AzureClient(location))
-        self._listing = AzureReader(location)
+    def __init__(self, location: AzureLocation, access: Access = NO_ACCESS) -> None:
+        super().__init__(AzureStore(location, access))
 
-    def read(self, key: str) -> Versioned | None:
-        check_key(key, self._url)
-        return self._get(key)
+    def _write(self, key: str, data: bytes, if_version: str | None) -> str:
+        return self._store.put_record(key, data, if_version=if_version)
 
-    def list_keys(self, prefix: str = "") -> list[str]:
-        return sorted(found.key for found in self._listing.list_objects(prefix))
-
-    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        check_key(key, self._url)
-        check_data(data, self._where(key))
-        return self._put(key, data, if_version=if_version)
-
-    def delete(self, key: str, *, if_version: str) -> None:
-        check_key(key, self._url)
-        try:
-            self._client.get().delete_blob(self._base + key, etag=if_version, match_condition=UNCHANGED)
-        except AzureError as error:
-            raise self._conflict(error, key) from None
+    def _delete(self, key: str, if_version: str) -> None:
+        self._store.delete_record(key, if_version)

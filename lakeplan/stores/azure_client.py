@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -23,7 +21,9 @@ from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.urls import AzureLocation, Opened
+from lakeplan.stores.shared import KEYS_A_PAGE, LazyClient, RecordPlace, in_threads
+from lakeplan.stores.urls import NO_ACCESS, Access, AzureLocation
+from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
@@ -37,107 +37,80 @@ RETRIES: dict[str, Any] = {
     "random_jitter_range": 1,
 }
 UNCHANGED = MatchConditions.IfNotModified
-Limits = tuple[float | None, float | None, bool]
 LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
 
 
-class AzureClient:
-    """Makes the client on first use, in whichever process that is. Thread-safe; a pickle carries location
-    and limits only, never credentials.
+class AzureClient(LazyClient[ContainerClient]):
+    """azure-storage-blob's client. ``once`` sends each request one time only. Limits of time that are None
+    are this module's."""
 
-    ``once`` sends each request one time only. Limits of time that are None are this module's.
-    """
+    def __init__(self, location: AzureLocation, access: Access = NO_ACCESS, once: bool = False) -> None:
+        super().__init__(location, access, once)
+        self._location = location
+        self._access = access
+        self._once = once
 
-    def __init__(
-        self,
-        location: AzureLocation,
-        *,
-        connect_seconds: float | None = None,
-        read_seconds: float | None = None,
-        once: bool = False,
-    ) -> None:
-        self.location = location
-        self._limits = (connect_seconds, read_seconds, once)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._client: ContainerClient | None = None
-
-    def __getstate__(self) -> tuple[AzureLocation, Limits]:
-        return (self.location, self._limits)
-
-    def __setstate__(self, state: tuple[AzureLocation, Limits]) -> None:
-        self.location, self._limits = state
-        self._reset()
-
-    def get(self) -> ContainerClient:
-        with self._lock:
-            if self._client is None:
-                quiet_vendor_logs()
-                credential = find_credential(self.location, os.environ)
-                try:
-                    self._client = ContainerClient(
-                        self.location.account_url,
-                        self.location.container,
-                        credential=credential,
-                        **self._options(),
-                    )
-                except (AzureError, ValueError) as error:
-                    # No cause: the library's text may quote the credential.
-                    raise translate_azure_error(error, self.location.url) from None
-            return self._client
+    def _make(self) -> ContainerClient:
+        return self._client_of(ContainerClient, self._location.container)
 
     def service(self) -> BlobServiceClient:
         """A client of the whole account, for a single request."""
-        try:
-            return BlobServiceClient(
-                self.location.account_url,
-                credential=find_credential(self.location, os.environ),
-                **self._options(),
-            )
-        except (AzureError, ValueError) as error:
-            raise translate_azure_error(error, self.location.url) from None
+        return self._client_of(BlobServiceClient)
 
-    def _options(self) -> dict[str, Any]:
-        connect_seconds, read_seconds, once = self._limits
-        given = {"connection_timeout": connect_seconds, "read_timeout": read_seconds}
+    def _client_of(self, kind: Callable[..., T], *names: str) -> T:
+        # At info azure-core logs every request; a log of ours never holds a signed URL.
+        quiet_logs("azure", "azure.core.pipeline.policies.http_logging_policy", "urllib3", "msal")
+        credential = find_credential(self._location, os.environ)
+        given = {
+            "connection_timeout": self._access.connect_seconds,
+            "read_timeout": self._access.read_seconds,
+        }
         limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
         limits["transport"] = RequestsTransport(session=bounded_session(), session_owner=False, **limits)
-        # A redirect would be signed again, for whatever host the store names.
-        return limits | {"permit_redirects": False} | ({"retry_total": 0} if once else RETRIES)
+        retries = {"retry_total": 0} if self._once else RETRIES
+        try:
+            # A redirect would be signed again, for whatever host the store names.
+            options = {"credential": credential, "permit_redirects": False, **limits, **retries}
+            return kind(self._location.account_url, *names, **options)
+        except (AzureError, ValueError) as error:
+            # No cause: the library's text may quote the credential.
+            raise translate_azure_error(error, self._location.url) from None
 
 
-class AzurePlace(Opened):
+@contextmanager
+def azure_errors(where: str) -> Iterator[None]:
+    """Translates what Azure's libraries raise, as the table of ``faults`` has it."""
+    try:
+        yield
+    except AzureError as error:
+        raise translate_azure_error(error, where) from None
+
+
+class AzurePlace(RecordPlace):
     """Blobs below a path of a container, and the client that requests them. Picklable."""
 
-    def __init__(self, location: AzureLocation, client: AzureClient) -> None:
+    def __init__(self, location: AzureLocation, access: Access = NO_ACCESS) -> None:
         super().__init__(location)
-        self._client = client
+        self._client = AzureClient(location, access)
         self._base = location.base
 
-    def _call(self, key: str, request: Callable[[ContainerClient], T]) -> T:
-        """What a request about a key gives; errors as the table of ``faults`` has them."""
+    def _unusable(self, key: str) -> str:
+        """Why a blob of this key cannot be named in a request, or ""."""
+        if not {".", ".."}.isdisjoint(key.split("/")):
+            return "a name with . or .. in its path would be taken for another blob's"
+        return super()._unusable(key)
+
+    def get_record(self, key: str) -> Versioned | None:
         try:
-            return request(self._client.get())
-        except AzureError as error:
-            raise translate_azure_error(error, self._where(key)) from None
-
-    def _get(self, key: str) -> Versioned | None:
-        """A record; None when there is none."""
-
-        def download(client: ContainerClient) -> Versioned:
-            found = client.download_blob(self._base + key)
-            return Versioned(found.readall(), str(found.properties.etag))
-
-        try:
-            return self._call(key, download)
+            with azure_errors(self._where(key)):
+                found = self._client.get().download_blob(self._base + key)
+                return Versioned(found.readall(), str(found.properties.etag))
         except StorageError as error:
             if is_missing_object(error):
                 return None
             raise
 
-    def _put(self, key: str, data: bytes, *, if_version: str | None) -> str:
+    def put_record(self, key: str, data: bytes, *, if_version: str | None) -> str:
         """Writes a record only if it has this version (None: only if there is none), and returns its ETag.
         Raises WriteConflict otherwise."""
         condition: dict[str, Any] = {"overwrite": False}
@@ -154,12 +127,16 @@ class AzurePlace(Opened):
             return str(blob.upload_blob(data, retry_hook=note_retry, **condition)["etag"])
         except AzureError as error:
             translated = self._conflict(error, key)
-            if isinstance(translated, WriteConflict) and repeated:
-                # The try before may have been ours and its answer lost: then the record is what we wrote.
-                present = self._get(key)
-                if present is not None and present.data == data:
-                    return present.version
+            if isinstance(translated, WriteConflict) and repeated and (known := self._version_of(key, data)):
+                return known
             raise translated from None
+
+    def delete_record(self, key: str, if_version: str) -> None:
+        """Raises WriteConflict when it has another version."""
+        try:
+            self._client.get().delete_blob(self._base + key, etag=if_version, match_condition=UNCHANGED)
+        except AzureError as error:
+            raise self._conflict(error, key) from None
 
     def _conflict(self, error: AzureError, key: str) -> StorageError:
         """A condition on a record that is gone has failed, too."""
@@ -242,33 +219,7 @@ def _other(location: AzureLocation, message: str) -> StorageError:
     )
 
 
-def quiet_vendor_logs() -> None:
-    """At info azure-core logs every request; a log of ours never holds a signed URL."""
-    for name in ("azure", "azure.core.pipeline.policies.http_logging_policy", "urllib3", "msal"):
-        logger = logging.getLogger(name)
-        if logger.level < logging.WARNING:
-            logger.setLevel(logging.WARNING)
-
-
 PAGE = 5_000
-KEYS_A_PAGE = 50
-"""When pages give fewer wanted keys than this, each key is listed alone."""
-LISTERS = 16
-
-
-def find(client: AzureClient, base: str, keys: Sequence[str], url: str) -> dict[str, StoredObject]:
-    """``lakeplan.stores.protocols.ObjectProber.find``. Azure lists from the beginning of a prefix only, so
-    each folder's keys are read from the prefix that they share."""
-
-    def of_folder(wanted: list[str]) -> list[StoredObject]:
-        found, done = _listed(client, base, wanted, url)
-        for key in wanted[done:]:
-            found += _listed(client, base, [key], url)[0]
-        return found
-
-    folders = [list(group) for _, group in groupby(keys, key=lambda key: key.rpartition("/")[0])]
-    with ThreadPoolExecutor(LISTERS) as pool:
-        return {one.key: one for found in pool.map(of_folder, folders) for one in found}
 
 
 def stored_object(item: BlobProperties, base: str) -> StoredObject:
@@ -281,54 +232,18 @@ def first_name(page: Sequence[BlobProperties | BlobPrefix]) -> tuple[str, str | 
     return (page[0].name, getattr(page[0], "version_id", None)) if page else None
 
 
-def _listed(client: AzureClient, base: str, wanted: list[str], url: str) -> tuple[list[StoredObject], int]:
-    """What is stored of ``wanted``, and of how many of them, from the first, that is known."""
-    found: list[StoredObject] = []
-    done = 0
-    first, last = wanted[0], wanted[-1]
-    same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    try:
-        pages = client.get().list_blobs(
-            name_starts_with=base + first[:same], results_per_page=1 if len(wanted) == 1 else PAGE
-        )
-        for number, page in enumerate(pages.by_page(), start=1):
-            stored = {one.key: one for one in (stored_object(item, base) for item in page)}
-            to = max(stored, default="")
-            while done < len(wanted) and wanted[done] <= to:
-                if (one := stored.get(wanted[done])) is not None:
-                    found.append(one)
-                done += 1
-            if done == len(wanted) or number > 1 + len(wanted) // KEYS_A_PAGE:
-                return found, done
-    except AzureError as error:
-        raise translate_azure_error(error, url) from None
-    return found, len(wanted)
-
-
 class AzureReader(AzurePlace):
     """Reads and lists one path of a container. Workers of Spark open their own client, from their own
-    environment: only the location travels in a pickle."""
-
-    def __init__(
-        self,
-        location: AzureLocation,
-        *,
-        connect_seconds: float | None = None,
-        read_seconds: float | None = None,
-    ) -> None:
-        client = AzureClient(location, connect_seconds=connect_seconds, read_seconds=read_seconds)
-        super().__init__(location, client)
+    environment: only location and limits travel in a pickle."""
 
     def read(self, key: str) -> bytes:
         where = self._where(key)
-        try:
+        with azure_errors(where):
             # The library asks again for what is missing when a body breaks off.
             download = self._client.get().download_blob(self._base + key)
             if download.size > limits.OBJECT_BYTES:
                 raise too_large(where)
             data: bytes = in_time(download.readall, where, limits.FILE_SECONDS)
-        except AzureError as error:
-            raise translate_azure_error(error, where) from None
         if len(data) != download.size:
             raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
         return data
@@ -336,11 +251,9 @@ class AzureReader(AzurePlace):
     def read_span(self, key: str, start: int, length: int) -> bytes:
         """See ``SpanReader``."""
         where = self._where(key)
-        try:
+        with azure_errors(where):
             download = self._client.get().download_blob(self._base + key, offset=start, length=length)
             data: bytes = in_time(download.readall, where, limits.FILE_SECONDS)
-        except AzureError as error:
-            raise translate_azure_error(error, where) from None
         return data
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
@@ -383,18 +296,50 @@ class AzureReader(AzurePlace):
         self, prefix: str, *, recursive: bool, more: Sequence[str] = ()
     ) -> Iterator[BlobProperties | BlobPrefix]:
         start, where = self._base + prefix, self._where(prefix)
-        include = ["metadata", *more]
-        try:
+        options: dict[str, Any] = {"name_starts_with": start, "include": ["metadata", *more]}
+        with azure_errors(where):
             container = self._client.get()
-            items: ItemPaged[Any]
-            if recursive:
-                items = container.list_blobs(name_starts_with=start, include=include)
-            else:
-                items = container.walk_blobs(name_starts_with=start, include=include, delimiter="/")
+            items: ItemPaged[Any] = (
+                container.list_blobs(**options)
+                if recursive
+                else container.walk_blobs(**options, delimiter="/")
+            )
             for page in bounded_pages(map(list, items.by_page()), first_name, where):
                 yield from page
-        except AzureError as error:
-            raise translate_azure_error(error, where) from None
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        """See ``ObjectProber``. Azure lists from the beginning of a prefix only, so each folder's keys are
+        read from the prefix that they share."""
+
+        def of_folder(wanted: list[str]) -> list[StoredObject]:
+            found, done = self._listed(wanted)
+            for key in wanted[done:]:
+                found += self._listed([key])[0]
+            return found
+
+        folders = [list(group) for _, group in groupby(keys, key=lambda key: key.rpartition("/")[0])]
+        return {one.key: one for found in in_threads(of_folder, folders) for one in found}
+
+    def _listed(self, wanted: list[str]) -> tuple[list[StoredObject], int]:
+        """What is stored of ``wanted``, and of how many of them, from the first, that is known."""
+        found: list[StoredObject] = []
+        done = 0
+        first, last = wanted[0], wanted[-1]
+        same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        shared = self._base + first[:same]
+        size = 1 if len(wanted) == 1 else PAGE
+        with azure_errors(self._url):
+            pages = self._client.get().list_blobs(name_starts_with=shared, results_per_page=size)
+            for number, page in enumerate(pages.by_page(), start=1):
+                stored = {one.key: one for one in (stored_object(item, self._base) for item in page)}
+                reached = max(stored, default="")
+                while done < len(wanted) and wanted[done] <= reached:
+                    if (one := stored.get(wanted[done])) is not None:
+                        found.append(one)
+                    done += 1
+                if done == len(wanted) or number > 1 + len(wanted) // KEYS_A_PAGE:
+                    return found, done
+        return found, len(wanted)
 
 
 def _is_folder(item: BlobProperties) -> bool:

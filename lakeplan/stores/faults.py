@@ -1,14 +1,13 @@
-"""Vendors' errors become ours in one table; and what every store checks of an answer."""
+"""Vendors' errors become ours in one table."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
-from lakeplan.values.sweep import Deletion
 
 
 @dataclass(frozen=True)
@@ -224,71 +223,6 @@ def is_unsupported(error: StorageError) -> bool:
     return error.message == Kind.UNSUPPORTED.value.message
 
 
-NOT_NAMED = "the answer does not name this key; not known to be deleted"
-CHANGED = "changed since it was listed"
-TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones with a rule of the store"
-NO_KEY = "an empty key names no object"
-
-
-def check_batch(keys: Sequence[str], limit: int, where: str) -> None:
-    """Raises StorageError for more keys than one request may name."""
-    if len(keys) > limit:
-        raise StorageError(f"{len(keys)} keys in one batch; at most {limit} are allowed", where=where)
-
-
-def in_order(keys: Iterable[str], failed: dict[str, Deletion], deleted: set[str]) -> list[Deletion]:
-    """One answer a key. ``deleted`` has only what the store confirmed; a key of neither has failed."""
-    answers = []
-    for key in keys:
-        if key in failed:
-            answers.append(failed[key])
-        elif key in deleted:
-            answers.append(Deletion(key))
-        else:
-            answers.append(Deletion(key, NOT_NAMED, transient=True))
-    return answers
-
-
 def reason_of(code: str, kind: Kind | None) -> str:
     """A store's code with our words for it; its own text may carry what must not be shown."""
     return f"{code}: {kind.value.message}" if kind is not None else code or "no reason given"
-
-
-def check_copy(source: str, target: str, where: str) -> None:
-    """A copy that is found to be bad is removed: it must never be the source."""
-    if source == target or not target:
-        raise StorageError("an object cannot be copied onto itself", where=where)
-
-
-def not_equal(source: str, where: str) -> StorageError:
-    return StorageError(
-        f"the copy of {source} differs from it and was removed", where=where, hint="Run the command again."
-    )
-
-
-PROBES = ".lakeplan-probe"
-"""Where a store of state is asked whether it keeps to conditions; no record's key begins with a dot."""
-
-
-def ignores(condition: str, where: str) -> StorageError:
-    """The error for a store that takes a write or a deletion whose condition does not hold."""
-    return StorageError(
-        f"this store ignores {condition}, so two writers could lose each other's records",
-        where=where,
-        hint="Keep the state in AWS S3, another store with conditional writes, Google Cloud Storage,"
-        " Azure Blob Storage or a folder.",
-    )
-
-
-def check_key(key: str, url: str) -> None:
-    """A key is relative, has ``/`` between parts, and no part that is empty or begins with a dot (names that
-    begin with a dot are the stores' own). Raises StorageError."""
-    parts = key.split("/")
-    if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
-        raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
-
-
-def check_data(data: bytes, where: str) -> None:
-    """An empty record is how S3 remembers a deleted one, so no store takes one. Raises StorageError."""
-    if not data:
-        raise StorageError("a state record cannot be empty", where=where)

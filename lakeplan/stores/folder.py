@@ -19,21 +19,19 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, StorageNotFound
 from lakeplan.limits import TooLarge, read_file
 from lakeplan.stores.bounded import too_large
-from lakeplan.stores.faults import (
+from lakeplan.stores.faults import OS_ERRORS, Kind, error_of, translate_os_error
+from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.shared import (
     CHANGED,
     NO_KEY,
-    OS_ERRORS,
-    Kind,
-    check_batch,
+    BatchDeleter,
+    Opened,
     check_copy,
     check_data,
     check_key,
-    error_of,
     not_equal,
-    translate_os_error,
 )
-from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.urls import FolderLocation, Opened
+from lakeplan.stores.urls import FolderLocation
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
@@ -222,7 +220,6 @@ class FolderReader(Opened):
         return os.path.commonpath((os.path.realpath(path), root)) == root
 
 
-BATCH = 1_000
 CHUNK = 1 << 20
 COPY = ".lakeplan-copy-"
 """How names of unfinished copies begin. They are listed: what a kill leaves behind is seen, and collected as
@@ -233,7 +230,7 @@ ALREADY = "there is something already"
 LINKED = "a link is in its path: what it leads to is another object's place"
 
 
-class FolderStore(FolderReader):
+class FolderStore(BatchDeleter, FolderReader):
     """``lakeplan.stores.protocols.SweepStore`` in a folder.
 
     Deletes files and links that are objects, and nothing else: no folder (empty ones stay), and nothing that
@@ -241,22 +238,19 @@ class FolderStore(FolderReader):
     meanwhile leads nowhere.
     """
 
-    @property
-    def batch_size(self) -> int:
-        return BATCH
+    batch_size = 1_000
 
-    def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        versions: Versions,
-        expected: Mapping[str, StoredObject] | None = None,
-    ) -> list[Deletion]:
+    def _unusable(self, key: str) -> str:
+        return "" if key else NO_KEY  # names need not be Unicode
+
+    def _delete_keys(
+        self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> dict[str, Deletion]:
         """Files have no versions: ``versions`` changes nothing. Without the root folder (a disk that is not
         mounted, say) nothing is known to be deleted: StorageNotFound."""
-        check_batch(keys, BATCH, self.url)
         with _Folders(self._root, self.url) as folders:
-            return [self._delete(key, folders, (expected or {}).get(key)) for key in keys]
+            answers = [self._delete(key, folders, expected.get(key)) for key in keys]
+        return {answer.key: answer for answer in answers if not answer.deleted}
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         with _Folders(self._root, self.url) as folders:
@@ -360,7 +354,7 @@ class FolderStore(FolderReader):
     def _delete(self, key: str, folders: _Folders, expected: StoredObject | None) -> Deletion:
         folder, slash, name = key.rpartition("/")
         if name in NO_NAMES or "\0" in key or (slash and not folder):
-            return Deletion(key, NO_FILE if key else NO_KEY)
+            return Deletion(key, NO_FILE)
         try:
             place = folders.open(folder)
             status = os.stat(name, dir_fd=place, follow_symlinks=False)

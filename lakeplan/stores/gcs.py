@@ -1,4 +1,4 @@
-"""Google Cloud Storage (``gs://``): deleting, looking, copying, recording, and state under conditions on
+"""Google Cloud Storage (``gs://``): deleting, inspecting, copying, recording, and state under conditions on
 an object's generation.
 """
 
@@ -6,44 +6,24 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lakeplan import limits
-from lakeplan.errors import StorageError, StoreBusy, WriteConflict
-from lakeplan.stores.faults import (
+from lakeplan.errors import StorageError, StoreBusy
+from lakeplan.stores.faults import Kind, error_of, is_missing_object, reason_of
+from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, json_of, stored_object
+from lakeplan.stores.shared import (
     CHANGED,
-    NO_KEY,
-    PROBES,
     TOO_MANY_VERSIONS,
-    Kind,
-    check_batch,
+    BatchDeleter,
+    ConditionalState,
     check_copy,
-    check_data,
-    check_key,
-    error_of,
-    ignores,
-    in_order,
-    is_missing_object,
-    not_equal,
-    reason_of,
-)
-from lakeplan.stores.gcs_client import (
-    Answer,
-    GcsClient,
-    GcsPlace,
-    GcsReader,
-    error_for,
     in_threads,
-    is_busy,
-    json_of,
-    stored_object,
-    unusable,
+    not_encrypted_alike,
+    not_equal,
 )
-from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.urls import GcsLocation
+from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
@@ -60,44 +40,27 @@ DESCRIBING = (
 )
 
 
-class GcsStore(GcsReader):
+class GcsStore(BatchDeleter, GcsReader):
     """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket. Each object is deleted by a
     request of its own, under the condition that its generation is still the expected one."""
 
-    @property
-    def batch_size(self) -> int:
-        return BATCH
+    batch_size = BATCH
 
-    def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        versions: Versions,
-        expected: Mapping[str, StoredObject] | None = None,
-    ) -> list[Deletion]:
-        check_batch(keys, BATCH, self._url)
-        known = expected or {}
-        failed = {
-            key: Deletion(key, reason)
-            for key in keys
-            if (reason := unusable(self._base + key) if key else NO_KEY)
-        }
-        wanted = list(dict.fromkeys(key for key in keys if key not in failed))
-
-        def delete(key: str) -> Deletion | StorageError:
-            if versions is Versions.ALL:
-                return self._delete_versions(key, known.get(key))
-            return self._delete_current(key, known.get(key))
-
-        answers = dict(zip(wanted, in_threads(delete, wanted), strict=True))
-        refused = [one for one in answers.values() if isinstance(one, StorageError)]
+    def _delete_keys(
+        self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> dict[str, Deletion]:
+        delete = self._delete_versions if versions is Versions.ALL else self._delete_current
+        answers = in_threads(lambda key: delete(key, expected.get(key)), keys)
+        refused = [one for one in answers if isinstance(one, StorageError)]
         if refused and len(refused) == len(answers):
             raise refused[0]
-        for key, answer in answers.items():
+        failed: dict[str, Deletion] = {}
+        for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, StorageError):
-                answers[key] = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
-        failed |= {key: answer for key, answer in answers.items() if not answer.deleted}
-        return in_order(keys, failed, set(wanted) - set(failed))
+                failed[key] = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
+            elif not answer.deleted:
+                failed[key] = answer
+        return failed
 
     def _delete_current(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
         params = {"ifGenerationMatch": expected.e_tag} if expected is not None else {}
@@ -201,7 +164,7 @@ class GcsStore(GcsReader):
             raise not_equal(source, self._where(target))
         if key_name and kms_key(after) != key_name:
             self._remove(target, written)
-            raise StorageError("the copy is not encrypted as its source is", where=self._where(target))
+            raise not_encrypted_alike(self._where(target))
         return copied
 
     def _rewrite(self, source: str, target: str, params: dict[str, str], data: bytes) -> str:
@@ -249,7 +212,7 @@ class GcsStore(GcsReader):
             raise error_for(answer, self._where(key))
 
     def create(self, key: str, data: bytes) -> None:
-        self._put(key, data, if_version="0")
+        self.put_record(key, data, if_version="0")
 
 
 def kms_key(item: Mapping[str, Any]) -> str:
@@ -268,68 +231,27 @@ def _lock(answer: Answer) -> str:
     return next((code for code in LOCKS if f'"{code}"' in text), LOCKS[1] if HOLD.search(text) else "")
 
 
-class GcsState(GcsPlace):
-    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is a generation.
+class GcsState(ConditionalState[GcsStore]):
+    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is a generation."""
 
-    Before its first write a store is asked whether it keeps to the conditions, as emulators may not.
-    """
+    def __init__(self, location: GcsLocation, access: Access = NO_ACCESS) -> None:
+        super().__init__(GcsStore(location, access))
 
-    def __init__(self, location: GcsLocation, *, endpoint_url: str | None = None) -> None:
-        super().__init__(location, GcsClient(endpoint_url, (None, None)))
-        self._listing = GcsReader(location, endpoint_url=endpoint_url)
-        self._probing = threading.Lock()
-        self._trusted = False
+    def _write(self, key: str, data: bytes, if_version: str | None) -> str:
+        return self._store.put_record(key, data, if_version=if_version or "0")
 
-    def read(self, key: str) -> Versioned | None:
-        check_key(key, self._url)
-        found = self._get(key)
-        return None if found is None else Versioned(*found)
+    def _delete(self, key: str, if_version: str) -> None:
+        self._store.delete_record(key, if_version)
 
-    def list_keys(self, prefix: str = "") -> list[str]:
-        keys = (found.key for found in self._listing.list_objects(prefix))
-        return sorted(key for key in keys if not key.startswith(PROBES))
-
-    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        check_key(key, self._url)
-        check_data(data, self._where(key))
-        self._probe()
-        return self._put(key, data, if_version=if_version or "0")
-
-    def delete(self, key: str, *, if_version: str) -> None:
-        check_key(key, self._url)
-        self._probe()
-        self._delete(key, if_version)
-
-    def _delete(self, key: str, generation: str) -> None:
-        params = {"ifGenerationMatch": generation}
-        answer = self._client.request("DELETE", self._path(key), self._where(key), params=params)
-        if answer.status == 404:
-            if answer.repeated:  # the try before was ours
-                return
-            self._confirm_missing(key)
-            raise error_of(Kind.CONFLICT, self._where(key))
-        if answer.status not in (200, 204):
-            raise error_for(answer, self._where(key))
-
-    def _probe(self) -> None:
-        """One new object, put again and deleted under conditions that must fail; once per opened store."""
-        with self._probing:
-            if self._trusted:
-                return
-            key = f"{PROBES}/{secrets.token_hex(8)}"
-            self._put(key, b"1", if_version="0")
-            try:
-                self._must_conflict(lambda: self._put(key, b"2", if_version="0"))
-                self._must_conflict(lambda: self._put(key, b"2", if_version="1"))
-                self._must_conflict(lambda: self._delete(key, "1"))
-            finally:
-                if (found := self._get(key)) is not None:
-                    self._delete(key, found[1])
-            self._trusted = True
-
-    def _must_conflict(self, request: Callable[[], object]) -> None:
+    def _probe(self, key: str) -> None:
+        self._write(key, b"1", None)
         try:
-            request()
-        except WriteConflict:
-            return
-        raise ignores("ifGenerationMatch", self._url)
+            for request in (
+                lambda: self._write(key, b"2", None),
+                lambda: self._write(key, b"2", "1"),
+                lambda: self._delete(key, "1"),
+            ):
+                self._must_conflict("ifGenerationMatch", request)
+        finally:
+            if (found := self._store.get_record(key)) is not None:
+                self._delete(key, found.version)

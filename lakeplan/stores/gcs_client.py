@@ -9,11 +9,9 @@ import os
 import random
 import re
 import secrets
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -22,11 +20,12 @@ from urllib.parse import quote
 import requests
 
 from lakeplan import limits
-from lakeplan.errors import StorageError, StorageNotFound, StoreBusy
+from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
-from lakeplan.stores.faults import Kind, error_of
-from lakeplan.stores.protocols import Remnants
-from lakeplan.stores.urls import GcsLocation, Opened
+from lakeplan.stores.faults import Kind, error_of, is_missing_object
+from lakeplan.stores.protocols import Remnants, Versioned
+from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages, unclear_404
+from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
@@ -35,11 +34,8 @@ GOOGLE = "https://storage.googleapis.com"
 _GOOGLES = re.compile(r"https://([a-z0-9-]+\.)*googleapis\.com", re.ASCII)
 SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 TRIES, FIRST_WAIT = 4, 1.0
-LIMITS = (10.0, 60.0)
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 PAGE = 1_000
-KEYS_A_PAGE = 50
-"""When pages give fewer wanted keys than this, each key is listed alone."""
-WORKERS = 16
 KINDS = {
     401: Kind.NO_CREDENTIALS,
     403: Kind.DENIED,
@@ -52,7 +48,6 @@ KINDS = {
 }
 RATE_LIMITS = (b"rateLimitExceeded", b"userRateLimitExceeded")
 FIELDS = "name,size,updated,generation,timeDeleted,storageClass"
-Limits = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -64,29 +59,24 @@ class Answer:
     """Whether the request had been sent before, so that this may be the answer to its echo."""
 
 
-class GcsClient:
-    """Sends requests about one bucket. Thread-safe; a pickle carries endpoint and limits, never credentials.
+class GcsClient(LazyClient[requests.Session]):
+    """Sends requests about one bucket.
 
     A token is sent to Google's own hosts only. Any other endpoint (``endpoint_url``, or
     ``STORAGE_EMULATOR_HOST``) gets requests without one.
     """
 
-    def __init__(self, endpoint_url: str | None, seconds: Limits) -> None:
-        self._endpoint_url = endpoint_url
-        self._seconds = seconds
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._shared: requests.Session | None = None
+    def __init__(self, access: Access = NO_ACCESS) -> None:
+        super().__init__(access)
+        self._access = access
         self._credentials: Any = None
 
-    def __getstate__(self) -> tuple[str | None, Limits]:
-        return (self._endpoint_url, self._seconds)
-
-    def __setstate__(self, state: tuple[str | None, Limits]) -> None:
-        self._endpoint_url, self._seconds = state
-        self._reset()
+    def _make(self) -> requests.Session:
+        session: requests.Session = bounded_session()
+        adapter = requests.adapters.HTTPAdapter(pool_maxsize=THREADS)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session
 
     def request(
         self,
@@ -124,16 +114,18 @@ class GcsClient:
                 prepared.headers["Authorization"] = f"Bearer {token}"
             return prepared
 
-        connect, read = (given or usual for given, usual in zip(self._seconds, LIMITS, strict=True))
         try:
-            response = self._session().request(
+            response = self.get().request(
                 request.method,
                 f"{endpoint}{request.url}",
                 params=request.params,
                 headers=request.headers,
                 data=request.data,
                 auth=authorize,  # without it requests would look for a password in ~/.netrc
-                timeout=(connect, read),
+                timeout=(
+                    self._access.connect_seconds or CONNECT_SECONDS,
+                    self._access.read_seconds or READ_SECONDS,
+                ),
                 stream=media,
                 allow_redirects=False,
             )
@@ -164,17 +156,8 @@ class GcsClient:
             raise error_of(Kind.BROKEN, where, detail=f"{len(body)} of {announced} bytes")
         return body
 
-    def _session(self) -> requests.Session:
-        with self._lock:
-            if self._shared is None:
-                self._shared = bounded_session()
-                adapter = requests.adapters.HTTPAdapter(pool_maxsize=WORKERS)
-                self._shared.mount("https://", adapter)
-                self._shared.mount("http://", adapter)
-            return self._shared
-
     def _endpoint(self, where: str) -> str:
-        found = self._endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE
+        found = self._access.endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE
         found = found if "://" in found else f"http://{found}"
         try:
             return parse_web_url(found).origin
@@ -253,20 +236,28 @@ class Page:
     """The class of each of ``objects``."""
 
 
-class GcsPlace(Opened):
+class GcsPlace(RecordPlace):
     """Objects below a prefix of a bucket, and the client that requests them. Picklable."""
 
-    def __init__(self, location: GcsLocation, client: GcsClient) -> None:
+    def __init__(self, location: GcsLocation, access: Access = NO_ACCESS) -> None:
         super().__init__(location)
-        self._client = client
+        self._client = GcsClient(access)
         self._base = location.base
         self._bucket_path = f"/storage/v1/b/{quote(location.bucket, safe='')}"
         self._upload_path = f"/upload{self._bucket_path}/o"
 
     def _path(self, key: str) -> str:
-        if reason := unusable(self._base + key):
+        if key and (reason := self._unusable(key)):
             raise StorageError(reason, where=self._where(key))
         return f"{self._bucket_path}/o/{quote(self._base + key, safe='')}"
+
+    def _unusable(self, key: str) -> str:
+        if reason := super()._unusable(key):
+            return reason
+        name = self._base + key
+        if name in (".", "..") or len(name.encode()) > 1024:
+            return "Google Cloud Storage has no objects of this name"
+        return ""
 
     def _ask(self, key: str) -> Answer:
         """The description of one object. Raises StorageNotFound only when a listing confirms it."""
@@ -287,11 +278,7 @@ class GcsPlace(Opened):
     def _confirm_missing(self, key: str) -> None:
         """A 404 may speak of the bucket, or be a proxy's. A listing tells them apart."""
         if self._listed(key) is not None:
-            raise StorageError(
-                "the response does not say whether the object exists",
-                where=self._where(key),
-                hint="Check proxies and endpoint_url: something other than the store returned status 404.",
-            )
+            raise unclear_404(self._where(key))
 
     def _listed(self, key: str) -> StoredObject | None:
         """An object as a listing of its name shows it: before every longer name. An empty page is not the
@@ -344,46 +331,44 @@ class GcsPlace(Opened):
             raise error_of(Kind.NO_CONTAINER, self._where(key))
         return answer
 
-    def _put(self, key: str, data: bytes, *, if_version: str | None) -> str:
+    def put_record(self, key: str, data: bytes, *, if_version: str) -> str:
         """Writes under a condition, and returns the new generation. Raises WriteConflict."""
         answer = self._upload(key, data, if_version=if_version)
-        if answer.status == 412 and answer.repeated:
-            # The try before may have been ours and its answer lost: then the record is what we wrote.
-            found = self._get(key)
-            if found is not None and found[0] == data:
-                return found[1]
+        if answer.status == 412 and answer.repeated and (version := self._version_of(key, data)):
+            return version
         if answer.status != 200:
             raise error_for(answer, self._where(key))
         return str(json_of(answer, self._where(key))["generation"])
 
-    def _get(self, key: str) -> tuple[bytes, str] | None:
-        """An object and its generation; None when there is none."""
+    def get_record(self, key: str) -> Versioned | None:
+        """An object and its generation."""
         try:
             answer = self._checked(key, self._download(key))
-        except StorageNotFound as error:
-            if error.message == Kind.NO_CONTAINER.value.message:
-                raise
-            return None
+        except StorageError as error:
+            if is_missing_object(error):
+                return None
+            raise
         generation = answer.headers.get("x-goog-generation", "")
         if not generation.isdecimal():
             raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")
-        return answer.body, generation
+        return Versioned(answer.body, generation)
+
+    def delete_record(self, key: str, generation: str) -> None:
+        """Raises WriteConflict when it has another generation."""
+        params = {"ifGenerationMatch": generation}
+        answer = self._client.request("DELETE", self._path(key), self._where(key), params=params)
+        if answer.status == 404:
+            if answer.repeated:  # the try before was ours
+                return
+            self._confirm_missing(key)
+            raise error_of(Kind.CONFLICT, self._where(key))
+        if answer.status not in (200, 204):
+            raise error_for(answer, self._where(key))
 
 
 MEDIA = {"alt": "media"}
 AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it the store itself would unpack objects with ``Content-Encoding: gzip``."""
-
-
-def unusable(name: str) -> str:
-    """Why no object can have this name, or ""."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        return "the key is not valid Unicode, so no object can have it"
-    if name in (".", "..") or size > 1024:
-        return "Google Cloud Storage has no objects of this name"
-    return ""
 
 
 def json_of(answer: Answer, where: str) -> dict[str, Any]:
@@ -429,11 +414,6 @@ class GcsReader(GcsPlace):
     """Reads and lists one prefix of a bucket. Workers of Spark open their own connections, from their own
     environment."""
 
-    def __init__(
-        self, location: GcsLocation, *, endpoint_url: str | None = None, seconds: Limits = (None, None)
-    ) -> None:
-        super().__init__(location, GcsClient(endpoint_url, seconds))
-
     def read(self, key: str) -> bytes:
         return self._checked(key, self._download(key)).body
 
@@ -472,32 +452,11 @@ class GcsReader(GcsPlace):
                 yield one.key, one.size, name
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """See ``ObjectProber``. Each page begins at the next wanted key."""
-        found: dict[str, StoredObject] = {}
-        done = 0
-        for _ in range(2 + len(keys) // KEYS_A_PAGE):
-            if done == len(keys):
-                return found
-            params = {"prefix": self._base, "maxResults": str(PAGE), "startOffset": self._base + keys[done]}
-            page = self._page(params, self.url)
-            stored = {one.key: one for one in page.objects}
-            order = [name.encode() for name in stored]
-            if order != sorted(order):
-                # A key that is missing here could be on a later page.
-                raise StorageError("the storage does not list keys in ascending order", where=self.url)
-            if page.token and not order:
-                break
-            last = order[-1] if page.token else None
-            while done < len(keys) and (last is None or keys[done].encode() <= last):
-                if (one := stored.get(keys[done])) is not None:
-                    found[one.key] = one
-                done += 1
-        return found | self._each(keys[done:])
+        """See ``ObjectProber``."""
 
-    def _each(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        return {one.key: one for one in in_threads(self._listed, keys) if one is not None}
+        def page_from(key: str) -> tuple[list[StoredObject], bool]:
+            params = {"prefix": self._base, "maxResults": str(PAGE), "startOffset": self._base + key}
+            page = self._page(params, self._url)
+            return page.objects, bool(page.token)
 
-
-def in_threads(call: Callable[[str], Any], keys: Sequence[str]) -> list[Any]:
-    with ThreadPoolExecutor(WORKERS) as pool:
-        return list(pool.map(call, keys))
+        return find_in_pages(keys, page_from, self._listed, self._url)

@@ -6,14 +6,14 @@ The vendors' libraries take most of a second to import, so each opener imports i
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from lakeplan.errors import StorageError
 from lakeplan.stores.protocols import NamespaceReader, StateWriter, SweepStore
 from lakeplan.stores.urls import (
+    Access,
     AzureLocation,
     FolderLocation,
     GcsLocation,
@@ -21,8 +21,6 @@ from lakeplan.stores.urls import (
     S3Location,
     parse_azure_location,
     parse_folder_location,
-    parse_gcs_location,
-    parse_s3_location,
 )
 from lakeplan.values.storages import BY_SCHEME
 from lakeplan.values.urls import scheme_of, shown_url
@@ -31,125 +29,58 @@ L = TypeVar("L", bound=Location)
 
 
 @dataclass(frozen=True)
-class Access:
-    """``endpoint_url`` and ``region`` win over the environment's, for stores that have them. The seconds
-    limit each connection and each wait for an answer; None is the store's own limit."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    connect_seconds: float | None = None
-    read_seconds: float | None = None
-
-
-class Opener(ABC, Generic[L]):
+class Adapters(Generic[L]):
     """What opens one kind of storage. No request is made before the first one of what it opened."""
 
-    @abstractmethod
-    def parse(self, url: str) -> L:
-        """Raises StorageError for a URL that is refused; credentials in it are not repeated."""
-
-    @abstractmethod
-    def reader(self, location: L, access: Access) -> NamespaceReader: ...
-
-    @abstractmethod
-    def store(self, location: L, access: Access) -> SweepStore: ...
-
-    @abstractmethod
-    def documents(self, location: L, access: Access) -> StateWriter: ...
+    reader: Callable[[L, Access], NamespaceReader]
+    store: Callable[[L, Access], SweepStore]
+    state: Callable[[L, Access], StateWriter]
 
 
-class FolderOpener(Opener[FolderLocation]):
-    def parse(self, url: str) -> FolderLocation:
-        return parse_folder_location(url)
+@dataclass(frozen=True)
+class Opener(Generic[L]):
+    """``parse`` raises StorageError for a URL that is refused; credentials in it are not repeated."""
 
-    def reader(self, location: FolderLocation, access: Access) -> NamespaceReader:
-        from lakeplan.stores.folder import FolderReader
-
-        return FolderReader(location.path)
-
-    def store(self, location: FolderLocation, access: Access) -> SweepStore:
-        from lakeplan.stores.folder import FolderStore
-
-        return FolderStore(location.path)
-
-    def documents(self, location: FolderLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.folder import FolderState
-
-        return FolderState(location.path)
+    parse: Callable[[str], L]
+    load: Callable[[], Adapters[L]]
 
 
-class S3Opener(Opener[S3Location]):
-    def parse(self, url: str) -> S3Location:
-        return parse_s3_location(url)
+def _load_folder() -> Adapters[FolderLocation]:
+    from lakeplan.stores.folder import FolderReader, FolderState, FolderStore
 
-    def reader(self, location: S3Location, access: Access) -> NamespaceReader:
-        from lakeplan.stores.s3_reader import S3Reader
-
-        return S3Reader(location, endpoint_url=access.endpoint_url, region=access.region)
-
-    def store(self, location: S3Location, access: Access) -> SweepStore:
-        from lakeplan.stores.s3 import S3Store
-
-        return S3Store(
-            location,
-            endpoint_url=access.endpoint_url,
-            region=access.region,
-            connect_seconds=access.connect_seconds,
-            read_seconds=access.read_seconds,
-        )
-
-    def documents(self, location: S3Location, access: Access) -> StateWriter:
-        from lakeplan.stores.s3 import S3State
-
-        return S3State(location, endpoint_url=access.endpoint_url, region=access.region)
+    return Adapters(
+        reader=lambda location, _: FolderReader(location.path),
+        store=lambda location, _: FolderStore(location.path),
+        state=lambda location, _: FolderState(location.path),
+    )
 
 
-class AzureOpener(Opener[AzureLocation]):
-    def parse(self, url: str) -> AzureLocation:
-        return parse_azure_location(url)
+def _load_s3() -> Adapters[S3Location]:
+    from lakeplan.stores.s3 import S3State, S3Store
+    from lakeplan.stores.s3_reader import S3Reader
 
-    def reader(self, location: AzureLocation, access: Access) -> NamespaceReader:
-        from lakeplan.stores.azure_client import AzureReader
-
-        return AzureReader(location)
-
-    def store(self, location: AzureLocation, access: Access) -> SweepStore:
-        from lakeplan.stores.azure import AzureStore
-
-        return AzureStore(location, connect_seconds=access.connect_seconds, read_seconds=access.read_seconds)
-
-    def documents(self, location: AzureLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.azure import AzureState
-
-        return AzureState(location)
+    return Adapters(S3Reader, S3Store, S3State)
 
 
-class GcsOpener(Opener[GcsLocation]):
-    def parse(self, url: str) -> GcsLocation:
-        return parse_gcs_location(url)
+def _load_azure() -> Adapters[AzureLocation]:
+    from lakeplan.stores.azure import AzureState, AzureStore
+    from lakeplan.stores.azure_client import AzureReader
 
-    def reader(self, location: GcsLocation, access: Access) -> NamespaceReader:
-        from lakeplan.stores.gcs_client import GcsReader
+    return Adapters(AzureReader, AzureStore, AzureState)
 
-        return GcsReader(location, endpoint_url=access.endpoint_url)
 
-    def store(self, location: GcsLocation, access: Access) -> SweepStore:
-        from lakeplan.stores.gcs import GcsStore
+def _load_gcs() -> Adapters[GcsLocation]:
+    from lakeplan.stores.gcs import GcsState, GcsStore
+    from lakeplan.stores.gcs_client import GcsReader
 
-        seconds = (access.connect_seconds, access.read_seconds)
-        return GcsStore(location, endpoint_url=access.endpoint_url, seconds=seconds)
-
-    def documents(self, location: GcsLocation, access: Access) -> StateWriter:
-        from lakeplan.stores.gcs import GcsState
-
-        return GcsState(location, endpoint_url=access.endpoint_url)
+    return Adapters(GcsReader, GcsStore, GcsState)
 
 
 OPENERS: Mapping[str, Opener[Any]] = {
-    "folder": FolderOpener(),
-    "s3": S3Opener(),
-    "azure": AzureOpener(),
-    "gcs": GcsOpener(),
+    "folder": Opener(parse_folder_location, _load_folder),
+    "s3": Opener(S3Location.parse, _load_s3),
+    "azure": Opener(parse_azure_location, _load_azure),
+    "gcs": Opener(GcsLocation.parse, _load_gcs),
 }
 """By the names of ``lakeplan.values.storages``."""
 _WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
@@ -180,7 +111,7 @@ def open_namespace(
     Raises StorageError for a URL that is none of these or that carries credentials.
     """
     opener = _opener(url)
-    return opener.reader(opener.parse(url), Access(endpoint_url, region))
+    return opener.load().reader(opener.parse(url), Access(endpoint_url, region))
 
 
 def open_sweep_store(
@@ -197,7 +128,7 @@ def open_sweep_store(
     container (default 10 and 60). Raises StorageError for a URL of another kind.
     """
     opener = _opener(url)
-    return opener.store(opener.parse(url), Access(endpoint_url, region, connect_seconds, read_seconds))
+    return opener.load().store(opener.parse(url), Access(endpoint_url, region, connect_seconds, read_seconds))
 
 
 def open_state(url: str, *, endpoint_url: str | None = None, region: str | None = None) -> StateWriter:
@@ -208,7 +139,7 @@ def open_state(url: str, *, endpoint_url: str | None = None, region: str | None 
     into ``write`` or ``delete``. Raises StorageError for a URL of another kind.
     """
     opener = _opener(url)
-    return opener.documents(opener.parse(url), Access(endpoint_url, region))
+    return opener.load().state(opener.parse(url), Access(endpoint_url, region))
 
 
 def _opener(url: str) -> Opener[Any]:

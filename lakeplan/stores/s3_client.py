@@ -1,17 +1,16 @@
-"""Clients of S3, made lazily, and listings as columns: regular pages are taken apart before botocore
-makes ten Python objects of each entry."""
+"""Requests to S3, and listings as columns: regular pages are taken apart before botocore makes ten Python
+objects of each entry."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from urllib.parse import unquote_plus, urlsplit
 
 import botocore.session
@@ -21,14 +20,16 @@ import pyarrow as pa
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
+from botocore.parsers import ResponseParserError
 
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.bounded import bound_s3
+from lakeplan.stores.bounded import bound_s3, bounded_pages, whole_listing
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_boto_error
 from lakeplan.stores.protocols import StoredColumns, Versioned
-from lakeplan.stores.urls import Opened, S3Location
+from lakeplan.stores.shared import LazyClient, RecordPlace
+from lakeplan.stores.urls import NO_ACCESS, Access, S3Location
+from lakeplan.values.bodies import quiet_logs
 
-T = TypeVar("T")
 Ints: TypeAlias = npt.NDArray[np.int64]
 ROWS = "LakeplanRows"
 """Where the entries of a page are in botocore's answer when they were taken apart here."""
@@ -162,52 +163,17 @@ def binary(keys: Sequence[str]) -> pa.Array:
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 TRIES = 4
-Limits = tuple[float | None, float | None, int | None]
 AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
-class S3Client:
-    """Makes the boto3 client on first use, in whichever process that is. Thread-safe; a pickle carries
-    endpoint, region and limits only, never credentials.
+class S3Client(LazyClient[Any]):
+    """boto3's client. ``tries`` is how often one request is sent at most; None takes this module's
+    constant, and so do the limits of time."""
 
-    ``tries`` is how often one request is sent at most; None takes this module's constant, and so do the
-    limits of time.
-    """
-
-    def __init__(
-        self,
-        endpoint_url: str | None,
-        region: str | None,
-        *,
-        connect_seconds: float | None = None,
-        read_seconds: float | None = None,
-        tries: int | None = None,
-    ) -> None:
-        self._endpoint_url = endpoint_url
-        self._region = region
-        self._limits = (connect_seconds, read_seconds, tries)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._client: Any = None
-
-    def __getstate__(self) -> tuple[str | None, str | None, Limits]:
-        return (self._endpoint_url, self._region, self._limits)
-
-    def __setstate__(self, state: tuple[str | None, str | None, Limits]) -> None:
-        self._endpoint_url, self._region, self._limits = state
-        self._reset()
-
-    def get(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                try:
-                    self._client = self._make()
-                except (BotoCoreError, ValueError) as error:
-                    where = self._endpoint_url or "s3"
-                    raise translate_boto_error(error, where) from None
-            return self._client
+    def __init__(self, access: Access, tries: int | None = None) -> None:
+        super().__init__(access, tries)
+        self._access = access
+        self._tries = tries
 
     def whole(self) -> Any:
         """A client whose listings have every field, and take longer."""
@@ -216,66 +182,95 @@ class S3Client:
         return client
 
     def _make(self) -> Any:
-        quiet_vendor_logs()
-        session = botocore.session.Session()
-        session.register_component("data_loader", _data(session.get_config_variable("data_path")))
-        client = session.create_client(
-            "s3",
-            region_name=self._region,
-            endpoint_url=self._endpoint_url,
-            config=_config(self._limits, custom=False),
-        )
-        # The endpoint can also come from AWS_ENDPOINT_URL(_S3) or a profile: only the client knows.
-        host = urlsplit(client.meta.endpoint_url).hostname or ""
-        if not host.endswith(AWS_HOSTS):
-            client = session.create_client(
-                "s3",
-                region_name=self._region,
-                endpoint_url=self._endpoint_url,
-                config=_config(self._limits, custom=True),
-            )
-            client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
+        quiet_logs("botocore", "boto3", "s3transfer", "urllib3", "urllib3.connectionpool")
+        try:
+            session = botocore.session.Session()
+            session.register_component("data_loader", _data(session.get_config_variable("data_path")))
+            client = self._client_of(session, custom=False)
+            # The endpoint can also come from AWS_ENDPOINT_URL(_S3) or a profile: only the client knows.
+            host = urlsplit(client.meta.endpoint_url).hostname or ""
+            if not host.endswith(AWS_HOSTS):
+                client = self._client_of(session, custom=True)
+                client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
+        except (BotoCoreError, ValueError) as error:
+            raise translate_boto_error(error, self._access.endpoint_url or "s3") from None
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
         # By this name it runs before botocore's own handler, which parses the whole page to find an error.
         client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)
         bound_s3(client)
         return client
 
+    def _client_of(self, session: Any, *, custom: bool) -> Any:
+        settings: dict[str, Any] = {
+            "connect_timeout": self._access.connect_seconds or CONNECT_SECONDS,
+            "read_timeout": self._access.read_seconds or READ_SECONDS,
+            "retries": {"mode": "standard", "total_max_attempts": self._tries or TRIES},
+            "max_pool_connections": 32,
+        }
+        if custom:
+            # Other stores know buckets by path, and often not the newer checksum headers.
+            settings |= {
+                "s3": {"addressing_style": "path"},
+                "request_checksum_calculation": "when_required",
+                "response_checksum_validation": "when_required",
+            }
+        return session.create_client(
+            "s3",
+            region_name=self._access.region,
+            endpoint_url=self._access.endpoint_url,
+            config=Config(**settings),
+        )
 
-class S3Place(Opened):
+
+@contextmanager
+def boto_errors(where: str) -> Iterator[None]:
+    """Translates what botocore raises, as the table of ``faults`` has it."""
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise translate_boto_error(error, where) from error
+    except ResponseParserError as error:
+        raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from error
+
+
+ONLY_NEW = {"IfNoneMatch": "*"}
+
+
+class S3Place(RecordPlace):
     """Keys below a prefix of a bucket, and the client that requests them. Picklable."""
 
-    def __init__(self, location: S3Location, client: S3Client) -> None:
+    def __init__(self, location: S3Location, access: Access = NO_ACCESS) -> None:
         super().__init__(location)
-        self._client = client
+        self._client = S3Client(access)
         self._bucket = location.bucket
         self._base = location.base
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": self._base + key}
 
-    def _call(self, key: str, request: Callable[[Any], T]) -> T:
-        """What a request about a key gives; errors as the table of ``faults`` has them."""
+    def _pages(
+        self, operation: str, first_of: Callable[[Any], object], prefix: str = "", **options: Any
+    ) -> Iterator[Any]:
+        """The pages of a listing, within limits."""
+        where = self._where(prefix)
+        with boto_errors(where):
+            client = options.pop("client", None) or self._client.get()
+            pages = client.get_paginator(operation).paginate(
+                Bucket=self._bucket, Prefix=self._base + prefix, **options
+            )
+            yield from bounded_pages(whole_listing(pages, where), first_of, where)
+
+    def get_record(self, key: str) -> Versioned | None:
         try:
-            return request(self._client.get())
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, self._where(key)) from error
-
-    def _get(self, key: str) -> Versioned | None:
-        """A record; None when there is none."""
-
-        def get(client: Any) -> Versioned:
-            answer = client.get_object(**self._at(key))
-            return Versioned(answer["Body"].read(), str(answer["ETag"]))
-
-        try:
-            return self._call(key, get)
+            with boto_errors(self._where(key)):
+                answer = self._client.get().get_object(**self._at(key))
+                return Versioned(answer["Body"].read(), str(answer["ETag"]))
         except StorageError as error:
             if is_missing_object(error):
                 return None
             raise
 
-    def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
+    def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         """Writes a record under a condition, and returns its ETag. Raises WriteConflict when the condition
         does not hold."""
         where = self._where(key)
@@ -286,11 +281,9 @@ class S3Place(Opened):
             translated = translate_boto_error(error, where)
             if "IfMatch" in condition and is_missing_object(translated):  # the record is gone
                 translated = error_of(Kind.CONFLICT, where)
-            if isinstance(translated, WriteConflict) and _was_sent_before(error):
-                # The try before may have been ours and its answer lost: then the record is what we wrote.
-                present = self._get(key)
-                if present is not None and present.data == data:
-                    return present.version
+            conflict = isinstance(translated, WriteConflict) and _was_sent_before(error)
+            if conflict and (version := self._version_of(key, data)):
+                return version
             raise translated from error
 
 
@@ -327,29 +320,3 @@ def _add_content_md5(params: dict[str, Any], **_: object) -> None:
     checksum. Older stores know the older header only, and refuse the request without it."""
     digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
-
-
-def _config(limits: Limits, *, custom: bool) -> Config:
-    connect_seconds, read_seconds, tries = limits
-    settings: dict[str, Any] = {
-        "connect_timeout": connect_seconds or CONNECT_SECONDS,
-        "read_timeout": read_seconds or READ_SECONDS,
-        "retries": {"mode": "standard", "total_max_attempts": tries or TRIES},
-        "max_pool_connections": 32,
-    }
-    if custom:
-        # Other stores know buckets by path, and often not the newer checksum headers.
-        settings |= {
-            "s3": {"addressing_style": "path"},
-            "request_checksum_calculation": "when_required",
-            "response_checksum_validation": "when_required",
-        }
-    return Config(**settings)
-
-
-def quiet_vendor_logs() -> None:
-    """At debug botocore logs headers, session tokens included, and urllib3 signed URLs: never shown."""
-    for name in ("botocore", "boto3", "s3transfer", "urllib3", "urllib3.connectionpool"):
-        logger = logging.getLogger(name)
-        if logger.level < logging.WARNING:
-            logger.setLevel(logging.WARNING)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import ClientError
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
-from lakeplan.stores.bounded import bounded_pages, whole_listing
-from lakeplan.stores.faults import (
-    CHANGED,
-    NO_KEY,
-    NOT_NAMED,
-    S3_CODES,
-    TOO_MANY_VERSIONS,
-    Kind,
-    check_batch,
-    error_of,
-    in_order,
-    is_unsupported,
-    reason_of,
-    translate_boto_error,
-)
-from lakeplan.stores.s3_client import S3Client, S3Place
-from lakeplan.stores.s3_reader import stored_object
-from lakeplan.stores.urls import S3Location
+from lakeplan.stores.faults import S3_CODES, Kind, error_of, is_unsupported, reason_of
+from lakeplan.stores.s3_client import S3Client, S3Place, boto_errors
+from lakeplan.stores.s3_reader import first_version, stored_object
+from lakeplan.stores.shared import CHANGED, NOT_NAMED, TOO_MANY_VERSIONS, BatchDeleter, in_threads
+from lakeplan.stores.urls import NO_ACCESS, Access, S3Location
 from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, Versions
 
 BATCH = 1_000
-LISTERS = 16
 CURRENT = ""
 """Stands for no version id: the current version is meant."""
 
@@ -46,50 +30,49 @@ Tags = Mapping[str, str]
 UNCONDITIONAL = ("MalformedXML", "NotImplemented")
 """How stores answer that know no condition for deletions."""
 GONE = ("NoSuchKey", "NoSuchVersion")
-T = TypeVar("T")
 
 
-class S3Deleter(S3Place):
-    """Deletes keys of one bucket. ``once`` sends each request one time only, so that a store which asks to
-    slow down is heard by the caller; ``client`` is for reading. Picklable."""
+class S3Deleter(BatchDeleter, S3Place):
+    """Deletes keys of one bucket. Each request to delete is sent one time only: the caller hears of a store
+    that asks to slow down. Picklable."""
 
-    def __init__(self, location: S3Location, client: S3Client, once: S3Client) -> None:
-        super().__init__(location, client)
-        self._once = once
+    batch_size = BATCH
+
+    def __init__(self, location: S3Location, access: Access = NO_ACCESS) -> None:
+        super().__init__(location, access)
+        self._once = S3Client(access, 1)
         self._conditional = True
 
-    def delete(
-        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject]
-    ) -> list[Deletion]:
-        """``lakeplan.stores.protocols.ObjectDeleter.delete``. With ``Versions.ALL`` every version and
-        delete marker of a key is deleted, unless the bucket never kept versions; a key of which some version
-        could not be deleted has failed, and its reason says how many."""
-        check_batch(keys, BATCH, self._url)
-        failed = {key: Deletion(key, reason) for key in keys if (reason := _unusable(key))}
-        wanted = list(dict.fromkeys(key for key in keys if key not in failed))
+    def _delete_keys(
+        self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> dict[str, Deletion]:
+        """With ``Versions.ALL`` every version and delete marker of a key is deleted, unless the bucket never
+        kept versions; a key of which some version could not be deleted has failed, and its reason says how
+        many."""
+        failed: dict[str, Deletion] = {}
         if versions is Versions.ALL and self._may_keep_versions():
-            with ThreadPoolExecutor(LISTERS) as pool:
-                listed = pool.map(lambda key: self._versions_of(key, expected.get(key)), wanted)
-                all_of = dict(zip(wanted, listed, strict=True))
+            listed = in_threads(lambda key: self._versions_of(key, expected.get(key)), keys)
+            all_of = dict(zip(keys, listed, strict=True))
             named = {key: found for key, found in all_of.items() if not isinstance(found, Deletion)}
-            failed |= {key: found for key, found in all_of.items() if isinstance(found, Deletion)}
+            failed = {key: found for key, found in all_of.items() if isinstance(found, Deletion)}
         else:
-            named = {key: [(self._base + key, CURRENT)] for key in wanted}
-        tags = {self._base + key: expected[key].e_tag for key in wanted if key in expected}
+            named = {key: [(self._base + key, CURRENT)] for key in keys}
+        tags = {self._base + key: expected[key].e_tag for key in keys if key in expected}
         asked = [version for found in named.values() for version in found]
         failures = self._delete_versions(asked, tags)
         for key, found in named.items():
             bad = [failures[version] for version in found if version in failures]
             if bad:
                 failed[key] = _deletion(key, bad, len(found))
-        return in_order(keys, failed, set(wanted) - set(failed))
+        return failed
 
     def _may_keep_versions(self) -> bool:
         """Whether a key may have older versions. Asked for every batch: the setting can change. A store that
         knows neither the setting nor the listing of versions has none."""
         client = self._client.get()
         try:
-            answer = self._ask(lambda: client.get_bucket_versioning(Bucket=self._bucket))
+            with boto_errors(self._url):
+                answer = client.get_bucket_versioning(Bucket=self._bucket)
         except StorageDenied:
             return True  # listing the versions may still be allowed
         except StorageError as error:
@@ -98,7 +81,8 @@ class S3Deleter(S3Place):
         else:
             return bool(answer.get("Status"))
         try:
-            self._ask(lambda: client.list_object_versions(Bucket=self._bucket, MaxKeys=1))
+            with boto_errors(self._url):
+                client.list_object_versions(Bucket=self._bucket, MaxKeys=1)
         except StorageError as error:
             if not is_unsupported(error):
                 raise
@@ -111,11 +95,7 @@ class S3Deleter(S3Place):
         and when there are too many."""
         full = self._base + key
         found: list[Version] = []
-        pages = self._client.get().get_paginator("list_object_versions")
-        pages = pages.paginate(Bucket=self._bucket, Prefix=full)
-        where = self._where(key)
-        pages = bounded_pages(whole_listing(pages, where), _first_version, where)
-        while (page := self._ask(lambda: next(pages, None))) is not None:
+        for page in self._pages("list_object_versions", first_version, key):
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if expected is not None and any(
                 _replaces(item, stored_object(item, self._base), expected)
@@ -152,10 +132,10 @@ class S3Deleter(S3Place):
             for key, version in versions
         ]
         conditional = any("ETag" in one for one in objects)
-        client = self._once.get()
         request = {"Objects": objects, "Quiet": False}
         try:
-            answer = self._ask(lambda: client.delete_objects(Bucket=self._bucket, Delete=request))
+            with boto_errors(self._url):
+                answer = self._once.get().delete_objects(Bucket=self._bucket, Delete=request)
         except StorageDenied as error:
             # Some stores refuse the whole batch for one locked object: then each is requested alone.
             if not _tells_of_lock(_answer_of(error.__cause__)):
@@ -190,10 +170,10 @@ class S3Deleter(S3Place):
 
     def _delete_alone(self, key: str, version: str, tags: Tags) -> Failure | None:
         """By a request of its own: the key travels in the URL, where it can be escaped."""
-        client = self._once.get()
         options = {**_version_id(version), **self._condition("IfMatch", key, version, tags)}
         try:
-            self._ask(lambda: client.delete_object(Bucket=self._bucket, Key=key, **options))
+            with boto_errors(self._url):
+                self._once.get().delete_object(Bucket=self._bucket, Key=key, **options)
         except WriteConflict:
             return CHANGED, False
         except StoreBusy as error:
@@ -206,30 +186,6 @@ class S3Deleter(S3Place):
                 raise  # without credentials the whole batch has ended
             return _failure(_answer_of(error.__cause__))
         return None
-
-    def _ask(self, request: Callable[[], T]) -> T:
-        try:
-            return request()
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, self._url) from error
-        except ResponseParserError as error:
-            raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from error
-
-
-def _first_version(page: Any) -> tuple[Any, ...] | None:
-    shown = tuple(page[kind][0] for kind in ("Versions", "DeleteMarkers") if page.get(kind))
-    return tuple((item["Key"], item["VersionId"]) for item in shown) or None
-
-
-def _unusable(key: str) -> str:
-    """Why no object can have this key, or ""."""
-    if not key:
-        return NO_KEY
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return "the key is not valid Unicode, so no object can have it"
-    return ""
 
 
 def _fits_xml(key: str) -> bool:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError
-from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, too_large, whole_listing
+from lakeplan.stores.bounded import REMNANT_PAGES, too_large
 from lakeplan.stores.faults import Kind, error_of, is_unsupported, translate_boto_error
 from lakeplan.stores.protocols import Remnants, StoredColumns
-from lakeplan.stores.s3_client import S3Client, S3Place, check_inside, columns_of, rows_of
-from lakeplan.stores.urls import S3Location
+from lakeplan.stores.s3_client import S3Place, boto_errors, check_inside, columns_of, rows_of
+from lakeplan.stores.shared import find_in_pages
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import StoredFacts
@@ -27,30 +26,16 @@ class S3Reader(S3Place):
     """Reads and lists one prefix of a bucket. Workers of Spark open their own client, from their own
     environment: only location, endpoint and region travel in a pickle."""
 
-    def __init__(
-        self,
-        location: S3Location,
-        *,
-        endpoint_url: str | None = None,
-        region: str | None = None,
-        connect_seconds: float | None = None,
-        read_seconds: float | None = None,
-    ) -> None:
-        client = S3Client(endpoint_url, region, connect_seconds=connect_seconds, read_seconds=read_seconds)
-        super().__init__(location, client)
-
     def read(self, key: str) -> bytes:
-        return self._read(key, {})
+        return self._read(key)
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
         """See ``SpanReader``."""
-        return self._read(key, {"Range": f"bytes={start}-{start + length - 1}"})
+        return self._read(key, Range=f"bytes={start}-{start + length - 1}")
 
-    def _read(self, key: str, options: Mapping[str, str]) -> bytes:
+    def _read(self, key: str, **options: str) -> bytes:
         where = self._where(key)
-        tries = 0
-        while True:
-            tries += 1
+        for tries_left in reversed(range(READ_TRIES)):
             try:
                 answer = self._client.get().get_object(**self._at(key), **options)
                 announced = int(answer.get("ContentLength", -1))
@@ -61,14 +46,12 @@ class S3Reader(S3Place):
             except ClientError as error:
                 raise translate_boto_error(error, where) from error
             except BotoCoreError as error:
-                translated = translate_boto_error(error, where)
-                if tries >= READ_TRIES:
-                    raise translated from error
+                if not tries_left:
+                    raise translate_boto_error(error, where) from error
                 continue
             if len(data) == announced:
                 return data
-            if tries >= READ_TRIES:
-                raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {announced} bytes")
+        raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {announced} bytes")
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         for columns in self.list_columns(prefix, recursive=recursive):
@@ -77,13 +60,13 @@ class S3Reader(S3Place):
     def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
         """See ``ColumnReader``: page by page."""
         start, where = self._base + prefix, self._where(prefix)
-        for page in self._pages(prefix, recursive=recursive):
+        for page in self._listing(prefix, recursive=recursive):
             yield columns_of(page, self._base, start, where)
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
         return sorted(
             item["Prefix"][len(self._base) :]
-            for page in self._pages(prefix, recursive=False)
+            for page in self._listing(prefix, recursive=False)
             for item in page.get("CommonPrefixes", ())
         )
 
@@ -100,7 +83,7 @@ class S3Reader(S3Place):
 
     def _older_versions(self) -> tuple[Amount, int, bool]:
         objects, size, markers, whole = 0, 0, 0, True
-        for number, page in enumerate(self._remnant_pages("list_object_versions", _first_version)):
+        for number, page in enumerate(self._pages("list_object_versions", first_version)):
             if number == REMNANT_PAGES:
                 whole = False
                 break
@@ -112,7 +95,7 @@ class S3Reader(S3Place):
     def _uploads(self) -> tuple[int | None, int | None]:
         begun: list[int] = []
         try:
-            for page in self._remnant_pages("list_multipart_uploads", _first_upload):
+            for page in self._pages("list_multipart_uploads", _first_upload):
                 begun += [round(one["Initiated"].timestamp() * 1_000_000) for one in page.get("Uploads", ())]
                 if len(begun) > REMNANT_PAGES * 1_000:
                     break
@@ -124,36 +107,41 @@ class S3Reader(S3Place):
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
         """See ``ClassReader``."""
-        where = self._where("")
-        try:
-            pages = self._client.whole().get_paginator("list_objects_v2")
-            pages = pages.paginate(Bucket=self._bucket, Prefix=self._base)
-            for page in bounded_pages(whole_listing(pages, where), _first, where):
-                items = page.get("Contents", ())
-                check_inside([item["Key"] for item in items], self._base, where)
-                for item in items:
-                    yield item["Key"][len(self._base) :], item["Size"], str(item.get("StorageClass", ""))
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, where) from error
+        for page in self._pages("list_objects_v2", _first, client=self._client.whole()):
+            items = page.get("Contents", ())
+            check_inside([item["Key"] for item in items], self._base, self._where(""))
+            for item in items:
+                yield item["Key"][len(self._base) :], item["Size"], str(item.get("StorageClass", ""))
 
-    def _remnant_pages(self, operation: str, first: Callable[[Any], object]) -> Iterator[Any]:
-        where = self._where("")
-        try:
-            pages = self._client.get().get_paginator(operation)
-            pages = pages.paginate(Bucket=self._bucket, Prefix=self._base)
-            yield from bounded_pages(whole_listing(pages, where), first, where)
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, where) from error
-
-    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
-        where = self._where(prefix)
+    def _listing(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         options = {} if recursive else {"Delimiter": "/"}
-        try:
-            paginator = self._client.get().get_paginator("list_objects_v2")
-            pages = paginator.paginate(Bucket=self._bucket, Prefix=self._base + prefix, **options)
-            yield from bounded_pages(whole_listing(pages, where), _first, where)
-        except (BotoCoreError, ClientError) as error:
-            raise translate_boto_error(error, where) from error
+        return self._pages("list_objects_v2", _first, prefix, **options)
+
+    def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
+        """See ``ObjectProber``."""
+
+        def page_from(key: str) -> tuple[list[StoredObject], bool]:
+            # ``StartAfter`` leaves its own key out.
+            return self._page(Prefix=self._base, StartAfter=self._base + key[:-1])
+
+        def find_alone(key: str) -> StoredObject | None:
+            objects, _ = self._page(Prefix=self._base + key, MaxKeys=1)
+            return next((one for one in objects if one.key == key), None)
+
+        return find_in_pages(keys, page_from, find_alone, self._url)
+
+    def _page(self, **options: Any) -> tuple[list[StoredObject], bool]:
+        """The objects of one page, and whether more follow."""
+        with boto_errors(self._url):
+            answer = self._client.get().list_objects_v2(Bucket=self._bucket, **options)
+        rows = rows_of(answer)
+        check_inside(rows.keys, self._base, self._url)
+        if answer.get("IsTruncated") and not rows.keys:
+            detail = "a page of a listing that is empty, but not the last"
+            raise error_of(Kind.BROKEN, self._url, detail=detail)
+        columns = zip(rows.keys, rows.sizes.tolist(), rows.modified_us.tolist(), rows.e_tags, strict=True)
+        objects = [StoredObject(key[len(self._base) :], *others) for key, *others in columns]
+        return objects, bool(answer.get("IsTruncated"))
 
 
 def _first(page: Any) -> tuple[Any, ...] | None:
@@ -161,7 +149,7 @@ def _first(page: Any) -> tuple[Any, ...] | None:
     return (*keys, *(item["Prefix"] for item in page.get("CommonPrefixes", ())[:1])) or None
 
 
-def _first_version(page: Any) -> tuple[Any, ...] | None:
+def first_version(page: Any) -> tuple[Any, ...] | None:
     both = [*page.get("Versions", ())[:1], *page.get("DeleteMarkers", ())[:1]]
     return tuple((one["Key"], one["VersionId"]) for one in both) or None
 
@@ -170,59 +158,10 @@ def _first_upload(page: Any) -> tuple[Any, ...] | None:
     return tuple((one["Key"], one["UploadId"]) for one in page.get("Uploads", ())[:1]) or None
 
 
-KEYS_A_PAGE = 50
-"""When pages give fewer wanted keys than this, each key is listed alone, several at a time."""
-LISTERS = 16
-
-
-def find(client: S3Client, bucket: str, base: str, keys: Sequence[str], url: str) -> dict[str, StoredObject]:
-    """``lakeplan.stores.protocols.ObjectProber.find``. Each page begins at the next wanted key, so that
-    what lies between wanted keys is skipped."""
-    found: dict[str, StoredObject] = {}
-    done = 0
-    for _ in range(2 + len(keys) // KEYS_A_PAGE):
-        if done == len(keys):
-            return found
-        # ``StartAfter`` leaves its own key out.
-        items, truncated = _page(client, base, bucket, url, Prefix=base, StartAfter=base + keys[done][:-1])
-        stored = {one.key: one for one in items}
-        last = next(reversed(stored)) if truncated else None
-        while done < len(keys) and (last is None or keys[done] <= last):
-            if (one := stored.get(keys[done])) is not None:
-                found[one.key] = one
-            done += 1
-
-    def alone(key: str) -> StoredObject | None:
-        items, _ = _page(client, base, bucket, url, Prefix=base + key, MaxKeys=1)
-        return next((one for one in items if one.key == key), None)
-
-    with ThreadPoolExecutor(LISTERS) as pool:
-        return found | {one.key: one for one in pool.map(alone, keys[done:]) if one is not None}
-
-
 def stored_object(item: dict[str, Any], base: str) -> StoredObject:
     """A version of an object."""
     modified = round(item["LastModified"].timestamp() * 1_000_000)
     return StoredObject(item["Key"][len(base) :], item["Size"], modified, str(item.get("ETag", "")))
-
-
-def _page(
-    client: S3Client, base: str, bucket: str, url: str, **where: Any
-) -> tuple[list[StoredObject], bool]:
-    """The entries of one page, in ascending order, and whether more follow."""
-    try:
-        answer = client.get().list_objects_v2(Bucket=bucket, **where)
-    except (BotoCoreError, ClientError) as error:
-        raise translate_boto_error(error, url) from error
-    rows = rows_of(answer)
-    if rows.keys != sorted(rows.keys):
-        raise StorageError("the storage does not list keys in ascending order", where=url)
-    check_inside(rows.keys, base, url)
-    if answer.get("IsTruncated") and not rows.keys:
-        raise error_of(Kind.BROKEN, url, detail="a page of a listing that is empty, but not the last")
-    columns = zip(rows.keys, rows.sizes.tolist(), rows.modified_us.tolist(), rows.e_tags, strict=True)
-    items = [StoredObject(key[len(base) :], *others) for key, *others in columns]
-    return items, bool(answer.get("IsTruncated"))
 
 
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")

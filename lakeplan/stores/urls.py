@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import ClassVar, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from lakeplan.errors import StorageError
@@ -38,42 +39,45 @@ class FolderLocation:
         return "file://" + quote(self.path)
 
 
-@dataclass(frozen=True)
-class S3Location:
-    """``prefix`` has no slash at either end; "" is the whole bucket."""
+class _BelowPrefix:
+    """``prefix`` has no slash at either end; "" is the whole bucket or container."""
 
+    prefix: str
+
+    @property
+    def base(self) -> str:
+        """How all keys begin in the bucket or container."""
+        return f"{self.prefix}/" if self.prefix else ""
+
+
+@dataclass(frozen=True)
+class BucketLocation(_BelowPrefix):
+    scheme: ClassVar[str]
     bucket: str
     prefix: str
 
     @property
     def url(self) -> str:
-        return f"s3://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
-    @property
-    def base(self) -> str:
-        """How all keys begin in the bucket."""
-        return f"{self.prefix}/" if self.prefix else ""
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Raises StorageError."""
+        parse = partial(parse_bucket_url, schemes=(cls.scheme,))
+        found = _strict(parse, url, f"{cls.scheme}://bucket/prefix")
+        return cls(found.bucket, found.prefix)
 
 
-@dataclass(frozen=True)
-class GcsLocation:
-    """``prefix`` has no slash at either end; "" is the whole bucket."""
+class S3Location(BucketLocation):
+    scheme = "s3"
 
-    bucket: str
-    prefix: str
 
-    @property
-    def url(self) -> str:
-        return f"gs://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
-
-    @property
-    def base(self) -> str:
-        """How all names begin in the bucket."""
-        return f"{self.prefix}/" if self.prefix else ""
+class GcsLocation(BucketLocation):
+    scheme = "gs"
 
 
 @dataclass(frozen=True)
-class AzureLocation:
+class AzureLocation(_BelowPrefix):
     """``account_url`` is scheme and host (and, as Azurite has it, the account as first part of the path)."""
 
     account_url: str
@@ -90,11 +94,6 @@ class AzureLocation:
     def url(self) -> str:
         return f"{self.account_url}/{self.container}" + (f"/{quote(self.prefix)}" if self.prefix else "")
 
-    @property
-    def base(self) -> str:
-        """How all names begin in the container."""
-        return f"{self.prefix}/" if self.prefix else ""
-
 
 class Location(Protocol):
     """Where something is, without credentials."""
@@ -103,37 +102,24 @@ class Location(Protocol):
     def url(self) -> str: ...
 
 
-class Opened:
-    """What was opened at a location, and how messages name it and its keys."""
+@dataclass(frozen=True)
+class Access:
+    """``endpoint_url`` and ``region`` win over the environment's, for stores that have them. The seconds
+    limit each connection and each wait for an answer; None is the store's own limit."""
 
-    def __init__(self, location: Location) -> None:
-        self._url = location.url
+    endpoint_url: str | None = None
+    region: str | None = None
+    connect_seconds: float | None = None
+    read_seconds: float | None = None
 
-    @property
-    def url(self) -> str:
-        return self._url
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r})"
-
-    def _where(self, key: str) -> str:
-        return f"{self._url}/{key}"
+NO_ACCESS = Access()
 
 
 def parse_folder_location(url: str) -> FolderLocation:
-    """Of ``file:///…`` or an absolute path. Raises StorageError, as do the two below."""
+    """Of ``file:///…`` or an absolute path. Raises StorageError, as does the one below."""
     example = "/absolute/path" if url.startswith("/") else "file:///absolute/path"
     return FolderLocation(_strict(parse_folder_url, url, example))
-
-
-def parse_s3_location(url: str) -> S3Location:
-    found = _strict(parse_bucket_url, url, "s3://bucket/prefix")
-    return S3Location(found.bucket, found.prefix)
-
-
-def parse_gcs_location(url: str) -> GcsLocation:
-    found = _strict(lambda text: parse_bucket_url(text, ("gs",)), url, "gs://bucket/prefix")
-    return GcsLocation(found.bucket, found.prefix)
 
 
 def parse_azure_location(url: str) -> AzureLocation:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from lakeplan.errors import CredentialsError, LakeplanError, UsageError
 from lakeplan.stores.open import parse_location
-from lakeplan.stores.urls import AzureLocation, S3Location
+from lakeplan.stores.urls import Access, AzureLocation, S3Location
 from lakeplan.values.urls import scheme_of
 
 
@@ -264,7 +264,7 @@ def _s3_access(
     from lakeplan.stores.faults import translate_boto_error
     from lakeplan.stores.s3_client import AWS_HOSTS, S3Client
 
-    client: Any = S3Client(endpoint_url, region).get()
+    client: Any = S3Client(Access(endpoint_url, region)).get()
     effective = str(client.meta.endpoint_url)
     custom = not (urlsplit(effective).hostname or "").endswith(AWS_HOSTS)
     try:

@@ -1,7 +1,8 @@
-"""Answers of servers and stores, read within limits of size, rate and total time."""
+"""Answers of servers and stores, read within limits of size, rate and total time, and logged by nobody."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import zlib
@@ -110,3 +111,11 @@ def _joined(pieces: Iterator[bytes], limit: int) -> bytes:
         limits.check_size(len(body) + len(piece), limit)
         body += piece
     return bytes(body)
+
+
+def quiet_logs(*names: str) -> None:
+    """Vendors' loggers say nothing below warning: they log headers, session tokens and signed URLs."""
+    for name in names:
+        logger = logging.getLogger(name)
+        if logger.level < logging.WARNING:
+            logger.setLevel(logging.WARNING)

@@ -154,7 +154,7 @@ def cache_of_clients(make: Callable[[S3Client], Any]) -> Callable[[S3Client], An
     made: dict[object, Any] = {}
 
     def cached(client: S3Client) -> Any:
-        key = client.__getstate__()
+        key = client._made_with
         if key not in made:
             made[key] = make(client)
         return made[key]

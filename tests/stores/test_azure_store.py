@@ -125,12 +125,15 @@ class DescribeAzureStore(SweepStoreContract):
         assert properties.content_settings.cache_control == "no-store"
         assert found.get_blob_tags() == {"kind": "raw"}
 
-    def it_copies_in_several_blocks(self, store: SweepStore, put: Put, azure_container: str) -> None:
+    def it_copies_in_several_blocks(
+        self, store: SweepStore, put: Put, azure_container: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         location = parse_location(f"{azure_container}/{BASE}")
         assert isinstance(location, AzureLocation)
         data = bytes(range(256)) * 41
         put("data/a", data)
-        assert AzureStore(location, block=1000).copy("data/a", "q/a").size == len(data)
+        monkeypatch.setattr("lakeplan.stores.azure.BLOCK", 1000)
+        assert AzureStore(location).copy("data/a", "q/a").size == len(data)
         assert store.read("q/a") == data
 
     def it_copies_nothing_from_the_archive(

@@ -13,14 +13,14 @@ import pytest
 from lakeplan import limits
 from lakeplan.errors import StorageError
 from lakeplan.simulation.cache import FolderCache
-from lakeplan.stores.azure import AzureDeleter
+from lakeplan.stores.azure import AzureStore
 from lakeplan.stores.azure_client import AzureClient
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.open import open_namespace, open_state, open_sweep_store, parse_location
 from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.s3 import S3Store
 from lakeplan.stores.s3_client import S3Client
-from lakeplan.stores.s3_delete import S3Deleter
-from lakeplan.stores.urls import AzureLocation, S3Location
+from lakeplan.stores.urls import Access, AzureLocation, S3Location
 from lakeplan.values.sweep import Deletion, Versions
 from tests.cpu import PATIENCE
 from tests.dripping import serving
@@ -99,7 +99,7 @@ def it_takes_no_more_and_waits_no_longer_than_the_limit(
 def it_asks_for_the_size_of_an_object_of_any_size() -> None:
     head = AZURE + b"Content-Length: 5000000000000\r\nConnection: close\r\n\r\n"
     with serving(lambda: iter([head])) as url:
-        found = S3Client(url, "eu-west-1").get().head_object(Bucket="bucket", Key="k")
+        found = S3Client(Access(url, "eu-west-1")).get().head_object(Bucket="bucket", Key="k")
         assert found["ContentLength"] == 5_000_000_000_000
         location = parse_location(f"{url}/account/container")
         assert isinstance(location, AzureLocation)
@@ -181,9 +181,8 @@ def versions_of_gcs(token: int) -> str:
     return page_of_gcs(token).replace('"7"', f'"{7 + token % 3}"').replace('"prefixes": ["x/b/"],', "")
 
 
-def deleter_of(url: str) -> S3Deleter:
-    client = S3Client(url, "eu-west-1")
-    return S3Deleter(S3Location("bucket", "x"), client, client)
+def deleter_of(url: str) -> S3Store:
+    return S3Store(S3Location("bucket", "x"), Access(url, "eu-west-1"))
 
 
 def cut_page(token: int) -> str:
@@ -264,7 +263,7 @@ class DescribeListingsWithoutAnEnd:
         with serving(pages(page_of_azure)) as url:
             location = parse_location(f"{url}/account/container/x")
             assert isinstance(location, AzureLocation)
-            of_azure = AzureDeleter(location, AzureClient(location), AzureClient(location))
+            of_azure = AzureStore(location)
             found = of_azure._versions_of("a", None)
             assert isinstance(found, Deletion)
             assert "more versions than lakeplan lists" in found.reason

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 from lakeplan.stores import gcs_client
-from lakeplan.stores.faults import CHANGED
 from lakeplan.stores.gcs import GcsStore
 from lakeplan.stores.gcs_client import GcsClient
 from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
-from lakeplan.stores.urls import GcsLocation
+from lakeplan.stores.shared import CHANGED
+from lakeplan.stores.urls import Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Versions
@@ -559,7 +559,7 @@ class DescribeTheToken:
     def it_goes_to_google_alone(
         self, sent: list[requests.PreparedRequest], endpoint: str | None, trusted: bool
     ) -> None:
-        store = GcsStore(GcsLocation("bucket", "repo"), endpoint_url=endpoint)
+        store = GcsStore(GcsLocation("bucket", "repo"), Access(endpoint))
         assert list(store.list_objects()) == []
         (request,) = sent
         assert request.headers.get("Authorization") == ("Bearer ya29.SECRET" if trusted else None)
@@ -621,7 +621,7 @@ class DescribeTheToken:
             keys = {"client_email": "a@example.com", "private_key": key.decode(), "token_uri": server.url}
             file.write_text(json.dumps({"type": "service_account", **keys}))
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-            client = GcsClient(None, (None, None))
+            client = GcsClient()
             assert client._token("https://storage.googleapis.com", "gs://x") == "ya29.REAL"
         assert not recwarn.list
         assert not caplog.records
@@ -648,6 +648,6 @@ class DescribeTheToken:
         monkeypatch.setattr("google.auth.default", default)
         error = StoreBusy if kind == "TransportError" else StorageDenied
         with pytest.raises(error) as caught:
-            GcsClient(None, (None, None)).request("GET", "/storage/v1/b/x", "gs://x", tries=1)
+            GcsClient().request("GET", "/storage/v1/b/x", "gs://x", tries=1)
         assert caught.value.__suppress_context__
         assert "SECRET" not in f"{caught.value}{caught.value.detail}{caught.value.hint}"

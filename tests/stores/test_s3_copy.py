@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.s3 import S3Store
-from lakeplan.stores.urls import S3Location
+from lakeplan.stores.urls import Access, S3Location
 from tests.faulty_store import Answer, FaultyStore, Rule
 
 MIB = 1 << 20
@@ -38,10 +38,12 @@ def faulty(s3_endpoint: str) -> Iterator[FaultyStore]:
 
 
 @pytest.fixture
-def store(s3_bucket: str, faulty: FaultyStore) -> S3Store:
+def store(s3_bucket: str, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> S3Store:
     """One that copies in parts what has more than 6 MiB."""
     location = S3Location(s3_bucket, "repo")
-    return S3Store(location, endpoint_url=faulty.url, one_request=6 * MIB, part=5 * MIB)
+    monkeypatch.setattr("lakeplan.stores.s3.ONE_REQUEST", 6 * MIB)
+    monkeypatch.setattr("lakeplan.stores.s3.PART", 5 * MIB)
+    return S3Store(location, Access(faulty.url))
 
 
 @pytest.mark.parametrize("size", [100, 11 * MIB])

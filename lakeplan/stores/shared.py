@@ -1,0 +1,273 @@
+"""What the stores have in common: clients made lazily, keys found in listings, deletions, state records."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeVar
+
+from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.stores.protocols import NamespaceReader, Versioned
+from lakeplan.stores.urls import Location
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, Versions
+
+C = TypeVar("C")
+T = TypeVar("T")
+U = TypeVar("U")
+KEYS_A_PAGE = 50
+"""When pages give fewer wanted keys than this, each key is listed alone."""
+THREADS = 16
+
+CHANGED = "changed since it was listed"
+NO_KEY = "an empty key names no object"
+NOT_NAMED = "the answer does not name this key; not known to be deleted"
+NOT_UNICODE = "the key is not valid Unicode, so no object can have it"
+TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones with a rule of the store"
+
+
+class LazyClient(ABC, Generic[C]):
+    """Makes a vendor's client on first use, in whichever process that is. Thread-safe; a pickle carries
+    ``made_with`` only, the arguments of the subclass, and never credentials."""
+
+    def __init__(self, *made_with: Any) -> None:
+        self._made_with = made_with
+        self._lock = threading.Lock()
+        self._client: C | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), self._made_with)
+
+    def get(self) -> C:
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+    @abstractmethod
+    def _make(self) -> C:
+        """Raises StorageError."""
+
+
+class Opened:
+    """What was opened at a location, and how messages name it and its keys."""
+
+    def __init__(self, location: Location) -> None:
+        self._url = location.url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    def _where(self, key: str) -> str:
+        return f"{self._url}/{key}"
+
+    def _unusable(self, key: str) -> str:
+        """Why no object can have this key, or ""."""
+        if not key:
+            return NO_KEY
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            return NOT_UNICODE
+        return ""
+
+
+class RecordPlace(Opened, ABC):
+    """A place whose objects can be records."""
+
+    @abstractmethod
+    def get_record(self, key: str) -> Versioned | None:
+        """None when there is none."""
+
+    def _version_of(self, key: str, data: bytes) -> str | None:
+        """The version of a record that is exactly ``data``. A write that was sent twice and conflicts with it
+        was ours both times: the first answer was lost."""
+        present = self.get_record(key)
+        return present.version if present is not None and present.data == data else None
+
+
+def in_threads(call: Callable[[T], U], items: Iterable[T]) -> list[U]:
+    """The results of ``call``, in the order of the items."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(call, items))
+
+
+def find_in_pages(
+    keys: Sequence[str],
+    page_from: Callable[[str], tuple[Sequence[StoredObject], bool]],
+    find_alone: Callable[[str], StoredObject | None],
+    where: str,
+) -> dict[str, StoredObject]:
+    """``ObjectProber.find`` of a store that lists from any key on: ``page_from`` returns the objects of the
+    page that begins at a key, in ascending order, and whether more follow. Each page begins at the next
+    wanted key, so that what lies between wanted keys is skipped."""
+    found: dict[str, StoredObject] = {}
+    done = 0
+    for _ in range(2 + len(keys) // KEYS_A_PAGE):
+        if done == len(keys):
+            return found
+        objects, more = page_from(keys[done])
+        stored = {one.key: one for one in objects}
+        order = list(stored)
+        if order != sorted(order):
+            # A key that is missing here could be on a later page.
+            raise StorageError("the storage does not list keys in ascending order", where=where)
+        if more and not order:
+            break
+        while done < len(keys) and (not more or keys[done] <= order[-1]):
+            if (one := stored.get(keys[done])) is not None:
+                found[one.key] = one
+            done += 1
+    return found | {one.key: one for one in in_threads(find_alone, keys[done:]) if one is not None}
+
+
+class BatchDeleter(Opened, ABC):
+    """``lakeplan.stores.protocols.ObjectDeleter``: what every store checks of a batch and of its answers."""
+
+    batch_size: int
+
+    def delete(
+        self,
+        keys: Sequence[str],
+        *,
+        versions: Versions,
+        expected: Mapping[str, StoredObject] | None = None,
+    ) -> list[Deletion]:
+        if len(keys) > self.batch_size:
+            raise StorageError(
+                f"{len(keys)} keys in one batch; at most {self.batch_size} are allowed", where=self._url
+            )
+        failed = {key: Deletion(key, reason) for key in keys if (reason := self._unusable(key))}
+        usable = list(dict.fromkeys(key for key in keys if key not in failed))
+        failed |= self._delete_keys(usable, versions, expected or {})
+        return [failed.get(key) or Deletion(key) for key in keys]
+
+    @abstractmethod
+    def _delete_keys(
+        self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
+    ) -> dict[str, Deletion]:
+        """Failures by key. All others are deleted: the store confirmed each of them."""
+
+
+def check_copy(source: str, target: str, where: str) -> None:
+    """A copy that is found to be bad is removed: it must never be the source."""
+    if source == target or not target:
+        raise StorageError("an object cannot be copied onto itself", where=where)
+
+
+def not_equal(source: str, where: str) -> StorageError:
+    return StorageError(
+        f"the copy of {source} differs from it and was removed", where=where, hint="Run the command again."
+    )
+
+
+def not_encrypted_alike(where: str) -> StorageError:
+    return StorageError("the copy is not encrypted as its source is", where=where)
+
+
+def unclear_404(where: str) -> StorageError:
+    """The error for a status 404 that is not the store's own word."""
+    return StorageError(
+        "the response does not say whether the object exists",
+        where=where,
+        hint="Check proxies and endpoint_url: something other than the store returned status 404.",
+    )
+
+
+PROBES = ".lakeplan-probe"
+"""Where a store of state is asked whether it keeps to conditions; no record's key begins with a dot."""
+
+
+class RecordReader(NamespaceReader, Protocol):
+    def get_record(self, key: str) -> Versioned | None: ...
+
+
+R = TypeVar("R", bound=RecordReader)
+
+
+class ConditionalState(Opened, ABC, Generic[R]):
+    """``lakeplan.stores.protocols.StateWriter`` over conditional puts. A store that may ignore conditions is
+    probed before its first write, and refused if it does."""
+
+    def __init__(self, store: R) -> None:
+        super().__init__(store)
+        self._store = store
+        self._probing = threading.Lock()
+        self._trusted = False
+
+    def read(self, key: str) -> Versioned | None:
+        check_key(key, self._url)
+        found = self._store.get_record(key)
+        return None if found is None or self._is_deleted(len(found.data)) else found
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        return sorted(
+            found.key
+            for found in self._store.list_objects(prefix)
+            if not (self._is_deleted(found.size) or found.key.startswith(PROBES))
+        )
+
+    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
+        check_key(key, self._url)
+        check_data(data, self._where(key))
+        self._probe_once()
+        return self._write(key, data, if_version)
+
+    def delete(self, key: str, *, if_version: str) -> None:
+        check_key(key, self._url)
+        self._probe_once()
+        self._delete(key, if_version)
+
+    def _is_deleted(self, size: int) -> bool:
+        """Whether an object of this size stands for a record that was deleted."""
+        return False
+
+    @abstractmethod
+    def _write(self, key: str, data: bytes, if_version: str | None) -> str:
+        """Raises WriteConflict."""
+
+    @abstractmethod
+    def _delete(self, key: str, if_version: str) -> None:
+        """Raises WriteConflict."""
+
+    def _probe(self, key: str) -> None:
+        """Writes a new object, and again under conditions that must fail."""
+
+    def _probe_once(self) -> None:
+        with self._probing:
+            if not self._trusted:
+                self._probe(f"{PROBES}/{secrets.token_hex(8)}")
+                self._trusted = True
+
+    def _must_conflict(self, condition: str, request: Callable[[], object]) -> None:
+        try:
+            request()
+        except WriteConflict:
+            return
+        raise StorageError(
+            f"this store ignores {condition}, so two writers could lose each other's records",
+            where=self._url,
+            hint="Keep the state in AWS S3, another store with conditional writes, Google Cloud Storage,"
+            " Azure Blob Storage or a folder.",
+        )
+
+
+def check_key(key: str, url: str) -> None:
+    """A key is relative, has ``/`` between parts, and no part that is empty or begins with a dot (names that
+    begin with a dot are the stores' own). Raises StorageError."""
+    parts = key.split("/")
+    if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
+        raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
+
+
+def check_data(data: bytes, where: str) -> None:
+    """An empty record is how S3 remembers a deleted one, so no store takes one. Raises StorageError."""
+    if not data:
+        raise StorageError("a state record cannot be empty", where=where)
