@@ -286,7 +286,7 @@ class SimulateOptions:
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """What reads ranges: ``auto``, ``local`` or ``spark`` (``docs/performance.md``); the rest is Spark's."""
+    """What reads ranges: ``auto``, ``local`` or ``spark`` (``docs/simulation.md``); the rest is Spark's."""
 
     name: str | None = None
     master: str | None = None

@@ -86,7 +86,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "lakectl.md",
         "plan-objects.md",
     ),
-    "inside": ("simulation.md", "sweep.md", "early-stop.md", "performance.md", "guarantees.md"),
+    "inside": ("simulation.md", "sweep.md", "early-stop.md", "guarantees.md"),
 }
 """What the navigation lists below its titles. All other pages are below *Contribute*."""
 
