@@ -99,7 +99,7 @@ class StoreSite:
         }
 
 
-@pytest.fixture(params=["s3", "azure", pytest.param("gcs", marks=pytest.mark.extended)])
+@pytest.fixture(params=["s3", *(pytest.param(kind, marks=pytest.mark.extended) for kind in ("azure", "gcs"))])
 def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     url = bucket_url(request, request.param)
     if request.param == "s3":

@@ -153,12 +153,14 @@ class DescribeGitLab:
         hook.chmod(0o755)
         return site
 
+    @pytest.mark.extended
     def it_gives_new_branches_the_days_of_their_pattern(self, site: Site) -> None:
         site.api.branch("team-1", "release-1")
         self.run(site, "refresh")
         assert site.api.rules("team-1") == {"*": 9, "release-1": 90}
         assert "Every branch already has the retention" in self.run(site, "refresh").output
 
+    @pytest.mark.extended
     def it_opens_a_merge_request_for_new_repositories(self, site: Site) -> None:
         options = site.folder / "options"
         self.run(site, "adopt-merge-request")

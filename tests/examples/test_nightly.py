@@ -136,6 +136,7 @@ class DescribeGitHub:
 
 
 class DescribeGitLab:
+    @pytest.mark.extended
     def it_pushes_a_branch_with_a_merge_request(self, site: Site) -> None:
         job = load_pipeline((CI / "gitlab/lakeplan.gitlab-ci.yml").read_text())["drift-merge-request"]
         site.set_rules(21, main=5)

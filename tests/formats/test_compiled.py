@@ -113,6 +113,7 @@ def it_decodes_with_numpy_where_numba_is_not_installed_or_fails(tmp_path: Path) 
     assert "no LLVM here" in log
 
 
+@pytest.mark.extended
 def it_lets_two_processes_fill_it_at_once(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
     said: list[tuple[str, str]] = []
