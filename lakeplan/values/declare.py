@@ -91,6 +91,11 @@ class Rule:
     ordered: bool = True
     why: str = ""
 
+    @property
+    def knows_stricter(self) -> bool:
+        """False where neither of two values is stricter, so that today's counts."""
+        return not self.why
+
     def weakens(self, before: Any, after: Any) -> bool:
         """Whether ``after`` is weaker than ``before`` anywhere."""
         return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)

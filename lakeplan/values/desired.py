@@ -121,7 +121,7 @@ class ObjectRulesDesired:
 ObjectRulesSetting = ObjectRulesDesired | Cleared | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Safety:
     """The ``safety`` block: limits of the gates. None means no limit."""
 

@@ -117,7 +117,7 @@ class HeldCommit:
     until: date | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepSettings:
     """The ``sweep`` block."""
 
