@@ -30,9 +30,9 @@ from lakeplan.state.sweeps import read_purged
 from lakeplan.stores.protocols import SpanReader, StateReader, SweepStore
 from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import newest_attempts, official_run, read_stored, read_summary
-from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import batches
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount

@@ -36,8 +36,8 @@ from lakeplan.sweep.documents import (
     PrefixRow,
     TreeRow,
 )
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import read_marked
-from lakeplan.sweep.values import Mark
 from lakeplan.values.records import utc_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MarkClass, Part, deleted_classes

@@ -215,7 +215,7 @@ class MarkListDocument(TypedDict):
 
 
 class ApprovalRow(TypedDict):
-    """``sweep.values.Approval`` without what the gates were judged by. Those of earlier releases do not say
+    """``mark_record.Approval`` without what the gates were judged by. Those of earlier releases do not say
     what was ``shown``."""
 
     mark_id: str

@@ -20,10 +20,10 @@ from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import record_sweep
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
+from lakeplan.sweep.mark_record import settings_row
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import deleted, official_run
 from lakeplan.sweep.run import SweepEnd, sweep_journal
-from lakeplan.sweep.values import settings_row
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches

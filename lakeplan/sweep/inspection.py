@@ -19,10 +19,10 @@ from lakeplan.retention.patterns import expand
 from lakeplan.review.claims import check_claims
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
 from lakeplan.sweep.rules import place_of
-from lakeplan.sweep.values import Mark
 from lakeplan.values.desired import Cleared, GcDesired
 from lakeplan.values.pins import has_pin_commit, may_be_pin
 from lakeplan.values.repository import Refs, Repository

@@ -13,10 +13,10 @@ from lakeplan.review.run import Run
 from lakeplan.review.strictness import since_mark, stricter_safety, stricter_sweep
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.sweep.mark import by_text
+from lakeplan.sweep.mark_record import Allowance, Approval, Judged, Mark
 from lakeplan.sweep.ports import Site, approval_key
 from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.rules import GRACE_SECONDS, mark_gates
-from lakeplan.sweep.values import Allowance, Approval, Judged, Mark
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.plan_document import encode
 from lakeplan.values.records import utc_text

@@ -18,11 +18,11 @@ from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest
 from lakeplan.sweep.inspection import Inspection, Others, inspect_repository, read_others, read_rules
+from lakeplan.sweep.mark_record import Mark, digest_of
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.rules import candidate_age_seconds, check_collectable, check_engine, mark_gates
-from lakeplan.sweep.values import Mark, digest_of
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository

@@ -23,11 +23,11 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, official_run, read_marked
 from lakeplan.sweep.rules import check_collectable, check_engine, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
-from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions

@@ -24,12 +24,12 @@ from lakeplan.state.sweeps import record_purge
 from lakeplan.sweep.documents import PurgedRow
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import continue_or_abort, is_over, load_mark, marked_addresses, read_summary
 from lakeplan.sweep.run import ROUND, check_same_repository
-from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import utc_text
 from lakeplan.values.simulation import Amount

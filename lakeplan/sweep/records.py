@@ -27,8 +27,8 @@ from lakeplan.formats.namespace import (
 from lakeplan.limits import parse_json
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import SweepDocument
+from lakeplan.sweep.mark_record import Approval, Mark, digest_of, read_mark
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key
-from lakeplan.sweep.values import Approval, Mark, digest_of, read_mark
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
 from lakeplan.values.simulation import Amount

@@ -21,10 +21,10 @@ from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
-from lakeplan.sweep.values import Mark
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part

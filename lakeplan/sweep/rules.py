@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, UsageError
 from lakeplan.review.gates import GateOverrides, Named, Verdict, by_limit
-from lakeplan.sweep.values import Mark, settings_row
+from lakeplan.sweep.mark_record import Mark, settings_row
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
 from lakeplan.values.plan import GateOutcome, GateResult

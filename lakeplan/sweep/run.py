@@ -24,6 +24,7 @@ from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.inspection import all_others, inspect_repository, read_rules, recheck_request
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
+from lakeplan.sweep.mark_record import Approval, Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
@@ -41,7 +42,6 @@ from lakeplan.sweep.records import (
     read_end,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
-from lakeplan.sweep.values import Approval, Mark
 from lakeplan.values.simulation import Amount, Choice
 from lakeplan.values.sweep import Part, PartEnd, Status, SweepSettings
 

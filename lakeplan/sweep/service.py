@@ -34,6 +34,7 @@ from lakeplan.sweep.documents import (
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import Made, MarkOptions, make_marks
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import is_begun
 from lakeplan.sweep.ports import (
     Site,
@@ -56,7 +57,6 @@ from lakeplan.sweep.records import (
 )
 from lakeplan.sweep.rules import window
 from lakeplan.sweep.run import run_sweep
-from lakeplan.sweep.values import Mark
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.documents import error_rows

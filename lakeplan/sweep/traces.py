@@ -12,6 +12,7 @@ from lakeplan.formats.namespace import part_id, quarantine_prefix, result_key, s
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.contents import keeper_name, marked_tables
 from lakeplan.sweep.documents import TraceRow, TraceState
+from lakeplan.sweep.mark_record import Approval
 from lakeplan.sweep.ports import MARK_INDEX
 from lakeplan.sweep.records import (
     StoredMark,
@@ -21,7 +22,6 @@ from lakeplan.sweep.records import (
     read_stored,
     read_swept_at,
 )
-from lakeplan.sweep.values import Approval
 from lakeplan.values.records import utc_text
 from lakeplan.values.sweep import Part, Status, deleted_classes
 

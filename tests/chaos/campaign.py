@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from lakeplan.errors import LakeplanError
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.mark_record import Mark
 from tests.chaos import faults
 from tests.chaos.checker import QUARANTINE, RULES, Checker, Violation
 from tests.chaos.faults import Killed

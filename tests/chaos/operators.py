@@ -17,11 +17,11 @@ from lakeplan.plan.apply import ApplyOptions, apply_plan
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins
 from lakeplan.plan.planning import PlanOptions, make_plan
 from lakeplan.review.selection import Selection
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import list_quarantines, purge
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.run import close_sweep
 from lakeplan.sweep.service import find_mark, sweep_marks
-from lakeplan.sweep.values import Mark
 from lakeplan.values.gates import GATES
 from lakeplan.values.shown_records import object_digests
 from tests.chaos.checker import Checker

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.formats.namespace import sweep_prefix
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.mark_record import Mark
 from tests.sweeping.lake import Clock, Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -15,7 +15,7 @@ import pytest
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import deleting
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.sweep import Status
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, FailKeys, FaultyStore, Rule
 from tests.sweeping.lake import Clock, Lake, LakeRepository

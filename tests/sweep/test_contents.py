@@ -16,8 +16,8 @@ from lakeplan.simulation.runners import Runners
 from lakeplan.sweep import contents as module
 from lakeplan.sweep.contents import contents_digest, read_contents, read_prefixes
 from lakeplan.sweep.judge import approve
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import read_approval
-from lakeplan.sweep.values import Mark
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.sweep import Deletion, Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, killing_at, raising

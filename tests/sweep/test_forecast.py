@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.state.baselines import record_forecast
 from lakeplan.sweep.contents import forecast_of
-from lakeplan.sweep.values import Mark
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from tests.sweep.test_time import applied, write

@@ -12,9 +12,9 @@ from lakeplan.errors import FormatError, StalePlan, StorageError
 from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
-from lakeplan.sweep.values import Mark
 from lakeplan.values.sweep import Deletion, Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising

@@ -18,8 +18,8 @@ from lakeplan.sweep.judge import (
     refuse_shut,
     settings_today,
 )
+from lakeplan.sweep.mark_record import Allowance, Approval, Judged
 from lakeplan.sweep.ports import Site
-from lakeplan.sweep.values import Allowance, Approval, Judged
 from lakeplan.values.desired import DesiredRepository, Override, Safety, Source
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.simulation import Amount

@@ -14,8 +14,8 @@ from rich.console import Console
 from lakeplan.errors import FormatError, GateRefused, StalePlan, UsageError
 from lakeplan.output.sweep import render_sweep
 from lakeplan.sweep.judge import approve
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.run import HELD_AGAIN, NEVER_NOW
-from lakeplan.sweep.values import Mark
 from lakeplan.values.sweep import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld

@@ -22,10 +22,10 @@ from lakeplan.formats.namespace import QUARANTINE_PREFIX, mark_prefix, sweep_pre
 from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.sweep.records import read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import find_mark, open_mark, purge_all, quarantines
-from lakeplan.sweep.values import Mark, read_mark
 from lakeplan.values.sweep import Part, Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising

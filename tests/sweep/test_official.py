@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import GateRefused, UsageError
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.rules import (
     START_SECONDS,
     candidate_age_seconds,
@@ -18,7 +19,6 @@ from lakeplan.sweep.rules import (
     check_engine,
     min_age_seconds,
 )
-from lakeplan.sweep.values import Mark
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MarkClass, Marked, SweepSettings, Versions

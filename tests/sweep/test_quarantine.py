@@ -14,10 +14,10 @@ from lakeplan.errors import StorageError, UsageError
 from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import NEEDED, YOUNG
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
-from lakeplan.sweep.values import Mark
 from lakeplan.values.repository import Repository
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising

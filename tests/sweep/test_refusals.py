@@ -27,9 +27,9 @@ from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import Lease
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.judge import approve
+from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import RefsMemory
 from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
-from lakeplan.sweep.values import Mark
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import Status, StoreFacts
 from tests.sweeping.lake import LakeRepository

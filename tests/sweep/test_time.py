@@ -10,7 +10,7 @@ import pytest
 
 from lakeplan.errors import ClockSkew, GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import RULES_KEY
-from lakeplan.sweep.values import Mark, read_mark
+from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.sweep import Status
 from tests.sweeping.lake import LakeRepository

@@ -27,11 +27,11 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import MarkOptions, make_marks
+from lakeplan.sweep.mark_record import Approval, Mark
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select_one
 from lakeplan.sweep.records import StoredMark, load_mark, newest_attempts
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.sweep.service import MarkReport, find_mark, mark_all
-from lakeplan.sweep.values import Approval, Mark
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from lakeplan.sweep.values import _shape
+from lakeplan.sweep.mark_record import _shape
 from lakeplan.values.declare import (
     COUNT,
     FLAG,
