@@ -77,6 +77,7 @@ NOTICE_PERIOD = Kind("duration", parse_notice_period, "seconds")
 DAYS = Kind("days")
 RATE = Kind("rate")
 ANYTHING = Kind()
+TEXT = Kind("text_or_empty", recorded="string")
 BRANCH_GLOBS = Kind("names", tuple, recorded="strings")
 TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 

@@ -227,21 +227,10 @@ def unknown_to_official(key: str, value: object) -> str:
 
 
 class SettingsRow(TypedDict):
-    """``SweepSettings`` in a document."""
+    """``SweepSettings`` in a document, which has every field. Here are those that outputs read by name."""
 
-    engine: Literal["builtin", "lakefs-spark-client"]
-    automatic: bool
     mode: Literal["delete", "quarantine"]
-    min_age_seconds: int
-    settle_seconds: int
-    margin_seconds: int
     never_committed: Literal["keep", "collect"]
-    versions: Literal["marker", "all"]
-    verify: Literal["sample", "all"]
-    max_objects: int
-    max_bytes: int
-    rate: int | None
-    quarantine_age_seconds: int
 
 
 class MarkClass(str, Enum):

@@ -11,6 +11,7 @@ from lakeplan.values.declare import (
     FLAG,
     LESS,
     TAG_GLOBS,
+    TEXT,
     Kind,
     Setting,
     neutral,
@@ -20,9 +21,8 @@ from lakeplan.values.declare import (
 from lakeplan.values.records import Misshapen
 from tools.reference.schemas import _recorded
 
-FREE_TEXT = Kind("text", recorded="string")
 CASES = [
-    (FREE_TEXT, "", ["", "why"], [3, None, ["a"]]),
+    (TEXT, "", ["", "why"], [3, None, ["a"]]),
     (FLAG, False, [True, False], [0, "yes", None]),
     (COUNT, 3, [0, 3], [-1, "3", None, True]),
     (or_unlimited(COUNT), 3, [0, None], [-1, "unlimited"]),
