@@ -30,8 +30,7 @@ from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli.process import now_utc, this_run
-from lakeplan.lakefs.branches import connect_branch_reader
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import connect, connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.writers import connect_branch_writer
 from lakeplan.output.plan import render_plan

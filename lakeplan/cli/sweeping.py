@@ -13,8 +13,8 @@ from lakeplan.cli.options import Options, option, parse_spark_conf
 from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import check_binding, variable
+from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store, parse_location

@@ -17,9 +17,13 @@ from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
 from lakeplan.errors import LakeplanError
-from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
-from lakeplan.lakefs.client import LakeFSServer, connect
-from lakeplan.lakefs.collection import identify
+from lakeplan.lakefs.client import (
+    LakeFSBranchReader,
+    LakeFSIdentifier,
+    LakeFSServer,
+    connect,
+    connect_branch_reader,
+)
 from lakeplan.lakefs.credentials import (
     STATE_URL,
     Approve,
@@ -132,7 +136,7 @@ class Session:
 
     def identify(self, server: str) -> ServerIdentity:
         """Who the server says it is. Raises CredentialsError and ServerError."""
-        return identify(*self._access(server))
+        return LakeFSIdentifier.connect(*self._access(server)).identify()
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address; empty when they are bound."""

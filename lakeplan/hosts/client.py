@@ -15,7 +15,7 @@ from lakeplan import limits
 from lakeplan.errors import UsageError
 from lakeplan.hosts.protocols import HostError
 from lakeplan.lakefs.credentials import Secret
-from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, quiet_vendor_logs, read_whole
+from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, read_whole
 from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.bodies import TooSlow, within
 
@@ -59,7 +59,6 @@ class HostClient:
     def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
         if urlsplit(api).scheme not in ("http", "https"):
             raise UsageError(f"the API of {name} is not an http or https URL", hint="Check the variable.")
-        quiet_vendor_logs()
         self.name, self._api, self._retries = name, api.rstrip("/"), retries
         self._header, self._token = header, token
         self._session = new_session()

@@ -1,3 +1,3 @@
 """One client of a lakeFS server: readers, writers, credentials, errors."""
 
-__all__ = ["branches", "client", "collection", "credentials", "protocols", "transport", "writers"]
+__all__ = ["client", "credentials", "protocols", "transport", "writers"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,6 +25,8 @@ _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 """The years 1 and 9999."""
 
 _LARGEST = 2**63
+
+ANY_MESSAGE = re.compile(".*", re.DOTALL)
 
 HEX = frozenset("0123456789abcdef")
 
@@ -96,14 +99,19 @@ def read(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T:
     return parse_json(transport, call, transport.request(call), parse)
 
 
-def find(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T | None:
-    """The same; None where the repository is there and what is requested is not."""
+def find(
+    transport: Transport, call: Call, parse: Callable[[Fields], T], *, missing: re.Pattern[str] = ANY_MESSAGE
+) -> T | None:
+    """The same; None where the repository exists and what is requested does not. ``missing``: what the server
+    then says. Any other 404 is an error."""
     try:
         return read(transport, call, parse)
     except RepositoryNotFound:
         raise
-    except NotFound:
-        return None
+    except NotFound as error:
+        if missing.fullmatch(error.message):
+            return None
+        raise
 
 
 def parse_json(

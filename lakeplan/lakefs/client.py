@@ -1,16 +1,17 @@
-"""The reader of one server: repositories, rules, policies and refs dumps."""
+"""The readers of one server: repositories, rules, policies, refs dumps; branches and what is on them."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import TypeVar
 
 from lakeplan import limits
 from lakeplan.errors import (
+    DataGone,
     FeatureMissing,
     NotFound,
     PermissionDenied,
@@ -19,6 +20,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs import answers
 from lakeplan.lakefs.answers import (
+    PAGE,
     Fields,
     Malformed,
     check_globs,
@@ -28,31 +30,21 @@ from lakeplan.lakefs.answers import (
     list_all,
     parse_json,
     read,
+    read_list,
     unexpected,
 )
-from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.metadata import LakeFSMetadata
-from lakeplan.lakefs.transport import (
-    Adapter,
-    Call,
-    Clock,
-    Connection,
-    RetryPolicy,
-    Timeouts,
-    Transport,
-    connection_of,
-    of_repository,
-)
-from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import ServerConfig
-from lakeplan.values.pins import PREFIX, has_pin_commit
-from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
+from lakeplan.lakefs.transport import READS, Adapter, Call, Connection, Transport, of_repository
+from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
+from lakeplan.values.pins import PREFIX, has_pin_commit, may_be_pin
+from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, ServerIdentity, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, Stored
 
 OPERATION = "dump the refs"
 STATUS_OPERATION = "read the state of the refs dump"
 READ_REPOSITORY = "read the repository"
+READ_VERSION = "read the server's version"
 
 TOO_MUCH_AT_ONCE = frozenset({405, 408, 413, 501, 502, 504})
 """Answers to the short way after which the task is tried: not offered, too large, or a gateway's time-out."""
@@ -133,16 +125,9 @@ PATHS = {
     SettingKind.OBJECT_LIFECYCLE: ("settings", "object_lifecycle"),
 }
 LIST = {SettingKind.BRANCH_LIFECYCLE: "policies", SettingKind.OBJECT_LIFECYCLE: "rules"}
+_NO_RULES = re.compile(r"cannot [^:]*: not found")
 _UNSET = re.compile(r"cannot [^:]*: (.*(polic|rule|lifecycle)[^:]*:? )?not found")
-"""A 404 that says the setting is not there. Any other 404 must not pass for "nothing set"."""
-
-
-def read_policies(transport: Transport, repository: str) -> Stored[Policy]:
-    return _read(transport, repository, SettingKind.BRANCH_LIFECYCLE, policy_of)
-
-
-def read_object_rules(transport: Transport, repository: str) -> Stored[ObjectRule]:
-    return _read(transport, repository, SettingKind.OBJECT_LIFECYCLE, object_rule_of)
+"""A 404 that says the setting does not exist (lakefs/api.md). Any other must not pass for "nothing set"."""
 
 
 def patterns_of(item: SettingItem) -> tuple[str, ...]:
@@ -221,22 +206,31 @@ READS_AND_DUMPS = re.compile(r"GET .*|PUT /repositories/[^/]+/refs/dump|POST /re
 """All that a reader's connection lets through: a plan's only request that is not a GET is the refs dump."""
 
 
-def connect(
-    server: ServerConfig,
-    credentials: Credentials,
-    *,
-    timeouts: Timeouts | None = None,
-    retries: RetryPolicy | None = None,
-    clock: Clock | None = None,
-    storage: Sequence[str] = (),
-) -> LakeFSServer:
-    """A reader of one server; no request is made yet. ``storage``: bound addresses of its storage, which
-    presigned URLs may lead to. Raises CredentialsError for a bad endpoint URL."""
-    connection = connection_of(server, credentials, timeouts, retries, clock, READS_AND_DUMPS)
-    return LakeFSServer(replace(connection, storage=tuple(storage)))
+class _Reader(Adapter):
+    """What both readers of a server read."""
+
+    def metadata(self, repository: str) -> Mapping[str, str]:
+        """The key-value map that a repository carries. A server from before it has none."""
+        call = of_repository("GET", repository, "metadata", operation="read the repository's metadata")
+        try:
+            return read(self._transport, call, lambda fields: {key: fields.text(key) for key in fields.data})
+        except FeatureMissing:
+            return {}
+
+    def _branches(self, repository: str, prefix: str = "", *, hidden: bool) -> Iterator[Branch]:
+        params = {**_prefix(prefix), "show_hidden": "true" if hidden else "false"}
+        call = of_repository("GET", repository, "branches", operation="list branches", params=params)
+        return list_all(self._transport, call, answers.branch_of)
+
+    def _live(self, repository: str, prefix: str = "") -> list[LiveBranch]:
+        """Branches with their hidden flag, sorted by id."""
+        every = {b.id: b.commit_id for b in self._branches(repository, prefix, hidden=True)}
+        # Read second: a branch made between the two is in neither answer's difference.
+        visible = {b.id for b in self._branches(repository, prefix, hidden=False)} if every else set()
+        return [LiveBranch(name, head, name not in visible) for name, head in sorted(every.items())]
 
 
-class LakeFSServer(Adapter):
+class LakeFSServer(_Reader):
     """``lakeplan.lakefs.protocols.LakeFSReader`` over HTTP. May be used from several threads."""
 
     _ALLOWED = READS_AND_DUMPS
@@ -251,7 +245,7 @@ class LakeFSServer(Adapter):
         return self._transport.connection.name
 
     def version(self) -> str:
-        call = Call("GET", ("config", "version"), "read the server's version")
+        call = Call("GET", ("config", "version"), READ_VERSION)
         return read(self._transport, call, lambda fields: fields.text("version"))
 
     def server_time(self, repository: str) -> datetime | None:
@@ -275,21 +269,13 @@ class LakeFSServer(Adapter):
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
         call = of_repository("GET", repository, "settings", "gc_rules", operation="read the GC rules")
-        try:
-            return read(self._transport, call, answers.rules_of)
-        except RepositoryNotFound:
-            raise
-        except NotFound as error:
-            # lakefs/api.md: unset rules are 404 "not found". Any other 404 must not pass for "no rules".
-            if error.message == f"cannot {call.operation}: not found":
-                return None
-            raise
+        return find(self._transport, call, answers.rules_of, missing=_NO_RULES)
 
     def get_policies(self, repository: str) -> Stored[Policy]:
-        return read_policies(self._transport, repository)
+        return _read(self._transport, repository, SettingKind.BRANCH_LIFECYCLE, policy_of)
 
     def get_object_rules(self, repository: str) -> Stored[ObjectRule]:
-        return read_object_rules(self._transport, repository)
+        return _read(self._transport, repository, SettingKind.OBJECT_LIFECYCLE, object_rule_of)
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
         visible: set[str] | None = None
@@ -302,15 +288,7 @@ class LakeFSServer(Adapter):
             yield branch
 
     def list_pins(self, repository: str) -> list[LiveBranch]:
-        every = [(b.id, b.commit_id) for b in self._branches(repository, PREFIX, hidden=True)]
-        # Read second: a branch made between the two is in neither answer's difference.
-        visible = {b.id for b in self._branches(repository, PREFIX, hidden=False)} if every else set()
-        return [LiveBranch(name, head, name not in visible) for name, head in sorted(every)]
-
-    def _branches(self, repository: str, prefix: str, *, hidden: bool) -> Iterator[Branch]:
-        params = {**_prefix(prefix), "show_hidden": "true" if hidden else "false"}
-        call = of_repository("GET", repository, "branches", operation="list branches", params=params)
-        return list_all(self._transport, call, answers.branch_of)
+        return self._live(repository, PREFIX)
 
     def list_tags(self, repository: str) -> Iterator[Tag]:
         call = of_repository("GET", repository, "tags", operation="list tags")
@@ -347,9 +325,6 @@ class LakeFSServer(Adapter):
         )
         return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
-    def metadata(self, repository: str) -> Mapping[str, str]:
-        return repository_metadata(self._transport, repository)
-
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Asks for the repository and (once per server) for the configuration, to know whether its store
         offers presigned URLs. The reader's own connection can only GET."""
@@ -384,14 +359,127 @@ def _presigning(fields: Fields) -> dict[str, bool]:
     return found
 
 
-def repository_metadata(transport: Transport, repository: str) -> Mapping[str, str]:
-    """The key-value map that a repository carries. A server from before it has none."""
-    call = of_repository("GET", repository, "metadata", operation="read the repository's metadata")
-    try:
-        return read(transport, call, lambda fields: {key: fields.text(key) for key in fields.data})
-    except FeatureMissing:
-        return {}
-
-
 def _prefix(prefix: str) -> dict[str, str]:
     return {"prefix": prefix} if prefix else {}
+
+
+_EMPTY_RANGE = frozenset({416})
+
+
+class LakeFSBranchReader(_Reader):
+    """``lakeplan.lakefs.protocols.BranchReader``: no request but GET ever. May be used from several
+    threads."""
+
+    _ALLOWED = READS
+
+    def list_live(self, repository: str) -> list[LiveBranch]:
+        return [branch for branch in self._live(repository) if not may_be_pin(branch)]
+
+    def find_branch(self, repository: str, branch_id: str) -> str | None:
+        call = of_repository("GET", repository, "branches", branch_id, operation="read a branch")
+        branch = find(self._transport, call, answers.branch_of)
+        return None if branch is None else branch.commit_id
+
+    def staged(self, repository: str, branch_id: str) -> StagedData:
+        call = of_repository(
+            *("GET", repository, "branches", branch_id, "diff"),
+            operation="read uncommitted changes",
+            params={"amount": str(PAGE)},
+        )
+        return read(self._transport, call, _staged_of)
+
+    def written_at(self, repository: str, branch_id: str, path: str) -> datetime | None:
+        call = of_repository(
+            *("GET", repository, "refs", branch_id, "objects", "stat"),
+            operation="read when an object was written",
+            params={"path": path, "user_metadata": "false"},
+        )
+        seconds = find(self._transport, call, lambda fields: fields.seconds("mtime"))
+        return None if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc)
+
+    def open_pulls(self, repository: str) -> Iterator[PullRequest]:
+        params = {"status": "open"}
+        call = of_repository("GET", repository, "pulls", operation="list pull requests", params=params)
+        try:
+            yield from list_all(self._transport, call, _pull_of)
+        except FeatureMissing:
+            return  # a server from before pull requests has none
+
+    def protected_patterns(self, repository: str) -> Iterator[str]:
+        def parse(rules: list[Fields]) -> list[str]:
+            patterns = [rule.glob("pattern") for rule in rules]
+            check_globs(patterns, "the list")
+            return patterns
+
+        path, operation = ("settings", "branch_protection"), "read the branch protection rules"
+        call = of_repository("GET", repository, *path, operation=operation)
+        return iter(read_list(self._transport, call, parse))
+
+    def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
+        """One byte of each: HEAD and stat answer 200 for collected data too (lakefs/api.md)."""
+        call = of_repository(
+            *("GET", repository, "refs", commit_id, "objects", "ls"),
+            operation="list objects of a commit",
+            params={"amount": str(count), "user_metadata": "false"},
+        )
+        paths = read(
+            self._transport,
+            call,
+            lambda fields: [Fields.of(item).name("path") for item in fields.items("results")],
+        )
+        return len(paths), sum(not self.readable(repository, commit_id, path) for path in paths)
+
+    def readable(self, repository: str, commit_id: str, path: str) -> bool:
+        """See ``ObjectPinger``."""
+        call = of_repository(
+            *("GET", repository, "refs", commit_id, "objects"),
+            operation="read an object",
+            params={"path": path},
+            headers={"Range": "bytes=0-0"},
+            accept=_EMPTY_RANGE,
+        )
+        try:
+            self._transport.request(call)
+        except DataGone:
+            return False
+        return True
+
+
+def _staged_of(fields: Fields) -> StagedData:
+    found = []
+    for item in fields.items("results"):
+        change = Fields.of(item)
+        found.append(StagedChange(change.name("path"), change.name("type"), change.integer("size_bytes", 0)))
+    return StagedData(tuple(found), Fields.of(fields.data.get("pagination")).flag("has_more"))
+
+
+def _pull_of(fields: Fields) -> PullRequest:
+    if fields.text("status") not in ("open", "OPEN"):
+        raise Malformed(f"a pull request is {fields.text('status')}, although only open ones were requested")
+    return PullRequest(
+        fields.name("id"),
+        fields.name("source_branch"),
+        fields.name("destination_branch"),
+        fields.text("title", ""),
+    )
+
+
+class LakeFSIdentifier(Adapter):
+    """Asks a server who it is, and nothing else."""
+
+    _ALLOWED = re.compile(r"GET /config/version")
+
+    def identify(self) -> ServerIdentity:
+        """Raises ServerError. The clock is that of whatever answered (the ``Date`` header, whole seconds),
+        which may be a proxy in front of the server."""
+        call = Call("GET", ("config", "version"), READ_VERSION)
+        response = self._transport.request(call)
+        version, context = parse_json(
+            *(self._transport, call, response),
+            lambda fields: (fields.text("version"), fields.text("version_context", "")),
+        )
+        return ServerIdentity(version, context, date_of(response))
+
+
+connect = LakeFSServer.connect
+connect_branch_reader = LakeFSBranchReader.connect

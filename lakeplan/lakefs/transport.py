@@ -10,7 +10,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, ClassVar, Self
@@ -37,7 +37,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs.credentials import API_PATH, Credentials, normalise_endpoint
 from lakeplan.limits import MESSAGE_BYTES, TooLarge, parse_json
-from lakeplan.values.bodies import TooSlow, read_body, within
+from lakeplan.values.bodies import TooSlow, quiet_logs, read_body, within
 from lakeplan.values.desired import ServerConfig
 
 _RULES = "retention:SetGarbageCollectionRules"
@@ -355,26 +355,6 @@ class Connection:
     pace: Pace | None = field(default=None, compare=False, repr=False)
 
 
-def connection_of(
-    server: ServerConfig,
-    credentials: Credentials,
-    timeouts: Timeouts | None,
-    retries: RetryPolicy | None,
-    clock: Clock | None,
-    allowed: re.Pattern[str],
-) -> Connection:
-    """Raises CredentialsError for a bad endpoint URL."""
-    return Connection(
-        name=server.name,
-        endpoint=normalise_endpoint(server.endpoint_url, what=f"server {server.name}"),
-        credentials=credentials,
-        timeouts=timeouts or Timeouts(),
-        retries=retries or RetryPolicy(),
-        clock=clock or Clock(),
-        allowed=allowed,
-    )
-
-
 @dataclass(frozen=True)
 class Call:
     """A request before it is sent. ``path`` are the parts below /api/v1, ``operation`` how messages name it.
@@ -498,7 +478,6 @@ class Transport:
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            quiet_vendor_logs()
             session = self._local.session = new_session()
         return session
 
@@ -528,9 +507,22 @@ class Adapter:
         timeouts: Timeouts | None = None,
         retries: RetryPolicy | None = None,
         clock: Clock | None = None,
+        storage: Sequence[str] = (),
     ) -> Self:
-        """No request is made yet. Raises CredentialsError for a bad endpoint URL."""
-        return cls(connection_of(server, credentials, timeouts, retries, clock, cls._ALLOWED))
+        """No request is made yet. ``storage``: addresses of the server's storage, which presigned URLs may
+        lead to. Raises CredentialsError for a bad endpoint URL."""
+        return cls(
+            Connection(
+                server.name,
+                normalise_endpoint(server.endpoint_url, what=f"server {server.name}"),
+                credentials,
+                timeouts or Timeouts(),
+                retries or RetryPolicy(),
+                clock or Clock(),
+                cls._ALLOWED,
+                tuple(storage),
+            )
+        )
 
 
 def _worth_retrying(method: str, response: requests.Response) -> bool:
@@ -555,6 +547,8 @@ class Session(requests.Session):
 
 
 def new_session() -> requests.Session:
+    """A session whose requests are logged by nobody: urllib3 logs whole URLs, signatures included."""
+    quiet_logs("urllib3", "urllib3.connectionpool", "requests")
     return Session()
 
 
@@ -576,14 +570,6 @@ def read_whole(response: requests.Response, limit: int, clock: Callable[[], floa
             raise requests.exceptions.ContentDecodingError(error) from error
         response._content_consumed = True  # type: ignore[attr-defined]
         failed.pop_all()
-
-
-def quiet_vendor_logs() -> None:
-    """urllib3 logs whole URLs, signatures included: below warning it says nothing here."""
-    for name in ("urllib3", "urllib3.connectionpool", "requests"):
-        logger = logging.getLogger(name)
-        if logger.level < logging.WARNING:
-            logger.setLevel(logging.WARNING)
 
 
 def wait_asked_for(response: requests.Response, now: float) -> float | None:

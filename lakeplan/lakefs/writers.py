@@ -1,4 +1,4 @@
-"""The writes of an apply and of branch deletion, each on a connection of its own."""
+"""The writes of an apply and of branch deletion, and what marks ask for: each on a connection of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeplan.errors import PermissionDenied, ReadOnlyRepository
+from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, ReadOnlyRepository, RepositoryNotFound
+from lakeplan.lakefs.answers import Fields, parse_json, read, unexpected
 from lakeplan.lakefs.client import LIST, PATHS
-from lakeplan.lakefs.transport import Adapter, of_repository
+from lakeplan.lakefs.transport import Adapter, Call, of_repository
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body
+from lakeplan.values.sweep import UncommittedRun
 
 
 class _Writer(Adapter):
@@ -104,7 +106,70 @@ class LakeFSBranchWriter(LakeFSMetadataWriter):
         self._send("POST", repository, "branches", operation="create a branch", body=body)
 
 
+MAX_PAGES = 1_000_000
+BRANCH_TRIES = 4
+
+
+class LakeFSPreparer(Adapter):
+    """``lakeplan.simulation.requests.UncommittedPreparer`` over HTTP."""
+
+    _ALLOWED = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
+
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        """Asks until no continuation token comes back (lakefs/api.md). The server fails when a
+        branch is deleted while it lists them: then from the beginning again."""
+        tries = BRANCH_TRIES
+        while True:
+            tries -= 1
+            try:
+                return self._prepare(repository)
+            except NotFound as error:
+                if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
+                    raise
+                if not tries:
+                    hint = "Run the command again: branches were deleted meanwhile."
+                    raise error.replaced(hint=hint) from error
+
+    def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
+        runs: dict[UncommittedRun, None] = {}
+        token = ""
+        for _ in range(MAX_PAGES):
+            call = of_repository(
+                *("POST", repository, "gc", "prepare_uncommited"),
+                operation="prepare uncommitted addresses",
+                body={"continuation_token": token} if token else {},
+                repeatable=True,  # each answer names a run of its own; one that nobody names is never read
+                retry_timeouts=False,
+            )
+            response = self._transport.request(call)
+            run, after = parse_json(self._transport, call, response, _answer)
+            runs[run] = None
+            if not after:
+                return tuple(runs)
+            if after == token:
+                break
+            token = after
+        problem = "the continuation tokens do not end"
+        raise unexpected(self._transport, call, response, problem, "Check the server's log.")
+
+    def grace_period_seconds(self) -> int | None:
+        call = Call("GET", ("config", "garbage-collection"), "read the grace period")
+        try:
+            seconds = read(self._transport, call, lambda fields: fields.integer("grace_period", 0))
+        except (FeatureMissing, NotFound, PermissionDenied):
+            return None
+        return seconds if seconds > 0 else None
+
+
+def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
+    """``gc_uncommitted_location`` is "" where nothing is uncommitted. An answer without it says nothing."""
+    token = fields.data.get("continuation_token")
+    location = fields.text("gc_uncommitted_location")
+    return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""
+
+
 connect_metadata_writer = LakeFSMetadataWriter.connect
 connect_rules_writer = LakeFSRulesWriter.connect
 connect_settings_writer = LakeFSSettingsWriter.connect
 connect_branch_writer = LakeFSBranchWriter.connect
+connect_preparer = LakeFSPreparer.connect

@@ -10,7 +10,7 @@ import requests
 from urllib3.exceptions import NewConnectionError
 
 from lakeplan.lakefs.credentials import Secret
-from lakeplan.lakefs.transport import NoAuth, new_session, quiet_vendor_logs, read_whole, wait_asked_for
+from lakeplan.lakefs.transport import NoAuth, new_session, read_whole, wait_asked_for
 from lakeplan.limits import MESSAGE_BYTES, TooLarge
 from lakeplan.review.notify import Answer
 from lakeplan.values.bodies import TooSlow, within
@@ -60,7 +60,6 @@ def url_of(channel: Channel, environ: Mapping[str, str]) -> Secret | Answer:
 
 
 def _post(url: Secret, payload: bytes, id: str, seconds: float) -> requests.Response:
-    quiet_vendor_logs()
     with new_session() as session:
         response = session.post(
             url.reveal(),

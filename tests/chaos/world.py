@@ -21,13 +21,12 @@ from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
 from lakeplan.errors import WriteConflict
-from lakeplan.lakefs.branches import connect_branch_reader
-from lakeplan.lakefs.client import connect
-from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.lakefs.client import connect, connect_branch_reader
 from lakeplan.lakefs.transport import Clock as WaitingClock
 from lakeplan.lakefs.writers import (
     connect_branch_writer,
     connect_metadata_writer,
+    connect_preparer,
     connect_rules_writer,
     connect_settings_writer,
 )

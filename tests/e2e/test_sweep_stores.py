@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.lakefs.collection import LakeFSPreparer
+from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.open import open_sweep_store

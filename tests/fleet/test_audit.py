@@ -16,11 +16,10 @@ import requests
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.formats.collector import UnifiedRun
-from lakeplan.lakefs.branches import LakeFSBranchReader, connect_branch_reader
-from lakeplan.lakefs.client import LakeFSServer, connect
-from lakeplan.lakefs.collection import connect_preparer
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer, connect, connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.surveying import StepSurveyor
 from lakeplan.stores.open import open_namespace, open_sweep_store

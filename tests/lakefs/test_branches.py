@@ -14,7 +14,7 @@ from lakeplan.errors import (
     RepositoryNotFound,
     UnexpectedAnswer,
 )
-from lakeplan.lakefs.branches import connect_branch_reader
+from lakeplan.lakefs.client import connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy, of_repository
 from lakeplan.lakefs.writers import connect_branch_writer
@@ -87,7 +87,7 @@ class DescribeReading:
         assert lake.reader.written_at("analytics", "main", "b") is None
 
     def it_says_when_more_is_staged_than_it_lists(self, lake, monkeypatch):
-        monkeypatch.setattr("lakeplan.lakefs.branches.PAGE", 1)
+        monkeypatch.setattr("lakeplan.lakefs.client.PAGE", 1)
         lake.upload("main", "a")
         lake.upload("main", "b")
         staged = lake.reader.staged("analytics", "main")

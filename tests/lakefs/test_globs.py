@@ -9,8 +9,7 @@ import pytest
 
 from lakeplan.branches.verdicts import is_protected
 from lakeplan.errors import UnexpectedAnswer
-from lakeplan.lakefs.branches import connect_branch_reader
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import connect, connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials
 from tests.lakefs.conftest import Answer, Scripted
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lakeplan.errors import PermissionDenied
-from lakeplan.lakefs.branches import connect_branch_reader
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import connect, connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.writers import connect_branch_writer, connect_settings_writer
 from lakeplan.values.branches import LiveBranch

@@ -14,10 +14,10 @@ from lakeplan.errors import LakeplanError, ServerUnreachable
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import XidSource, mark_prefix, part_id, result_key, sweep_prefix
 from lakeplan.lakefs.client import connect
-from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection

@@ -28,8 +28,8 @@ from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.fleet.documents import AuditDocument, StorageDocument
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
-from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.transport import Pace
+from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported

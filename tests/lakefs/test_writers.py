@@ -15,9 +15,9 @@ from lakeplan.errors import (
     UnexpectedAnswer,
 )
 from lakeplan.formats.collector import files_of_run, read_uncommitted
-from lakeplan.lakefs.collection import connect_preparer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
+from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.sweep import UncommittedRun
