@@ -9,7 +9,7 @@ from typing import Any
 from lakeplan import limits
 from lakeplan.retention.keep import prefix_problem
 from lakeplan.retention.patterns import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
-from lakeplan.tree.layers import CLEAR, RUN_SETTINGS, SERVER_BLOCKS
+from lakeplan.tree.layers import CLEAR, HOLD_TARGETS, RUN_SETTINGS, SERVER_BLOCKS
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.declare import BRANCH_GLOBS, Setting
 from lakeplan.values.desired import Bounds, Source
@@ -18,8 +18,6 @@ from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP, Hold
 from lakeplan.values.units import parse_count, parse_date, parse_duration
 
-TARGETS = ("prefix", "branch", "tag", "commit")
-
 
 def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
     """The holds of a merged document, in its order."""
@@ -27,10 +25,10 @@ def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
 
 
 def _hold(item: Mapping[str, Any]) -> Hold:
-    kind = next(key for key in TARGETS if key in item)
+    kind = next(key for key in HOLD_TARGETS if key in item)
     until = item.get("until")
     return Hold(
-        kind,  # type: ignore[arg-type]  # one of TARGETS, as the schema has them
+        kind,  # type: ignore[arg-type]  # one of HOLD_TARGETS, as the schema has them
         item[kind],
         None if until is None else parse_date(str(until)),
         item.get("reason", ""),
@@ -75,11 +73,11 @@ class SettingsCheck:
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "branches", path):
             self._days(item, "retention_days", here)
-            self._parsed(item, "min_commits", here, parse_count)
+            self._problems.parsed(item, "min_commits", here, parse_count, None)
             keep = item.items.get("keep")
             if isinstance(keep, MapNode):
                 for key in ("daily", "weekly", "monthly"):
-                    self._parsed(keep, key, (*here, "keep"), parse_count)
+                    self._problems.parsed(keep, key, (*here, "keep"), parse_count, None)
             branch, pattern = item.items.get("branch_id"), item.items.get("pattern")
             if (branch is None) == (pattern is None):
                 self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
@@ -102,7 +100,7 @@ class SettingsCheck:
             for at, pattern in _texts(item, "patterns", here):
                 self._pattern(pattern, at)
             for key in ("max_age", "max_idle_age", "max_inactivity_time"):
-                self._parsed(item, key, here, parse_duration)
+                self._problems.parsed(item, key, here, parse_duration, None)
             if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
                 text = "max_inactivity_time is another name of max_idle_age: write one of them"
                 self._problems.add(item.where("max_inactivity_time"), here, text)
@@ -118,10 +116,9 @@ class SettingsCheck:
             self._once(seen, "id", item, here)
 
     def _holds(self, node: Node, path: NodePath) -> None:
-        targets = ("prefix", "branch", "tag", "commit")
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "", path):
-            named = [key for key in targets if key in item.items]
+            named = [key for key in HOLD_TARGETS if key in item.items]
             if len(named) != 1:
                 self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
             if "branch" in named:
@@ -130,8 +127,8 @@ class SettingsCheck:
                 self._pattern(item.items["tag"], (*here, "tag"), why_no_tag)
             if "prefix" in named and "remove" not in item.items:
                 self._hold_prefix(item.items["prefix"], (*here, "prefix"))
-            self._parsed(item, "until", here, parse_date)
-            self._removal(item, here, targets, needs=("reason",))
+            self._problems.parsed(item, "until", here, parse_date, None)
+            self._removal(item, here, HOLD_TARGETS, needs=("reason",))
             for by in named:
                 self._once(seen, by, item, here)
 
@@ -158,7 +155,7 @@ class SettingsCheck:
                 for at, pattern in _texts(node, setting.key, path):
                     self._pattern(pattern, at)
             else:
-                self._parsed(node, setting.key, path, setting.kind.parse)
+                self._problems.parsed(node, setting.key, path, setting.kind.parse, None)
 
     def _days(self, node: MapNode, key: str, path: NodePath) -> None:
         child = node.items.get(key)
@@ -202,16 +199,6 @@ class SettingsCheck:
                 self._problems.add(node.source, path, f"{what} has at most {most:,} patterns")
         if self._globs <= limits.TREE_GLOBS and (text := pattern_problem(pattern, why_not)):
             self._problems.add(node.source, path, text)
-
-    def _parsed(self, node: MapNode, key: str, path: NodePath, parse: Callable[[str], object]) -> None:
-        child = node.items.get(key)
-        text = text_of(child)
-        if child is None or text is None:
-            return
-        try:
-            parse(text)
-        except ValueError as error:
-            self._problems.add_first(child.source, (*path, key), str(error))
 
     # ---- shape
     def _alone(

@@ -24,12 +24,11 @@ from lakeplan.tree.layers import (
 from lakeplan.tree.policies import (
     check_complete,
     conflict_text,
-    describe,
     why_ambiguous,
     why_no_engine,
 )
-from lakeplan.tree.structure import nearest
-from lakeplan.tree.yaml import NodePath, Problems
+from lakeplan.tree.structure import nearest, suggestion
+from lakeplan.tree.yaml import NodePath, Problems, show_path
 from lakeplan.values.desired import Override, ServerConfig
 from lakeplan.values.sweep import OFFICIAL_ENGINE, unknown_to_official
 from lakeplan.values.urls import BadUrl, parse_web_url
@@ -67,11 +66,7 @@ def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: NodePath
         if name in profiles:
             continue
         found = True
-        close = nearest(name, profiles)
-        if close:
-            hint = f"did you mean {close}?"
-        else:
-            hint = f"there are {', '.join(profiles)}" if profiles else "the tree has no profiles"
+        hint = suggestion(name, profiles) if profiles else "the tree has no profiles"
         problems.add(value.source, (*path, index), f"there is no profile {name!r}: {hint}")
     return found
 
@@ -254,7 +249,7 @@ def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems
     check_complete(merged, path, problems)
     for where, value in merged.idle_removals:
         if entry.layer.values.get(where) is value:
-            text = f"nothing inherited is called {describe(where)}, so there is nothing to remove"
+            text = f"nothing inherited is called {show_path(where)}, so there is nothing to remove"
             problems.add(value.source, path, text)
     return merged
 
@@ -288,7 +283,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
         ]
         if example := witness([one.name, other.name], stronger, REPOSITORY_NAMES, budget):
             text = f"{conflict_text(conflict, one.key, other.key)}; both match {example!r}"
-            problems.add(conflict.other.source, ("repositories", other.key, describe(conflict.path)), text)
+            problems.add(conflict.other.source, ("repositories", other.key, show_path(conflict.path)), text)
 
 
 def _may_overlap(one: str, other: str) -> bool:

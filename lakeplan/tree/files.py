@@ -11,8 +11,7 @@ from pathlib import Path
 
 from lakeplan import limits
 from lakeplan.limits import TooLarge, read_file
-from lakeplan.tree.yaml import Node, NodeCount, Problems, parse_yaml
-from lakeplan.tree.yaml import NodePath as ProblemPath
+from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
 from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.storages import storage_of
@@ -39,10 +38,10 @@ class TreeFiles:
         self._visited = 0
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of every file that was read."""
-        self.lost: dict[str, set[ProblemPath]] = {}
+        self.lost: dict[str, set[NodePath]] = {}
         """Paths, by file, at which the reader itself found problems: values may be missing there."""
 
-    def parse(self, file: str, at: Source, path: ProblemPath) -> Node | None:
+    def parse(self, file: str, at: Source, path: NodePath) -> Node | None:
         """The document of a file. A file that is not there or not text is a problem where it is named."""
         if file in self._parsed:
             return self._parsed[file]
@@ -75,7 +74,7 @@ class TreeFiles:
         self.digests[file] = hashlib.sha256(data).hexdigest()
         return data
 
-    def _read(self, file: str, at: Source, path: ProblemPath) -> str | None:
+    def _read(self, file: str, at: Source, path: NodePath) -> str | None:
         try:
             data = self._bytes(file)
         except LeadsOut as error:
@@ -94,7 +93,7 @@ class TreeFiles:
             self._problems.add(Source(file, line, column), (), "this is not UTF-8 text")
             return None
 
-    def beside(self, file: str, reference: str, at: Source, path: ProblemPath) -> str | None:
+    def beside(self, file: str, reference: str, at: Source, path: NodePath) -> str | None:
         """A file named relative to another one. None, with a problem, when it would be outside the tree."""
         if why := _why_outside(reference, allow_up=True):
             self._problems.add(at, path, why)
@@ -115,7 +114,7 @@ class TreeFiles:
             return False
         return True
 
-    def expand(self, pattern: str, at: Source, path: ProblemPath) -> list[str]:
+    def expand(self, pattern: str, at: Source, path: NodePath) -> list[str]:
         """Files that an include pattern names, sorted; the root file is never one of them."""
         if why := _why_outside(pattern, allow_up=False):
             self._problems.add(at, path, why)

@@ -37,6 +37,9 @@ class Item:
     by: str
     name: str
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class Removed(Enum):
     """The value of ``remove: true``."""
@@ -73,7 +76,7 @@ LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("object_lifecycle", "rules"): ("id",),
 }
 """Lists whose items have names, and the fields that name an item."""
-_HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
+HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
 OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
 """The API's names of keys that a tree may use, with the tree's own."""
 
@@ -111,7 +114,7 @@ def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_f
         return
     if isinstance(node, ListNode):
         if block == "holds":
-            _flatten_items((block,), node, _HOLD_TARGETS, values)
+            _flatten_items((block,), node, HOLD_TARGETS, values)
         return
     reference = node.items.get("file")
     if isinstance(reference, ScalarNode) and block in SERVER_BLOCKS:

@@ -21,7 +21,7 @@ from lakeplan.tree.layers import (
     Value,
     to_document,
 )
-from lakeplan.tree.yaml import NodePath, Problems
+from lakeplan.tree.yaml import NodePath, Problems, show_path
 from lakeplan.values.declare import given
 from lakeplan.values.desired import (
     BranchRule,
@@ -189,7 +189,7 @@ def _kept(name: str, item: Mapping[str, Any]) -> Kept | None:
 def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
     """Adds a problem for every managed block that lacks what it cannot do without."""
     for at, text, where in _incomplete(merged):
-        problems.add(at, (*path, *_path_of(where)), text)
+        problems.add(at, (*path, show_path(where)), text)
 
 
 def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
@@ -229,21 +229,6 @@ def conflict_text(conflict: Conflict, one: str, other: str) -> str:
     """Words for two equally specific entries that disagree."""
     return (
         f"{one!r} and {other!r} are equally specific and disagree about "
-        f"{describe(conflict.path)} ({conflict.one.source} and {conflict.other.source}): "
+        f"{show_path(conflict.path)} ({conflict.one.source} and {conflict.other.source}): "
         "let one of them name it, or add an entry that is more specific than both"
     )
-
-
-def describe(path: FlatPath) -> str:
-    """A flat path in words: ``gc.branches[main].retention_days``."""
-    text = ""
-    for part in path:
-        if isinstance(part, Item):
-            text += f"[{part.name}]"
-        else:
-            text += f".{part}" if text else part
-    return text
-
-
-def _path_of(path: FlatPath) -> NodePath:
-    return (describe(path),)

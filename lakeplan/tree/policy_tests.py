@@ -20,8 +20,7 @@ from lakeplan.retention.drawing import (
     contents_of,
 )
 from lakeplan.tree.structure import check_structure
-from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, TreeError, parse_yaml
-from lakeplan.tree.yaml import NodePath as ProblemPath
+from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, TreeError, parse_yaml
 from lakeplan.values.desired import Source
 from lakeplan.values.local import LeadsOut, read_inside
 from lakeplan.values.units import MAX_SECONDS, parse_duration
@@ -77,7 +76,7 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
 def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
     seen: dict[str, Source] = {}
     for n, node in enumerate(_items(root.items.get("tests"))):
-        path: ProblemPath = ("tests", n)
+        path: NodePath = ("tests", n)
         if not isinstance(node, MapNode):
             continue
         before = len(problems)
@@ -93,7 +92,7 @@ def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
 class _Reader:
     """One test."""
 
-    def __init__(self, node: MapNode, path: ProblemPath, problems: Problems) -> None:
+    def __init__(self, node: MapNode, path: NodePath, problems: Problems) -> None:
         self._node, self._path, self._problems = node, path, problems
         self._before = len(problems)
 
@@ -143,7 +142,7 @@ class _Reader:
             tuple(_text(item) for item in _items(node.items.get("removes"))),
         )
 
-    def _age(self, text: str, at: Source, path: ProblemPath) -> int:
+    def _age(self, text: str, at: Source, path: NodePath) -> int:
         if not any(c in "123456789" for c in text):
             return 0
         try:
@@ -171,7 +170,7 @@ class _Reader:
                 self._add(node.source, (key, name), f"there is no commit {found[name]!r} in this test")
         return found
 
-    def _objects(self, node: Node | None, path: ProblemPath) -> tuple[DrawnObject, ...]:
+    def _objects(self, node: Node | None, path: NodePath) -> tuple[DrawnObject, ...]:
         found: dict[str, DrawnObject] = {}
         for item in _items(node):
             if isinstance(item, MapNode):
@@ -227,7 +226,7 @@ class _Reader:
                 text = f"{one.ref!r} names no object of this test: write path@REF, or a path alone"
                 self._add(one.source, (one.fate, "objects"), text)
 
-    def _add(self, at: Source, path: ProblemPath, text: str) -> None:
+    def _add(self, at: Source, path: NodePath, text: str) -> None:
         self._problems.add(at, (*self._path, *path), text)
 
 

@@ -13,7 +13,7 @@ from zoneinfo import available_timezones
 from lakeplan import limits
 from lakeplan.retention.patterns import matches, pattern_problem, why_no_repository, why_no_tag
 from lakeplan.tree.checks import text_of
-from lakeplan.tree.structure import nearest
+from lakeplan.tree.structure import suggestion
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.cron import parse_cron
 from lakeplan.values.declare import TAG_GLOBS
@@ -50,7 +50,6 @@ variables may begin like these."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
-_DURATION = re.compile(r"([0-9]{1,9}[smhdw])+", re.ASCII)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -139,13 +138,8 @@ class ServersReader:
         return engine, line
 
     def _price(self, node: MapNode, path: NodePath) -> Price | None:
-        child = node.items.get(COST)
-        if not isinstance(child, ScalarNode) or not isinstance(child.value, (int, float, str)):
-            return None
-        try:
-            return Price(*parse_price(child.value))
-        except ValueError:
-            return None  # the schema says so
+        price = self._problems.parsed(node, COST, path, parse_price, None)
+        return None if price is None else Price(*price)
 
     def _storage(self, node: MapNode, path: NodePath) -> StorageConfig:
         kind = text_of(node.items.get("type"))
@@ -157,7 +151,9 @@ class ServersReader:
             region=self._region(node, path),
             path=self._text(node, "path", path),
             inventory=self._inventory(node, path, kind),
-            inventory_max_age_seconds=self._max_age(node, path),
+            inventory_max_age_seconds=self._problems.parsed(
+                node, "inventory_max_age", path, parse_duration, INVENTORY_MAX_AGE_SECONDS
+            ),
         )
 
     def _inventory(self, node: MapNode, path: NodePath, kind: str | None) -> str | None:
@@ -175,18 +171,6 @@ class ServersReader:
             self._problems.add(at, (*path, "inventory"), text)
             return None
         return url
-
-    def _max_age(self, node: MapNode, path: NodePath) -> int:
-        text = self._text(node, "inventory_max_age", path)
-        if text is None:
-            return INVENTORY_MAX_AGE_SECONDS
-        try:
-            return parse_duration(text)
-        except ValueError as error:
-            if _DURATION.fullmatch(text):  # else the schema says so
-                at = node.items["inventory_max_age"].source
-                self._problems.add(at, (*path, "inventory_max_age"), str(error))
-            return INVENTORY_MAX_AGE_SECONDS
 
     def _url(self, node: MapNode, path: NodePath) -> str | None:
         url = self._text(node, "endpoint_url", path)
@@ -285,20 +269,12 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
         return Safety()
     given: dict[str, Any] = {}
     for setting in SAFETY:
-        child = node.items.get(setting.key)
-        if setting.kind is TAG_GLOBS:
-            if isinstance(child, ListNode):
-                given[setting.field] = tuple(_tag_patterns(child, ("safety", setting.key), problems))
-            continue
-        if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
-            continue
-        try:
-            given[setting.field] = setting.kind.parse(child.value)
-        except ValueError as error:
-            problems.add_first(child.source, ("safety", setting.key), str(error))
-        except TypeError:
-            # A value of another type: the schema's problem says so.
-            continue
+        child, default = node.items.get(setting.key), getattr(Safety, setting.field)
+        if setting.kind is not TAG_GLOBS:
+            parse = setting.kind.parse
+            given[setting.field] = problems.parsed(node, setting.key, ("safety",), parse, default)
+        elif isinstance(child, ListNode):
+            given[setting.field] = tuple(_tag_patterns(child, ("safety", setting.key), problems))
     return Safety(**given)
 
 
@@ -369,19 +345,12 @@ def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
 
 
 def _seconds(check: MapNode, index: int, problems: Problems) -> int:
-    node = check.items.get("time_limit")
-    text = text_of(node)
-    if node is None or text is None:
-        return DEFAULT_SECONDS
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        problems.add_first(node.source, ("checks", index, "time_limit"), str(error))
-        return DEFAULT_SECONDS
-    if not 1 <= seconds <= LONGEST_SECONDS:
-        problems.add(node.source, ("checks", index, "time_limit"), "a time limit is 1s to 10m")
-        return DEFAULT_SECONDS
-    return seconds
+    path = ("checks", index)
+    seconds = problems.parsed(check, "time_limit", path, parse_duration, DEFAULT_SECONDS)
+    if 1 <= seconds <= LONGEST_SECONDS:
+        return seconds
+    problems.add(check.items["time_limit"].source, (*path, "time_limit"), "a time limit is 1s to 10m")
+    return DEFAULT_SECONDS
 
 
 _KINDS = {kind.value: kind for kind in ChannelKind}
@@ -434,7 +403,5 @@ def _is_known(node: Node, path: tuple[str, ...], channels: dict[str, Channel], p
     name = text_of(node)
     if name is None or name in channels:
         return name is not None
-    close = nearest(name, channels)
-    hint = f"did you mean {close}?" if close else f"there are {', '.join(channels)}"
-    problems.add(node.source, path, f"there is no channel {name!r}: {hint}")
+    problems.add(node.source, path, f"there is no channel {name!r}: {suggestion(name, channels)}")
     return False

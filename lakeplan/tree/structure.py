@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
@@ -52,6 +51,12 @@ def edit_distance(a: str, b: str, limit: int) -> int:
     return min(row[-1], limit + 1)
 
 
+def suggestion(word: str, known: Collection[str]) -> str:
+    """The known word that was probably meant, or else all of them."""
+    close = nearest(word, known)
+    return f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word at the smallest distance, when that is small for its length. Ties: the first."""
     if len(word) > 100:
@@ -62,7 +67,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return best[2] if best and best[0] <= limit else None
 
 
-T = TypeVar("T")
 KEYS = ("repository", "gate", "max", "reason", "expires")
 LAST_DAY = "YYYY-MM-DD"
 ACKNOWLEDGE = "acknowledge"
@@ -85,10 +89,10 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
             text = f"there is no gate {gate!r}: one of {', '.join(GATES)}"
             problems.add(item.items["gate"].source, (*path, "gate"), text)
             continue
-        ceiling = _scalar(item, "max", path, problems, parse_amount)
+        ceiling = problems.parsed(item, "max", path, parse_amount, None)
         if ceiling is not None and (why := _why_no_ceiling(gate, item.items["max"])):
             problems.add(item.items["max"].source, (*path, "max"), why)
-        expires: date | None = _scalar(item, "expires", path, problems, parse_date)
+        expires = problems.parsed(item, "expires", path, parse_date, None)
         if expires is None:
             continue  # missing or unreadable: a problem says so
         reason = text_of(item.items.get("reason")) or ""
@@ -104,22 +108,6 @@ def _why_no_ceiling(gate: str, node: Node) -> str | None:
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None
     return f"the gate {gate} counts {unit}: write max in {unit}"
-
-
-def _scalar(
-    item: MapNode, key: str, path: NodePath, problems: Problems, parse: Callable[[Any], T]
-) -> T | None:
-    child = item.items.get(key)
-    if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
-        return None
-    try:
-        return parse(child.value)
-    except ValueError as error:
-        problems.add_first(child.source, (*path, key), str(error))
-    except TypeError:
-        # A value of another type: the schema's problem says so.
-        pass
-    return None
 
 
 def with_present_names(root: MapNode) -> MapNode:

@@ -28,7 +28,7 @@ from lakeplan.tree.crosscheck import (
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
-from lakeplan.tree.policies import build, check_complete, conflict_text, describe
+from lakeplan.tree.policies import build, check_complete, conflict_text
 from lakeplan.tree.servers import (
     ServersReader,
     read_bounds,
@@ -38,7 +38,7 @@ from lakeplan.tree.servers import (
     read_places,
     read_safety,
 )
-from lakeplan.tree.structure import check_structure, nearest, read_overrides, with_present_names
+from lakeplan.tree.structure import check_structure, read_overrides, suggestion, with_present_names
 from lakeplan.tree.what_if import SET, WhatIf, laid_over, read_what_if, refuse_wrong
 from lakeplan.tree.yaml import (
     TOP,
@@ -50,9 +50,9 @@ from lakeplan.tree.yaml import (
     Problems,
     ScalarNode,
     TreeError,
+    show_path,
     walk,
 )
-from lakeplan.tree.yaml import NodePath as ProblemPath
 from lakeplan.values.desired import Bounds, Check, DesiredRepository, Override, Safety, ServerConfig, Source
 from lakeplan.values.notify import Event, NotifyConfig
 
@@ -94,9 +94,8 @@ class KeyReader:
         if name in self._servers:
             return True
         if self._servers:
-            close = nearest(name, self._servers)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(self._servers)}"
-            self._problems.add(at, path, f"there is no server {name!r}: {hint}")
+            text = f"there is no server {name!r}: {suggestion(name, self._servers)}"
+            self._problems.add(at, path, text)
         return False
 
     def _is_name(self, name: str, at: Source, path: NodePath) -> bool:
@@ -134,7 +133,7 @@ class TreeReader:
         self._environ = environ
         self._problems = problems
         self._rules_files: dict[str, MapNode | None] = {}
-        self._wrong: dict[str, set[ProblemPath]] = {}
+        self._wrong: dict[str, set[NodePath]] = {}
         self._unreadable = False
         self.servers: dict[str, ServerConfig] = {}
         self.default_server: str | None = None
@@ -149,7 +148,7 @@ class TreeReader:
         self.state_url: str | None = None
         self.profiles: dict[str, Layer] = {}
         self.entries: list[Entry] = []
-        self.overrides: list[tuple[ProblemPath, Override]] = []
+        self.overrides: list[tuple[NodePath, Override]] = []
         self.files_read: list[str] = []
         self.places: dict[str, Source] = {}
         self.notify: NotifyConfig | None = None
@@ -192,7 +191,7 @@ class TreeReader:
         return self._files.digests
 
     # ---- files
-    def _read_file(self, file: str, schema: str, at: Source, path: ProblemPath) -> MapNode | None:
+    def _read_file(self, file: str, schema: str, at: Source, path: NodePath) -> MapNode | None:
         node = self._files.parse(file, at, path)
         if node is None:
             self._unreadable = self._unreadable or schema == "repository"
@@ -205,12 +204,12 @@ class TreeReader:
     def _included(self, root: MapNode) -> list[tuple[str, MapNode]]:
         """Files that include names, without those that a block takes its rules from."""
         node = root.items.get("include")
-        places: dict[str, tuple[Source, ProblemPath]] = {}
+        places: dict[str, tuple[Source, NodePath]] = {}
         if isinstance(node, ListNode):
             for index, item in enumerate(node.items):
                 pattern = text_of(item)
                 if pattern is not None:
-                    path: ProblemPath = ("include", index)
+                    path: NodePath = ("include", index)
                     for file in self._files.expand(pattern, item.source, path):
                         places.setdefault(file, (item.source, path))
         elif node is None:
@@ -238,7 +237,7 @@ class TreeReader:
                     named |= {target} if target else set()
         return named
 
-    def _rules_file(self, base: ProblemPath, block: str, reference: ScalarNode) -> MapNode | None:
+    def _rules_file(self, base: NodePath, block: str, reference: ScalarNode) -> MapNode | None:
         """The map in a file as lakectl takes it. Read and checked once, whoever names it."""
         at, path = reference.source, (*base, block, "file")
         target = self._files.beside(at.file, text_of(reference) or "", at, path)
@@ -287,7 +286,7 @@ class TreeReader:
             self.default_server = next(iter(self.servers))
         profiles = root.items.get("profiles")
         for name, node in profiles.items.items() if isinstance(profiles, MapNode) else ():
-            path: ProblemPath = ("profiles", name)
+            path: NodePath = ("profiles", name)
             self._check.settings(node, path, may_clear=False)
             source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
             self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
@@ -317,7 +316,7 @@ class TreeReader:
         keys = KeyReader(self.servers, self.default_server, self._problems)
         node = root.items.get("repositories")
         for key, child in node.items.items() if isinstance(node, MapNode) else ():
-            path: ProblemPath = ("repositories", key)
+            path: NodePath = ("repositories", key)
             at = node.where(key) if isinstance(node, MapNode) else root.source
             given = child.items.get("server") if isinstance(child, MapNode) else None
             names = keys.read(key, given, at, path)
@@ -327,7 +326,7 @@ class TreeReader:
                 broken = not isinstance(child, MapNode) or self._is_broken(file, path)
                 yield Entry(key, *names, layer, broken)
 
-    def _is_broken(self, file: str, path: ProblemPath) -> bool:
+    def _is_broken(self, file: str, path: NodePath) -> bool:
         """Whether values of an entry or profile may be missing because something in it is wrong."""
         return any(wrong[: len(path)] == path for wrong in self._wrong[file])
 
@@ -435,7 +434,7 @@ class Tree:
         check_complete(merged, ("repositories", name), problems)
         for conflict in merged.conflicts:
             text = f"{name!r}: {conflict_text(conflict, 'one glob', 'another')}"
-            problems.add(conflict.other.source, ("repositories", name, describe(conflict.path)), text)
+            problems.add(conflict.other.source, ("repositories", name, show_path(conflict.path)), text)
         if len(problems) > before:
             return None
         found = build(server, name, naming, merged, self.safety, tree=self.name)

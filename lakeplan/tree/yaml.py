@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import yaml
 
@@ -17,6 +17,8 @@ from lakeplan.values.desired import Source
 if TYPE_CHECKING:
     from lakeplan.values.documents import ProblemRow
 
+D = TypeVar("D")
+T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
 SURPRISES = frozenset({"on", "off", "yes", "no"})
@@ -68,14 +70,15 @@ TOP = "(top)"
 NodePath = tuple[str | int, ...]
 
 
-def show_path(path: NodePath) -> str:
-    """A path as people write it: ``repositories.analytics.gc.branches[0].retention_days``."""
+def show_path(path: Sequence[object]) -> str:
+    """A path as people write it: ``repositories.analytics.gc.branches[0].retention_days``. What is no text is
+    an item of a list."""
     text = ""
     for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
+        if isinstance(part, str):
             text += f".{part}" if text else part
+        else:
+            text += f"[{part}]"
     return text or TOP
 
 
@@ -145,6 +148,20 @@ class Problems:
         """Adds a problem unless its value already has one, of which this would be the echo."""
         if not self.has(source, path):
             self.add(source, path, text)
+
+    def parsed(self, node: MapNode, key: str, path: NodePath, parse: Callable[[Any], T], default: D) -> T | D:
+        """What ``parse`` makes of the scalar at a key, or ``default`` where there is none. A ValueError is a
+        problem. A TypeError is not: the schema's problem says that the value has another type."""
+        child = node.items.get(key)
+        if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
+            return default
+        try:
+            return parse(child.value)
+        except ValueError as error:
+            self.add_first(child.source, (*path, key), str(error))
+        except TypeError:
+            pass
+        return default
 
     def has(self, source: Source, path: NodePath) -> bool:
         return (source, show_path(path)) in self._places
