@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, cast, get_args
 
 from lakeplan.retention.patterns import (
     REPOSITORY_NAMES,
@@ -110,8 +110,32 @@ class KeyReader:
         return True
 
 
+Policy = Literal["ignore", "warn", "fail"]
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
 _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootFile:
+    """What ``lakeplan.yaml`` says beside profiles and entries. ``places`` says where the values are that
+    gates are judged by: ``safety.on_tag_loss``, ``bounds``, ``state.url``, ``unmanaged`` and the like."""
+
+    servers: Mapping[str, ServerConfig] = field(default_factory=dict)
+    default_server: str | None = None
+    safety: Safety = field(default_factory=Safety)
+    bounds: Bounds = field(default_factory=Bounds)
+    unmanaged_policy: Policy = "warn"
+    declared_state_url: str | None = None
+    places: Mapping[str, Source] = field(default_factory=dict)
+    runner: str | None = None
+    """What simulates, where the command line says nothing; None where the tree says nothing either."""
+    notify: NotifyConfig | None = None
+    approvers: str | None = None
+    name: str = ""
+    """What tells the tree from other trees of the same servers; "" when it has no name."""
+    manages: tuple[str, ...] | None = None
+    """Globs over the repositories that the tree may manage; None: all."""
+    checks: tuple[Check, ...] = ()
 
 
 class TreeReader:
@@ -135,24 +159,16 @@ class TreeReader:
         self._rules_files: dict[str, MapNode | None] = {}
         self._wrong: dict[str, set[NodePath]] = {}
         self._unreadable = False
-        self.servers: dict[str, ServerConfig] = {}
-        self.default_server: str | None = None
-        self.safety = Safety()
-        self.bounds = Bounds()
-        self.unmanaged: Literal["ignore", "warn", "fail"] = "warn"
-        self.name = ""
-        self.checks: tuple[Check, ...] = ()
-        self.manages: tuple[str, ...] | None = None
-        self.approvers: str | None = None
-        self.runner: str | None = None
-        self.state_url: str | None = None
+        self.root_file = RootFile()
         self.profiles: dict[str, Layer] = {}
         self.entries: list[Entry] = []
         self.overrides: list[tuple[NodePath, Override]] = []
         self.files_read: list[str] = []
-        self.places: dict[str, Source] = {}
-        self.notify: NotifyConfig | None = None
-        self._check = SettingsCheck(problems, self.bounds)
+        self._check = SettingsCheck(problems, self.root_file.bounds)
+
+    @property
+    def directory(self) -> Directory:
+        return Directory(self.entries, self.profiles, self.root_file.manages, self.over)
 
     def read(self) -> None:
         root = self._read_file(ROOT_FILE, "tree", Source(ROOT_FILE, 1, 1), ())
@@ -172,12 +188,12 @@ class TreeReader:
             found.extend(self._read_entries(file, node))
         bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
         self.entries = check_duplicates(found, self._problems)
-        directory = Directory(self.entries, self.profiles, self.manages, self.over)
+        directory, servers = self.directory, self.root_file.servers
         check_managed(self.entries, directory, self._problems)
         try:
-            check_entries(self.entries, directory, bad_profiles, self.servers, self._problems)
+            check_entries(self.entries, directory, bad_profiles, servers, self._problems)
             if not self._is_base:  # a change may correct it
-                check_names_of_servers(self.entries, directory, self.servers, self._problems)
+                check_names_of_servers(self.entries, directory, servers, self._problems)
             if not self._unreadable:
                 # The repository may be named in the file that could not be read.
                 check_overrides(self.overrides, self.entries, self._problems)
@@ -257,33 +273,27 @@ class TreeReader:
 
     # ---- lakeplan.yaml
     def _read_root(self, root: MapNode) -> None:
-        self.bounds = read_bounds(root, self._problems)
-        self.safety = read_safety(root, self._problems)
-        self.places = read_places(root)
-        self.notify = read_notify(root, self._problems)
-        self._check = SettingsCheck(self._problems, self.bounds)
-        servers = root.items.get("servers")
-        if isinstance(servers, MapNode):
-            self.servers = ServersReader(self._problems, self._environ).read(servers)
-        self.name = text_of(root.items.get("name")) or ""
-        self.checks = read_checks(root, self._problems)
-        self.manages = read_manages(root, self.servers, self._problems)
-        simulation = root.items.get("simulation")
-        if isinstance(simulation, MapNode):
-            self.runner = text_of(simulation.items.get("runner"))
-        self.approvers = text_of(root.items.get("approvers"))
-        policy = text_of(root.items.get("unmanaged"))
-        if policy in ("ignore", "warn", "fail"):
-            self.unmanaged = cast(Literal["ignore", "warn", "fail"], policy)
-        state, defaults = root.items.get("state"), root.items.get("defaults")
-        self.state_url = self._state_url(state) if isinstance(state, MapNode) else None
-        default = defaults.items.get("server") if isinstance(defaults, MapNode) else None
-        if isinstance(default, ScalarNode) and isinstance(default.value, str):
-            self.default_server = default.value
-            keys = KeyReader(self.servers, None, self._problems)
-            keys.known_server(default.value, default.source, ("defaults", "server"))
-        elif len(self.servers) == 1:
-            self.default_server = next(iter(self.servers))
+        block = root.items.get("servers")
+        servers = (
+            ServersReader(self._problems, self._environ).read(block) if isinstance(block, MapNode) else {}
+        )
+        unmanaged = text_of(root.items.get("unmanaged"))
+        self.root_file = RootFile(
+            bounds=read_bounds(root, self._problems),
+            safety=read_safety(root, self._problems),
+            places=read_places(root),
+            notify=read_notify(root, self._problems),
+            servers=servers,
+            name=text_of(root.items.get("name")) or "",
+            checks=read_checks(root, self._problems),
+            manages=read_manages(root, servers, self._problems),
+            runner=text_of(_inner(root, "simulation", "runner")),
+            approvers=text_of(root.items.get("approvers")),
+            unmanaged_policy=cast(Policy, unmanaged) if unmanaged in get_args(Policy) else "warn",
+            declared_state_url=self._state_url(_inner(root, "state", "url")),
+            default_server=self._default_server(servers, _inner(root, "defaults", "server")),
+        )
+        self._check = SettingsCheck(self._problems, self.root_file.bounds)
         profiles = root.items.get("profiles")
         for name, node in profiles.items.items() if isinstance(profiles, MapNode) else ():
             path: NodePath = ("profiles", name)
@@ -291,12 +301,18 @@ class TreeReader:
             source = profiles.where(name) if isinstance(profiles, MapNode) else root.source
             self.profiles[name] = make_layer(f"profile {name}", source, node, partial(self._rules_file, path))
 
-    def _state_url(self, state: MapNode) -> str | None:
-        node = state.items.get("url")
+    def _state_url(self, node: Node | None) -> str | None:
         url = text_of(node)
         if node is not None and url is not None and (why := why_no_state(url)):
             self._problems.add_first(node.source, ("state", "url"), why)
         return url
+
+    def _default_server(self, servers: Mapping[str, ServerConfig], node: Node | None) -> str | None:
+        name = text_of(node)
+        if node is None or name is None:
+            return next(iter(servers)) if len(servers) == 1 else None
+        KeyReader(servers, None, self._problems).known_server(name, node.source, ("defaults", "server"))
+        return name
 
     def _broken_profiles(self) -> set[str]:
         return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
@@ -313,7 +329,7 @@ class TreeReader:
         self._problems.add(reference.source, (block, "file"), text)
 
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
-        keys = KeyReader(self.servers, self.default_server, self._problems)
+        keys = KeyReader(self.root_file.servers, self.root_file.default_server, self._problems)
         node = root.items.get("repositories")
         for key, child in node.items.items() if isinstance(node, MapNode) else ():
             path: NodePath = ("repositories", key)
@@ -341,7 +357,7 @@ class DesiredTree(Protocol):
     @property
     def overrides(self) -> Sequence[Override]: ...
     @property
-    def unmanaged_policy(self) -> Literal["ignore", "warn", "fail"]: ...
+    def unmanaged_policy(self) -> Policy: ...
     @property
     def checks(self) -> Sequence[Check]: ...
     @property
@@ -365,36 +381,19 @@ class DesiredTree(Protocol):
 DEFAULT_STATE = "file://.lakeplan"
 
 
-@dataclass(frozen=True)
-class Tree:
+@dataclass(frozen=True, kw_only=True)
+class Tree(RootFile):
     """A tree without problems of its own. ``state_url`` is absolute; ``entries`` are in the order of files
-    and keys. ``places`` says where the values are that gates are judged by: ``safety.on_tag_loss``,
-    ``bounds``, ``state.url``, ``unmanaged`` and the like."""
+    and keys."""
 
     root: Path
-    servers: Mapping[str, ServerConfig]
-    default_server: str | None
-    safety: Safety
-    bounds: Bounds
-    unmanaged_policy: Literal["ignore", "warn", "fail"]
-    overrides: tuple[Override, ...]
     state_url: str
-    declared_state_url: str | None
+    overrides: tuple[Override, ...]
     profiles: Mapping[str, Layer]
     entries: tuple[Entry, ...]
     directory: Directory
     files: tuple[str, ...]
-    places: Mapping[str, Source] = field(default_factory=dict)
-    runner: str | None = None
-    """What simulates, where the command line says nothing; None where the tree says nothing either."""
-    notify: NotifyConfig | None = None
-    approvers: str | None = None
-    name: str = ""
-    """What tells the tree from other trees of the same servers; "" when it has no name."""
-    manages: tuple[str, ...] | None = None
-    """Globs over the repositories that the tree may manage; None: all."""
-    checks: tuple[Check, ...] = ()
-    contents: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, str]
     """SHA-256 (hex) of each file of the tree, files of rules too."""
 
     @property
@@ -488,30 +487,22 @@ def load_tree(
     reader.read()
     refuse_wrong(problems)
     problems.raise_any(where=str(root / ROOT_FILE))
-    declared = reader.state_url
     return Tree(
+        **vars(reader.root_file),
         root=root,
-        servers=reader.servers,
-        default_server=reader.default_server,
-        safety=reader.safety,
-        bounds=reader.bounds,
-        unmanaged_policy=reader.unmanaged,
-        runner=reader.runner,
-        notify=reader.notify,
-        name=reader.name,
-        manages=reader.manages,
-        checks=reader.checks,
-        approvers=reader.approvers,
+        state_url=_absolute(reader.root_file.declared_state_url or DEFAULT_STATE, root),
         overrides=tuple(item for _, item in reader.overrides),
-        state_url=_absolute(declared or DEFAULT_STATE, root),
-        declared_state_url=declared,
         profiles=reader.profiles,
         entries=tuple(reader.entries),
-        directory=Directory(reader.entries, reader.profiles, reader.manages, reader.over),
+        directory=reader.directory,
         files=tuple(reader.files_read),
-        places=reader.places,
         contents=dict(reader.digests),
     )
+
+
+def _inner(root: MapNode, block: str, key: str) -> Node | None:
+    node = root.items.get(block)
+    return node.items.get(key) if isinstance(node, MapNode) else None
 
 
 def _absolute(url: str, root: Path) -> str:
