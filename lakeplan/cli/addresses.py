@@ -20,9 +20,13 @@ import typer
 
 from lakeplan.cli.console import say, stderr
 from lakeplan.cli.progress import TerminalProgress
+from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
 from lakeplan.stores.folder import written_beside
+from lakeplan.stores.open import parse_location
+from lakeplan.stores.urls import FolderLocation
+from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
@@ -55,6 +59,26 @@ def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
         return None
     place = Path(os.path.realpath(base)) / FILE
     return None if tree in place.parents else place
+
+
+def is_state_inside(url: str, tree: Path) -> bool:
+    """Whether a state URL names a folder of the tree. Raises LakeplanError where a link leads out of it."""
+    location = parse_location(url) if url.startswith("file:") else None
+    if not isinstance(location, FolderLocation):
+        return False
+    top = os.path.abspath(tree)
+    folder = os.path.normpath(location.path)
+    if not folder.startswith((f"{top}{os.sep}", f"{os.path.realpath(tree)}{os.sep}")):
+        return False
+    try:
+        inside(tree, folder)
+    except LeadsOut as error:
+        raise LakeplanError(
+            f"the state folder {error}",
+            where=url,
+            hint="Replace the link with a folder, or set state.url to the folder it leads to.",
+        ) from None
+    return True
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from lakeplan.cli.options import Options, option, parse_spark_conf
 from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.credentials import check_binding, variable
-from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import open_sweep_store, parse_location
@@ -41,7 +40,7 @@ class Engine:
 
     runners: Runners
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
-    _session: Any = field(default=None, init=False)
+    _session: SparkSession | None = field(default=None, init=False)
 
     def __enter__(self) -> Engine:
         return self
@@ -75,12 +74,10 @@ class Engine:
         if self._session is None:
             from lakeplan.simulation.spark import SparkOptions, open_session
 
-            options = SparkOptions(
-                master=self.runners.master, conf=dict(self.runners.conf), home=self.runners.spark_home
-            )
+            asked = self.runners
+            options = SparkOptions(master=asked.master, conf=dict(asked.conf), home=asked.spark_home)
             self._session = self._stack.enter_context(open_session(options))
-        session: SparkSession = self._session
-        return session
+        return self._session
 
 
 @contextmanager
@@ -110,9 +107,7 @@ def sweep_ports(
     with Engine(session.runners) as engine:
         yield SweepPorts(
             reader=session.reader,
-            preparer=lambda server: connect_preparer(
-                session.tree.servers[server], session.credentials(server), timeouts=session.timeouts
-            ),
+            preparer=session.preparer,
             store=partial(open_store, session),
             marker=StepMarker(
                 engine.runner,

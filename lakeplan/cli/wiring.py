@@ -12,17 +12,15 @@ from typing import Annotated
 from lakeplan.branches.pin_records import StatePinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
-from lakeplan.cli.addresses import address_question
+from lakeplan.cli.addresses import address_question, is_state_inside
 from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
-from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.client import (
     LakeFSBranchReader,
     LakeFSIdentifier,
     LakeFSServer,
     connect,
-    connect_branch_reader,
 )
 from lakeplan.lakefs.credentials import (
     STATE_URL,
@@ -39,23 +37,18 @@ from lakeplan.lakefs.transport import Pace, Timeouts
 from lakeplan.lakefs.writers import (
     LakeFSBranchWriter,
     LakeFSMetadataWriter,
+    LakeFSPreparer,
     LakeFSRulesWriter,
     LakeFSSettingsWriter,
-    connect_branch_writer,
-    connect_metadata_writer,
-    connect_rules_writer,
-    connect_settings_writer,
 )
 from lakeplan.plan.branches import BranchPorts
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator
 from lakeplan.simulation.runners import Runners
-from lakeplan.stores.open import open_state, parse_location
+from lakeplan.stores.open import open_state
 from lakeplan.stores.protocols import StateWriter
-from lakeplan.stores.urls import FolderLocation
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import ServerConfig
-from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import ServerIdentity
 
@@ -104,17 +97,17 @@ class Session:
         access = self._access(server)
         return ServerConnection(
             self.reader(server),
-            connect_rules_writer(*access),
-            connect_settings_writer(*access),
-            connect_branch_reader(*access),
-            connect_metadata_writer(*access),
+            LakeFSRulesWriter.connect(*access),
+            LakeFSSettingsWriter.connect(*access),
+            LakeFSBranchReader.connect(*access),
+            LakeFSMetadataWriter.connect(*access),
             self.branch_writer(server),
         )
 
     def branch_readers(self, server: str) -> Readers:
         """What reading a server's branches needs; nothing in it writes but the refs dump."""
         if server not in self._branches:
-            self._branches[server] = connect_branch_reader(*self._access(server)).paced(self.pace)
+            self._branches[server] = LakeFSBranchReader.connect(*self._access(server)).paced(self.pace)
         return Readers(self.reader(server), self._branches[server])
 
     def branch_ports(self) -> BranchPorts:
@@ -122,7 +115,7 @@ class Session:
         return BranchPorts(self.branch_readers, self.state())
 
     def rules_writer(self, server: str) -> LakeFSRulesWriter:
-        return connect_rules_writer(*self._access(server))
+        return LakeFSRulesWriter.connect(*self._access(server))
 
     def pins(self) -> StatePinRecords:
         """What the state has on record of pins."""
@@ -131,8 +124,12 @@ class Session:
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""
         if server not in self._branch_writers:
-            self._branch_writers[server] = connect_branch_writer(*self._access(server))
+            self._branch_writers[server] = LakeFSBranchWriter.connect(*self._access(server))
         return self._branch_writers[server]
+
+    def preparer(self, server: str) -> LakeFSPreparer:
+        """Has a server record what is uncommitted."""
+        return LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
 
     def identify(self, server: str) -> ServerIdentity:
         """Who the server says it is. Raises CredentialsError and ServerError."""
@@ -226,26 +223,6 @@ def _selection(
 
 
 SelectionOptions = Annotated[Selection, options.Options(_selection)]
-
-
-def is_state_inside(url: str, tree: Path) -> bool:
-    """Whether a state URL names a folder of the tree. Raises LakeplanError where a link leads out of it."""
-    location = parse_location(url) if url.startswith("file:") else None
-    if not isinstance(location, FolderLocation):
-        return False
-    top = os.path.abspath(tree)
-    folder = os.path.normpath(location.path)
-    if not folder.startswith((f"{top}{os.sep}", f"{os.path.realpath(tree)}{os.sep}")):
-        return False
-    try:
-        inside(tree, folder)
-    except LeadsOut as error:
-        raise LakeplanError(
-            f"the state folder {error}",
-            where=url,
-            hint="Replace the link with a folder, or set state.url to the folder it leads to.",
-        ) from None
-    return True
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:

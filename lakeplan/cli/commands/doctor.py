@@ -20,7 +20,6 @@ from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
 from lakeplan.doctor.repositories import Purpose
 from lakeplan.errors import ConfigError, ExitCode
-from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.output.operations import render_doctor
 from lakeplan.output.text import count_of
 from lakeplan.review.selection import Selection
@@ -118,7 +117,7 @@ def _examine(
             spark,
             spark_asked,
             session.progress,
-            lambda server: connect_preparer(tree.servers[server], session.credentials(server)),
+            session.preparer,
             partial(open_store, session),
         ),
         purpose=purpose,

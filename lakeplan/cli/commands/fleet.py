@@ -29,7 +29,6 @@ from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound
 from lakeplan.fleet.documents import AuditDocument, StorageDocument
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.transport import Pace
-from lakeplan.lakefs.writers import connect_preparer
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported
@@ -195,16 +194,12 @@ def audit_ports(session: Session, storage: Storage, stop: Callable[[], bool]) ->
     # Arrow and numpy take long to import: help needs neither.
     from lakeplan.simulation.surveying import StepSurveyor
 
-    def grace_seconds(server: str) -> int | None:
-        preparer = connect_preparer(session.tree.servers[server], session.credentials(server))
-        return preparer.paced(session.pace).grace_period_seconds()
-
     return AuditPorts(
         reader=session.reader,
         branches=lambda server: session.branch_readers(server).branches,
         store=lambda repository: open_store(repository, storage),
         surveyor=StepSurveyor(Runners(LOCAL).open),
-        grace_seconds=grace_seconds,
+        grace_seconds=lambda server: session.preparer(server).grace_period_seconds(),
         progress=session.progress,
         stop=stop,
     )
