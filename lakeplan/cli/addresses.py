@@ -52,7 +52,7 @@ def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
 
 
 def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
-    """The user's file of approved addresses; None where there is no such place outside the tree."""
+    """The user's file of approved addresses; None if there is no place for it outside the tree."""
     home = environ.get("HOME", "")
     base = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
     if not os.path.isabs(base):

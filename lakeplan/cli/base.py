@@ -46,9 +46,10 @@ class Pairing:
     safety: Safety
 
     def repositories(self, plan: Plan) -> Iterator[Pair]:
-        """(at the base, in the tree) of the repositories the plan saw, and of those the base names, both by
-        the tree's name of their server. Where the base has no entry its defaults are the base; None: the
-        tree names it no more. One that the base names on a server under several names has several pairs."""
+        """Pairs (at the base, in the tree) of the repositories that the plan contains or the base names, both
+        by the tree's name of their server. Without an entry at the base, the base's defaults count. None: the
+        tree no longer names it. If the base has several names for a server, a repository may have several
+        pairs."""
         seen = {(r.server, r.name) for r in plan.repositories}
         seen |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
         for server in self.head.servers:
@@ -65,15 +66,13 @@ class Pairing:
 
     def is_same(self, before: DesiredRepository, now: DesiredRepository) -> bool:
         """Whether the tree configures a repository as the base does, on a server with the same engine."""
-        if self.base is None or before.resolved != now.resolved:
-            return False
         engine = self.head.servers[now.server].branch_lifecycle_engine
-        names = self._names_at_base(now.server)
-        return [self.base.servers[name].branch_lifecycle_engine for name in names] == [engine]
+        before_engines = [old.branch_lifecycle_engine for old in self._servers_at_base(now.server).values()]
+        return before.resolved == now.resolved and before_engines == [engine]
 
     def lost_servers(self) -> Iterator[Loosening]:
-        """Servers of the base with repositories whose endpoint is none of the tree's: nothing is compared
-        there, and what was held there is held by nothing."""
+        """Servers of the base that have repositories and whose endpoint the tree no longer has: nothing is
+        compared there, so the base's safety settings no longer apply."""
         if self.base is None:
             return
         known = {_endpoint(server) for server in self.head.servers.values()}
@@ -87,35 +86,33 @@ class Pairing:
 
     def changed_servers(self) -> Iterator[Loosening]:
         """Changes of servers that are in both trees. Of several names at the base each is compared."""
-        if self.base is None:
-            return
         for name, now in self.head.servers.items():
-            for at_base in self._names_at_base(name):
-                yield from changed_server(self.base.servers[at_base], now)
+            for old in self._servers_at_base(name).values():
+                yield from changed_server(old, now)
 
     def before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
         """The base's repositories on a server of the tree. Of several names of the server at the base its
         own counts, where an entry names the repository there."""
         found: dict[str, list[DesiredRepository]] = {}
-        for at_base in self._names_at_base(server):
+        for at_base in self._servers_at_base(server):
             for name, one in _by_name(self.base, at_base, live).items():
                 # The present name comes first, so only names that are no more add to each other.
                 if name not in found or found[name][0].server != server:
                     found.setdefault(name, []).append(one)
         return {name: [replace(one, server=server) for one in several] for name, several in found.items()}
 
-    def _names_at_base(self, server: str) -> list[str]:
-        """What the base calls a server of the tree, its present name first. A server that is new by its
-        endpoint is held to the one that had its name."""
+    def _servers_at_base(self, server: str) -> Mapping[str, ServerConfig]:
+        """What a server of the tree was at the base, by the names it had there, its present one first. A
+        server whose endpoint is new is compared with the one that had its name."""
         old = self.base.servers if self.base is not None else {}
         endpoint = _endpoint(self.head.servers[server])
         same = [name for name, config in old.items() if _endpoint(config) == endpoint]
         if not same:
-            return [server] if server in old else []
-        return sorted(same, key=lambda name: name != server)
+            same = [server] if server in old else []
+        return {name: old[name] for name in sorted(same, key=lambda name: name != server)}
 
     def _unpaired(self) -> list[str]:
-        paired = {name for server in self.head.servers for name in self._names_at_base(server)}
+        paired = {name for server in self.head.servers for name in self._servers_at_base(server)}
         return [name for name in (self.base.servers if self.base is not None else ()) if name not in paired]
 
     def _unnamed(self, repository: DesiredRepository) -> DesiredRepository:
@@ -184,8 +181,9 @@ class Base:
 
 
 def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
-    """Reads the tree of ``folder`` at ``ref``. ``is_new``: there is none. Raises LakeplanError when it cannot
-    be read or is missing, UsageError when a new one is there, ConfigError when it does not validate."""
+    """Reads the tree of ``folder`` at ``ref``. ``is_new``: it has none there. Raises LakeplanError when it
+    cannot be read or is missing, UsageError when a new tree exists there, ConfigError when it does not
+    validate."""
     work = find_work_folder(folder)
     commit = commit_of(work, ref)
     has_tree = has_file(work, commit, ROOT_FILE)
@@ -303,7 +301,7 @@ class PlanChecks:
 
 
 def _drop_links_out(folder: Path) -> None:
-    """Removes symbolic links that lead out of a folder: what is there may be anybody's."""
+    """Removes symbolic links that lead out of a folder: their targets may be anybody's files."""
     top = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -54,8 +54,8 @@ def _written(tree: Tree, name: str) -> list[str]:
 
 
 def _tree(context: typer.Context) -> Tree | None:
-    """None for a tree with problems: a shell is no place to say them."""
-    # Every command has these completions; few command lines complete a name.
+    """None for a tree with problems: a shell cannot show them."""
+    # Every command has these completions, and most command lines complete nothing.
     from lakeplan.tree.tree import load_tree
 
     try:

@@ -80,7 +80,7 @@ def _indented(text: str) -> str:
 
 def say(console: Console, text: str, *, label: tuple[str, str] | None = None) -> None:
     """Prose for people, which may quote anybody; ``label`` is what it begins with and a style. On a terminal
-    its words are wrapped, what goes on is indented, and a path or URL longer than a line stays whole;
+    its words are wrapped, further lines are indented, and a path or URL longer than a line is not cut;
     elsewhere every line stays one, for grep and logs."""
     lines = safe_lines(text, console.encoding).split("\n")
     if console.file.isatty():

@@ -53,7 +53,7 @@ DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 
 
 def parse_age(option: str, text: str) -> int:
-    """Seconds of an age such as ``24h``; ``0`` is none. Raises UsageError naming the option."""
+    """Seconds of an age such as ``24h`` or ``0``. Raises UsageError naming the option."""
     if text.strip() in ("0", "0s"):
         return 0
     try:
@@ -73,7 +73,7 @@ def parse_zone(name: str) -> tzinfo:
 
 
 def check_storage_namespace(url: str | None) -> str | None:
-    """The URL as it is. Raises UsageError when it is none."""
+    """The URL, unchanged. Raises UsageError when it is not a URL."""
     if url is not None and "://" not in url:
         raise UsageError(
             f"--storage-namespace {url!r} is not a URL",
@@ -134,7 +134,7 @@ class InventoryPlace:
     region: str | None = None
 
     def open(self, namespace_url: str, as_of: datetime) -> Inventory:
-        """Raises LakeplanError for one that cannot stand for a listing of the namespace."""
+        """Raises LakeplanError for an inventory that cannot replace a listing of the namespace."""
         from lakeplan.simulation.listings import open_inventory, parse_inventory_url
 
         bucket, _ = parse_inventory_url(self.url)

@@ -1,4 +1,4 @@
-"""Notifications of a command: channels of the tree, URLs of the environment, and what failed of it."""
+"""Notifications of a command: to channels of the tree, at URLs of the environment."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def publisher_of(config: NotifyConfig | None, environ: Mapping[str, str]) -> Pub
 
 
 def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
-    """Tells those whom the tree names; a channel that does not accept it is a warning. ``reviewed`` is the
-    base tree's ``notify``, which a pull request cannot change for itself. Nothing without either."""
+    """Notifies the channels of the tree, and warns of each that fails. ``reviewed`` is the base tree's
+    ``notify``, which a pull request cannot change for itself. Without either nothing is sent."""
     config = reviewed or session.tree.notify
     if occasion is None or config is None:
         return
@@ -44,7 +44,7 @@ def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig |
 
 
 def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
-    """Why nothing can be sent to a channel; "" where its URL is there. Sends nothing."""
+    """Why nothing can be sent to a channel; "" if its URL is set. Sends nothing."""
     from lakeplan.review.webhook import url_of
 
     found = url_of(channel, environ)
@@ -52,7 +52,7 @@ def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
 
 
 class _Posting:
-    """What speaks HTTP is imported only when something is sent."""
+    """Imports the HTTP client only when something is sent."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -29,9 +29,9 @@ from lakeplan.values.progress import Progress
 
 @dataclass(frozen=True)
 class Options:
-    """A group: a parameter ``Annotated[Value, Options(make)]`` is the value that ``make`` returns, and stands
-    for the options that ``make`` takes. What ``make`` takes without declaring it is an option of the same
-    command by its name; where the command has none, the default."""
+    """A group: a parameter ``Annotated[Value, Options(make)]`` is the value that ``make`` returns, and
+    declares the options that ``make`` takes. A parameter of ``make`` that declares no option is an option of
+    the same command by its name; where the command has none, the default."""
 
     make: Callable[..., Any]
 

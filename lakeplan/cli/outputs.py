@@ -1,4 +1,4 @@
-"""``--format`` and ``--out``, repeatable and in pairs: which document goes where."""
+"""``--format`` and ``--out``, repeatable and in pairs: where each document is written."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def pair_outputs(
 ) -> tuple[Output, ...]:
     """Formats and files, paired in the order given.
 
-    A format without a file goes to standard output; ``--out FILE`` without a format is JSON. When nothing
-    goes to standard output people still see the rich form, unless ``quiet``. Raises UsageError.
+    A format without a file is written to standard output; ``--out FILE`` without a format is JSON. When
+    nothing is written to standard output people still see the rich form, unless ``quiet``. Raises
+    UsageError.
     """
     named, paths = list(formats or ()), list(outs or ())
     _check_formats(named, supported)
@@ -82,7 +83,7 @@ def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the documents of one command go, and how they look. ``kind``: of document, in ``cli.formats``."""
+    """Where the documents of one command are written. ``kind``: of document, in ``cli.formats``."""
 
     all: tuple[Output, ...]
     no_color: bool = False
@@ -92,15 +93,15 @@ class Outputs:
 
     @property
     def is_stdout_used(self) -> bool:
-        """Whether a document goes to standard output, where people would read."""
+        """Whether a document is written to standard output, where people would read."""
         return any(output.path is None and output.format != RICH for output in self.all)
 
     def shown(self, document: D) -> D:
-        """A document as it goes out."""
+        """The document, redacted if ``--redact-paths`` asks for it."""
         return cast(D, redacted(document)) if self.redact else document
 
     def shown_plan(self, plan: Plan) -> tuple[Plan, Document]:
-        """The plan of the plan file, and the document that is rendered of it."""
+        """The plan that is written to the plan file, and the document that is rendered."""
         if not self.redact:
             return plan, to_document(plan)
         plan = redact_plan(plan)
@@ -126,7 +127,7 @@ class Outputs:
         return True
 
     def check(self, supported: Sequence[str]) -> None:
-        """For a command that has fewer formats with some option. Raises UsageError."""
+        """For a command that has fewer formats with one of its options. Raises UsageError."""
         _check_formats((output.format for output in self.all), supported)
 
     def write(

@@ -87,7 +87,7 @@ def approver_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Who started the job, its page and its pull request, as GitHub and GitLab say it; empty elsewhere. The
-    variable is for a job after the merge, which is not told the pull request."""
+    variable is for a job after the merge, which does not know its pull request."""
     if environ.get("GITHUB_ACTIONS") == "true":
         site = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"
         ref = environ.get("GITHUB_REF", "").split("/")
@@ -129,7 +129,7 @@ def new_mark_id(now: datetime) -> str:
 
 
 def is_gone(holder: Mapping[str, Any]) -> bool:
-    """Whether a lease's process ran on this machine and does not any more. False when that cannot be told:
+    """Whether a lease's process ran on this machine and does not any more. False when that is unknown:
     host names repeat among containers, so the machine's boot and process namespace decide."""
     pid, machine = holder.get("pid"), _machine()
     if not machine or holder.get("machine") != machine or not isinstance(pid, int) or pid <= 0:
@@ -144,8 +144,8 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
 
 
 def _machine() -> str:
-    """Tells one boot of one machine, and one process namespace in it, from all others; "" when it cannot be
-    told (no Linux)."""
+    """Tells one boot of one machine, and one process namespace in it, from all others; "" when unknown
+    (not Linux)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -162,11 +162,11 @@ def _user() -> str:
 
 
 STEP = 0.2
-"""Seconds of a sleep between two looks."""
+"""Seconds of a sleep between two checks."""
 
 
 def is_lost(state_url: str, environ: Mapping[str, str]) -> bool:
-    """Whether the state goes with the runner: a job in CI starts from an empty folder every time."""
+    """Whether the state is lost with the runner: a job in CI starts from an empty folder every time."""
     return bool(environ.get("CI")) and state_url.startswith("file://")
 
 
@@ -181,7 +181,7 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
 
 
 class Stop:
-    """Whether a signal asked to stop. It has no lock, which the signal's handler could find taken, and it
+    """Whether a signal asked to stop. It has no lock, which the signal's handler could find locked, and it
     sleeps in short steps: a wait that the signal comes just before of would not be woken by it."""
 
     def __init__(self) -> None:

@@ -118,7 +118,7 @@ class _Steps(ProgressColumn):
 
 
 class _Rate(ProgressColumn):
-    """``1,234/s`` since the task began: deletions are told of in lumps, and a shorter look would jump."""
+    """``1,234/s`` since the task began: deletions are reported in batches, so a shorter period would jump."""
 
     def render(self, task: Task) -> Text:
         rate = rate_of(task.completed, task.total, task.elapsed)
@@ -126,7 +126,7 @@ class _Rate(ProgressColumn):
 
 
 class _Time(ProgressColumn):
-    """What is left at this rate, or, as long as that is not known, what has passed."""
+    """The remaining time at this rate, or the elapsed time while no rate is known."""
 
     def render(self, task: Task) -> Text:
         rate = rate_of(task.completed, task.total, task.elapsed)
@@ -136,7 +136,7 @@ class _Time(ProgressColumn):
 
 
 def rate_of(completed: float, total: float | None, elapsed: float | None) -> float | None:
-    """Steps a second; None while nothing can be said (no total, no step, less than a second)."""
+    """Steps a second; None while it is not known (no total, no step, less than a second)."""
     if total is None or not completed or elapsed is None or elapsed < 1:
         return None
     return completed / elapsed

@@ -45,7 +45,7 @@ class EditedTree:
         return load_tree(self.root, self.environ)
 
     def keep(self) -> None:
-        """What was written until now is not taken back by ``undo``."""
+        """``undo`` keeps what was written until now."""
         self._since.clear()
 
     def undo(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests to a host's API: bounded in size and time, with a token that goes to that API and nowhere else."""
+"""Requests to a host's API: bounded in size and time, with a token that is sent to that API alone."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Asked:
 
 
 def asked_in(event: Mapping[str, Any]) -> Asked | None:
-    """The command of a new comment on a pull request; None where there is none."""
+    """The command in a new comment on a pull request, or None."""
     comment, issue = event.get("comment") or {}, event.get("issue") or {}
     found = _LINE.fullmatch(str(comment.get("body") or ""))
     person = comment.get("user") or {}

@@ -29,7 +29,7 @@ COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _MOVED = ("base_ref_changed", "automatic_base_change_succeeded")
 """Somebody gave a pull request another base, or GitHub did when its base was merged and deleted."""
 STATUS_CHARACTERS = 140
-"""GitHub takes no longer description of a status."""
+"""The longest description of a status that GitHub accepts."""
 
 
 def read_event(environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ class GitHub:
 
     @classmethod
     def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitHub:
-        """Raises UsageError where the environment is none of a job, or has no token."""
+        """Raises UsageError outside a job, or without a token."""
         token = environ.get("GITHUB_TOKEN", "")
         job = Job.of(environ)
         if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", job.repository):

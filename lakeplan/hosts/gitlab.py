@@ -32,7 +32,7 @@ class GitLab:
 
     @classmethod
     def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitLab:
-        """Raises UsageError where the environment is none of a job, or has no token."""
+        """Raises UsageError outside a job, or without a token."""
         api, token = environ.get("CI_API_V4_URL", ""), environ.get("REVIEW_TOKEN", "")
         if not api or not token or not environ.get("CI_PROJECT_ID", "").isdecimal():
             raise UsageError(

@@ -11,7 +11,7 @@ from lakeplan.errors import LakeplanError
 PLAN_FILE = "plan.json"
 OBJECTS_FILE = f"{PLAN_FILE}.objects"
 PLAN_FILES = (PLAN_FILE, OBJECTS_FILE)
-"""All that is taken out of an artifact."""
+"""The files that are unpacked from an artifact."""
 
 
 class HostError(LakeplanError):

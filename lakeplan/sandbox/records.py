@@ -44,7 +44,7 @@ Row = tuple[Value, ...]
 class Store:
     """SQL with one writer at a time. A request is one transaction: all of it or nothing.
 
-    Raises UsageError when another process has the file, or when it is none.
+    Raises UsageError when another process has the file, or when it is not a database.
     """
 
     def __init__(self, path: Path) -> None:

@@ -20,14 +20,14 @@ _BYTES = {None: 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, 
 
 
 def parse_age(text: str) -> int | None:
-    """Seconds of an age such as ``40d`` or ``1w3d12h``; None for what is none."""
+    """Seconds of an age such as ``40d`` or ``1w3d12h``; None for any other text."""
     if not _AGE.fullmatch(text):
         return None
     return sum(int(number) * _SECONDS[unit] for number, unit in _AGE_PART.findall(text))
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of a size such as ``512`` or ``4KB``; None for what is none."""
+    """Bytes of a size such as ``512`` or ``4KB``; None for any other text."""
     match = _SIZE.fullmatch(text)
     return int(match[1]) * _BYTES[match[2]] if match else None
 
@@ -59,8 +59,8 @@ class Problems:
 
 
 def load(text: str, file: str) -> yaml.Node:
-    """The root node. Raises ConfigError for what is no YAML, and for aliases (a few lines of them can stand
-    for gigabytes)."""
+    """The root node. Raises ConfigError for text that is not YAML, and for aliases (a few lines of them can
+    stand for gigabytes)."""
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):

@@ -1,5 +1,4 @@
-"""The HTTP server of a sandbox; faults on request and a record of what was asked show what lakeplan does on a
-bad day."""
+"""The HTTP server of a sandbox, with faults on request and a record of requests for tests."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ class Faults:
 
     @property
     def requests(self) -> tuple[Recorded, ...]:
-        """What was asked, in the order it was answered."""
+        """The requests, in the order they were answered."""
         with self._lock:
             return tuple(self._recorded)
 
@@ -115,7 +114,7 @@ class Faults:
             self._recorded.append(request)
 
     def check(self, method: str, path: str) -> None:
-        """Raises the first armed fault that matches. A permanent one gives way to a counted one."""
+        """Raises the first armed fault that matches. A counted one comes before a permanent one."""
         subject = f"{method} {path}"
         with self._lock:
             matching = [f for f in self._armed if f.expression.search(subject)]
@@ -325,7 +324,7 @@ class Server(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def hang_up(self) -> None:
-        """Takes no further request from anybody, and waits a little for the answers under way."""
+        """Accepts no further request, and waits a little for the answers under way."""
         with self._changed:
             for connection in self._connections:
                 with suppress(OSError):

@@ -275,7 +275,7 @@ def _of_repository(
 
 
 class Router:
-    """Finds the route of a request. Parts of a path are percent-decoded after they were told apart."""
+    """Finds the route of a request. A path is split into parts before these are percent-decoded."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes: dict[str, list[tuple[re.Pattern[str], Route]]] = {}

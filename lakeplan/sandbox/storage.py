@@ -43,12 +43,12 @@ class Namespace:
         unfinished.replace(path)
 
     def write_once(self, key: str, data: bytes) -> None:
-        """For files that are named by their content: what is there already stays."""
+        """For files that are named by their content: an existing file stays."""
         if not self.path(key).is_file():
             self.write(key, data)
 
     def read(self, key: str) -> bytes | None:
-        """The bytes, or None when nothing is there."""
+        """The bytes, or None when there is no such file."""
         try:
             return self.path(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -125,7 +125,7 @@ class Trees:
     def load(self, namespace: Namespace, meta_range_id: str) -> Tree:
         """The objects of a metarange by path; "" is the empty tree of a repository's first commit.
 
-        Raises ApiError 410 when a file of it is gone.
+        Raises ApiError 410 when one of its files is missing.
         """
         if not meta_range_id:
             return {}

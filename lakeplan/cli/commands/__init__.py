@@ -79,7 +79,7 @@ RENAMED = {
 
 
 class Commands(UserDict[str, click.Command | None]):
-    """Every command by name, in that order; its module is imported when it is taken out."""
+    """Every command by name, in the order of ``SHORT_HELP``; its module is imported on access."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(SHORT_HELP))

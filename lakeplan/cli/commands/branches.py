@@ -126,7 +126,7 @@ def run(
         runner.stop = stop.is_set
         if cron is None:
             return runner.once()
-        runner.open()  # a tree with problems is told before the first wait
+        runner.open()  # a tree with problems is reported before the first wait
         serve(cron, runner.once, now_utc, stop.wait)
     return 0
 

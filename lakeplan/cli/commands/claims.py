@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lakeplan.api import find_repository
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import check_server
@@ -90,16 +91,13 @@ def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]
     that no entry names any more. Raises UsageError."""
     server, slash, name = repository.rpartition("/")
     tree = session.tree
-    if owned or not slash:
-        found = tree.servers_of(repository)
-        if not found and not owned and tree.default_server is not None:
-            return tree.default_server, name
-        if len(found) != 1:
-            what = "no entry of the tree names it" if not found else f"it is on {', '.join(found)}"
-            raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
-        return found[0], name
-    completing.check_server(tree, server)
-    return server, name
+    if slash and not owned:
+        completing.check_server(tree, server)
+        return server, name
+    if not owned and tree.default_server is not None and not tree.servers_of(repository):
+        return tree.default_server, name
+    found = find_repository(tree, repository)
+    return found.server, found.name
 
 
 HEAD = "# Written by lakeplan adopt. Edit entries, or move them elsewhere.\napiVersion: lakeplan/v1\n"

@@ -1,4 +1,4 @@
-"""``lakeplan curve``: how much goes at how many days of retention."""
+"""``lakeplan curve``: how many objects would expire at each retention period."""
 
 from __future__ import annotations
 

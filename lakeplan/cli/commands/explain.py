@@ -81,7 +81,7 @@ def live_world(
 
 
 def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> ExplainedRules | None:
-    """The tree's rules with patterns expanded over the branches, and where each stands; None: not managed."""
+    """The tree's rules with patterns expanded over the branches, and the place of each; None: not managed."""
     if desired is None or desired.gc is None:
         return None
     if isinstance(desired.gc, Cleared):

@@ -232,7 +232,7 @@ def price_of(text: str) -> Price:
 
 
 def read_report(path: Path, kind: str, option: str) -> Any:
-    """An earlier JSON report of this kind. Raises UsageError for a file that is none."""
+    """An earlier JSON report of this kind. Raises UsageError for any other file."""
     hint = f"Name a JSON report of `lakeplan {kind}`, or leave {option} out."
     return read_document(path, kind, "the report", hint=hint)
 

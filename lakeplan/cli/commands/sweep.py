@@ -136,7 +136,7 @@ def write_page(
 
 
 def show_collector_runs(session: Session, selection: Selection, outputs: Outputs) -> int:
-    """Every collection that a report of any kind tells of. 3 when a repository could not be read."""
+    """Every collection that left a report of any kind. 3 when a repository could not be read."""
     with sweep_ports(session) as ports:
         runs = collector_reports(session.tree, selection, ports)
     code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK

@@ -157,7 +157,7 @@ def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetim
 
 @contextmanager
 def of_options() -> Iterator[None]:
-    """A tree that was made of options has no file that a person could look at: UsageError instead."""
+    """A tree that is made of options has no file that a person could open: UsageError instead."""
     try:
         yield
     except ConfigError as error:
@@ -356,7 +356,7 @@ safety:                             # gates; these are the defaults
   max_expired_objects_percent: 30
   max_expired_bytes: 5TB
   on_tag_loss: fail
-  on_server_divergence: warn        # objects that only the server's early stop lets go
+  on_server_divergence: warn        # objects that only the server's early stop expires
 bounds: {min_retention_days: 3}     # a tree with fewer days does not validate
 unmanaged: warn                     # repositories that no entry names: ignore, warn or fail
 include: ["repositories/**/*.yaml"]
@@ -492,7 +492,7 @@ def _checked(files: Mapping[str, str], tree: Path) -> str:
 
 
 def _left_out(files: dict[str, str], folder: Path) -> list[str]:
-    """Takes out the files that may be there already, and says what to add to them."""
+    """Removes files that may exist already from ``files``, and says what to add to them."""
     notes = {
         IGNORE: IGNORE_BY_HAND,
         INCLUDING: f"{INCLUDING} already exists: add the include of {INCLUDED} to it",
