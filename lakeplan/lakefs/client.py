@@ -124,7 +124,6 @@ PATHS = {
     SettingKind.BRANCH_LIFECYCLE: ("settings", "branch_lifecycle", "policies"),
     SettingKind.OBJECT_LIFECYCLE: ("settings", "object_lifecycle"),
 }
-LIST = {SettingKind.BRANCH_LIFECYCLE: "policies", SettingKind.OBJECT_LIFECYCLE: "rules"}
 _NO_RULES = re.compile(r"cannot [^:]*: not found")
 _UNSET = re.compile(r"cannot [^:]*: (.*(polic|rule|lifecycle)[^:]*:? )?not found")
 """A 404 that says the setting does not exist (lakefs/api.md). Any other must not pass for "nothing set"."""
@@ -148,7 +147,7 @@ def _read(
         raise
 
     def parse_items(fields: Fields) -> tuple[T, ...]:
-        found = tuple(parse(Fields.of(item)) for item in fields.items(LIST[kind]))
+        found = tuple(parse(Fields.of(item)) for item in fields.items(kind.items_key))
         check_globs([pattern for item in found for pattern in patterns_of(item)], "the list")
         return found
 

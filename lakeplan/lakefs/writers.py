@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, ReadOnlyRepository, RepositoryNotFound
 from lakeplan.lakefs.answers import Fields, parse_json, read, unexpected
-from lakeplan.lakefs.client import LIST, PATHS
+from lakeplan.lakefs.client import PATHS
 from lakeplan.lakefs.transport import Adapter, Call, of_repository
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.rules import GcRules
@@ -70,7 +70,7 @@ class LakeFSSettingsWriter(_Writer):
             operation=f"set the {kind.label}",
             # An empty If-Match is refused (400); what is unset has no ETag to match.
             headers={"If-Match": if_match} if if_match else {},
-            body={LIST[kind]: [item_body(item) for item in items]},
+            body={kind.items_key: [item_body(item) for item in items]},
         )
 
     def delete_items(self, repository: str, kind: SettingKind) -> None:

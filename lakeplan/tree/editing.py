@@ -54,10 +54,7 @@ def setting_lines(kind: SettingKind, items: Sequence[SettingItem]) -> list[str]:
     """The block that gives these policies or object rules: ``clear`` for none."""
     if not items:
         return [f"{kind.value}: clear"]
-    return [f"{kind.value}:", f"  {_LISTS[kind]}:", *(f"    - {_item(item)}" for item in items)]
-
-
-_LISTS = {SettingKind.BRANCH_LIFECYCLE: "policies", SettingKind.OBJECT_LIFECYCLE: "rules"}
+    return [f"{kind.value}:", f"  {kind.items_key}:", *(f"    - {_item(item)}" for item in items)]
 
 
 def _item(item: SettingItem) -> str:
@@ -201,7 +198,7 @@ def put_setting(
     has ``old`` itself, as one more item where it inherits it or has none. None for ``new`` drops it. None
     where that cannot be edited."""
     block = _block(text, entry, kind.value)
-    items = _list_of(block, _LISTS[kind])
+    items = _list_of(block, kind.items_key)
     found = [n for n, item in enumerate(items.value if items is not None else ()) if _is_item(item, old)]
     if len(found) > 1:
         return None
@@ -212,7 +209,7 @@ def put_setting(
     if old is not None and old.id is None:
         return None  # only an id overrides what is inherited
     item = _item(new) if new is not None else f"{{id: {quoted(str(old.id if old else ''))}, remove: true}}"
-    return _put_item(text, entry, kind.value, _LISTS[kind], item)
+    return _put_item(text, entry, kind.value, kind.items_key, item)
 
 
 def _is_item(node: yaml.Node, item: SettingItem | None) -> bool:
@@ -235,7 +232,7 @@ def _put_values(
     changed: str | None = text
     for key in sorted(old.keys() | new.keys(), key=lambda key: (key not in new, key)):
         if old.get(key) != new.get(key) and changed is not None:
-            items = _list_of(_block(changed, entry, kind.value), _LISTS[kind])
+            items = _list_of(_block(changed, entry, kind.value), kind.items_key)
             changed = _put_value(changed, items.value[index] if items else None, key, new.get(key))
     return changed
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,6 +35,7 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.pins import PINS, Kept, PinSettings
+from lakeplan.values.records import json_digest
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, Policy
 from lakeplan.values.sweep import SWEEP, SweepSettings
 from lakeplan.values.units import parse_count, parse_duration
@@ -134,8 +133,7 @@ def config_hash(resolved: Mapping[str, object]) -> str:
         hashed[POLICIES_BLOCK] = policies if policies == CLEAR else {"policies": policies}
     if settings:
         hashed["lifecycle"] = settings
-    text = json.dumps(hashed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return json_digest(hashed)
 
 
 def build(

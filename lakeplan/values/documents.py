@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from dataclasses import asdict
+from typing import Literal, TypedDict, cast
 
 from lakeplan.errors import LakeplanError
 from lakeplan.values.plan import Failure, GateResult
@@ -33,19 +34,16 @@ def gate_row(gate: GateResult) -> GateRow:
     }
 
 
-class FailureRow(TypedDict):
-    """A repository that could not be planned, or written to."""
-
-    message: str
-    where: str
-    hint: str
-    exit_code: int
-
-
 class ErrorRow(TypedDict):
     message: str
     where: str
     hint: str
+
+
+class FailureRow(ErrorRow):
+    """A repository that could not be planned, or written to."""
+
+    exit_code: int
 
 
 class ProblemRow(TypedDict):
@@ -73,41 +71,31 @@ def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:
 
 
 def failure_row(failure: Failure | None) -> FailureRow | None:
-    if failure is None:
-        return None
-    return {
-        "message": failure.message,
-        "where": failure.where,
-        "hint": failure.hint,
-        "exit_code": failure.exit_code,
-    }
+    return None if failure is None else cast(FailureRow, asdict(failure))
 
 
-class FollowsRow(TypedDict):
-    """``values.branches.Consequence``."""
-
+class _Counts(TypedDict):
     commits: int
     objects: int | None
     size_bytes: int | None
+
+
+class FollowsRow(_Counts):
+    """``values.branches.Consequence``."""
+
     tags: list[str]
 
 
-class OnlyHereRow(TypedDict):
+class OnlyHereRow(_Counts):
     """``values.branches.OnlyHere``."""
 
     idle_since: str
-    commits: int
-    objects: int | None
-    size_bytes: int | None
 
 
-class TotalRow(TypedDict):
+class TotalRow(_Counts):
     """``values.branches.MomentTotal``."""
 
     as_of: str
-    commits: int
-    objects: int | None
-    size_bytes: int | None
 
 
 class Following(TypedDict):

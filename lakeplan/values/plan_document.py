@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import types
 import typing
@@ -19,7 +18,7 @@ from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.values.branches import SETTLED
 from lakeplan.values.plan import PLAN_FORMAT, Horizon, Plan, RepositoryPlan
 from lakeplan.values.plan_parts import INLINE_RECORDS, RECORD_BYTES, Shown
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_digest, moment_in, utc_text, without_duplicates
 from lakeplan.values.rules import Action, GcRules
 
 Json = typing.Any
@@ -100,8 +99,9 @@ def _branches(plan: Plan) -> dict[str, Json]:
 
 
 def dump_plan(plan: Plan) -> str:
-    """The plan file: JSON that can always be written as UTF-8."""
-    return _writable(json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)) + "\n"
+    """The plan file: JSON that can always be written as UTF-8, lone surrogates as escapes."""
+    text = json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = None) -> Plan:
@@ -113,7 +113,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     """
     hint = "Make it again with: lakeplan plan --out FILE."
     try:
-        document = parse_json(text, limit=PLAN_BYTES, pairs=_without_duplicates)
+        document = parse_json(text, limit=PLAN_BYTES, pairs=without_duplicates)
     except ValueError as error:
         what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
         raise LakeplanError(
@@ -198,22 +198,8 @@ def _briefly(error: Exception) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("it has a key twice")
-    return found
-
-
 def digest_of(document: Mapping[str, Json]) -> str:
-    rest = {k: v for k, v in document.items() if k != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(_writable(text).encode()).hexdigest()
-
-
-def _writable(text: str) -> str:
-    """JSON text whose lone surrogates (bytes of a path that are no UTF-8) are JSON escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return json_digest({key: value for key, value in document.items() if key != "digest"})
 
 
 def rules_from_body(body: Mapping[str, Json]) -> GcRules:
@@ -272,7 +258,7 @@ def decode(data: Json, kind: Json) -> Json:
     if kind is GcRules:
         return rules_from_body(data)
     if kind is datetime:
-        return datetime.fromisoformat(_typed(data, str).replace("Z", "+00:00"))
+        return moment_in(_typed(data, str))
     if kind is date:
         return date.fromisoformat(_typed(data, str))
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntFlag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lakeplan.values.branches import (
     AWAITS_NOTICE,
@@ -19,7 +19,7 @@ from lakeplan.values.branches import (
     OnlyHere,
 )
 from lakeplan.values.rules import Action
-from lakeplan.values.settings import Evidence, ObjectRule, Policy, SettingKind, setting_etag
+from lakeplan.values.settings import Evidence, ObjectRule, Policy, SettingItem, SettingKind, setting_etag
 
 if TYPE_CHECKING:
     from lakeplan.values.shown_records import Records
@@ -70,10 +70,25 @@ class SettingPlan:
     """``server_etag`` is the server's own, "" while nothing is set or when it gives none; it is what an apply
     sends in ``If-Match``. ``notes`` say what a reviewer should know, one line each."""
 
+    kind: ClassVar[SettingKind]
     action: Action
     server_etag: str = ""
     changes: tuple[SettingChange, ...] = ()
     notes: tuple[str, ...] = ()
+    before: tuple[SettingItem, ...] | None = None
+    after: tuple[SettingItem, ...] | None = None
+
+    @property
+    def before_etag(self) -> str:
+        return setting_etag(self.before)
+
+    @property
+    def after_etag(self) -> str:
+        return setting_etag(self.after)
+
+    @property
+    def shortens(self) -> bool:
+        return self.action.writes and self.after is not None
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,7 @@ class PoliciesPlan(SettingPlan):
     branches that go, soonest first; ``deletions`` counts, by horizon, those that the change newly deletes;
     ``exempt_branches`` those that the server gives no creation time for."""
 
+    kind = SettingKind.BRANCH_LIFECYCLE
     before: tuple[Policy, ...] | None = None
     after: tuple[Policy, ...] | None = None
     reordered: bool = False
@@ -96,44 +112,17 @@ class PoliciesPlan(SettingPlan):
         return frozenset(name for name, at in gone if at is not None and at <= moment)
 
     @property
-    def kind(self) -> SettingKind:
-        return SettingKind.BRANCH_LIFECYCLE
-
-    @property
-    def before_etag(self) -> str:
-        return setting_etag(self.before)
-
-    @property
-    def after_etag(self) -> str:
-        return setting_etag(self.after)
-
-    @property
     def shortens(self) -> bool:
-        return self.action.writes and self.after is not None and not self.reordered
+        return super().shortens and not self.reordered
 
 
 @dataclass(frozen=True)
 class ObjectRulesPlan(SettingPlan):
     """Object rules expire objects by a commit; what they let go is reclaimed by the collector later."""
 
+    kind = SettingKind.OBJECT_LIFECYCLE
     before: tuple[ObjectRule, ...] | None = None
     after: tuple[ObjectRule, ...] | None = None
-
-    @property
-    def kind(self) -> SettingKind:
-        return SettingKind.OBJECT_LIFECYCLE
-
-    @property
-    def before_etag(self) -> str:
-        return setting_etag(self.before)
-
-    @property
-    def after_etag(self) -> str:
-        return setting_etag(self.after)
-
-    @property
-    def shortens(self) -> bool:
-        return self.action.writes and self.after is not None
 
     @property
     def tightened(self) -> bool:

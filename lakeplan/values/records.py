@@ -1,7 +1,8 @@
-"""Moments: out of the numbers of commits, and into documents and records."""
+"""Records as JSON: their digests, moments and shapes."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -25,6 +26,13 @@ def moment_of(us: int) -> datetime:
 def utc_text(moment: datetime) -> str:
     """ISO 8601 in UTC, ending in ``Z``, with microseconds where there are any. ``moment`` is aware."""
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def json_digest(value: object) -> str:
+    """SHA-256 (hex) of canonical JSON: UTF-8, sorted keys, no white space. A lone surrogate (a byte of a path
+    that is no UTF-8) is a JSON escape."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def json_line(value: object) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypedDict
+
+from lakeplan.values.records import json_digest
 
 ActionName = Literal["add", "change", "clear"]
 """What changes."""
@@ -72,13 +72,9 @@ class GcRules:
 
     @property
     def etag(self) -> str:
-        """SHA-256 (hex) of the canonical body: UTF-8 JSON, sorted keys and branches, no white space.
-
-        GC rules have no ETag on the server (lakefs/api.md), so this one is lakeplan's own.
-        """
-        text = json.dumps(self.to_body(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        # A lone surrogate is no UTF-8; its JSON escape is.
-        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        """The digest of the body. GC rules have no ETag on the server (lakefs/api.md): this one is
+        lakeplan's own."""
+        return json_digest(self.to_body())
 
 
 class NoRules(Enum):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
@@ -23,6 +21,7 @@ from lakeplan.values.declare import (
     strictest_first,
     words,
 )
+from lakeplan.values.records import json_digest
 from lakeplan.values.rules import ABSENT_ETAG
 
 
@@ -124,10 +123,13 @@ class SettingKind(str, Enum):
     OBJECT_LIFECYCLE = "object_lifecycle"
 
     @property
+    def items_key(self) -> str:
+        """The key of the list, in the tree and on the server."""
+        return "policies" if self is SettingKind.BRANCH_LIFECYCLE else "rules"
+
+    @property
     def label(self) -> str:
-        return (
-            "branch lifecycle policies" if self is SettingKind.BRANCH_LIFECYCLE else "object lifecycle rules"
-        )
+        return f"{self.value.replace('_', ' ')} {self.items_key}"
 
 
 @dataclass(frozen=True)
@@ -203,19 +205,12 @@ def _rule(item: Mapping[str, Any]) -> ObjectRule:
 def canonical(item: SettingItem) -> SettingItem:
     """The item without what means nothing: the order of patterns or branches, and names given twice."""
     if isinstance(item, Policy):
-        return Policy(
-            item.id,
-            tuple(sorted(set(item.patterns))),
-            item.max_age_seconds,
-            item.max_idle_seconds,
-            item.description,
-        )
-    branches = tuple(sorted(set(item.branches)))
-    return ObjectRule(item.id, branches, item.prefix, item.expire_after_days, item.description)
+        return replace(item, patterns=tuple(sorted(set(item.patterns))))
+    return replace(item, branches=tuple(sorted(set(item.branches))))
 
 
 def setting_etag(items: Sequence[SettingItem] | None) -> str:
-    """lakeplan's own ETag: SHA-256 (hex) of the canonical list, ``absent`` when nothing is set.
+    """lakeplan's own ETag: the digest of the canonical list, ``absent`` when nothing is set.
 
     Policies keep their order (it says which one is recorded as the deleter); object rules are sorted by id
     (they are judged one by one).
@@ -225,8 +220,7 @@ def setting_etag(items: Sequence[SettingItem] | None) -> str:
     bodies = [item_body(canonical(item)) for item in items]
     if all(isinstance(item, ObjectRule) for item in items):
         bodies.sort(key=lambda body: str(body["id"]))
-    text = json.dumps(bodies, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+    return json_digest(bodies)
 
 
 def duration_text(seconds: int | None) -> str:

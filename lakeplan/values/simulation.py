@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -60,6 +60,10 @@ class Amount:
         return {"objects": self.objects, "size_bytes": self.size_bytes}
 
 
+def total_of(amounts: Iterable[Amount]) -> Amount:
+    return sum(amounts, Amount())
+
+
 @dataclass(frozen=True)
 class PrefixAmount:
     """``prefix`` ends in ``/``, or is "" at depth 0 (everything)."""
@@ -69,8 +73,22 @@ class PrefixAmount:
     amount: Amount
 
 
+class _ByMask:
+    """Objects by their mask."""
+
+    by_mask: Mapping[int, Amount]
+
+    def amount(self, transition: Transition) -> Amount:
+        """What goes in a transition."""
+        return total_of(amount for mask, amount in self.by_mask.items() if transition.goes(mask))
+
+    def kept(self, bits: int) -> Amount:
+        """What at least one of ``bits`` keeps, among what was read."""
+        return total_of(amount for mask, amount in self.by_mask.items() if mask & bits)
+
+
 @dataclass(frozen=True)
-class StoredAmounts:
+class StoredAmounts(_ByMask):
     """Which of the objects an S3 inventory has: ``by_mask`` as in ``ImpactResult``. ``created``: its date
     (ISO 8601). ``problem``: why it was not used, in words; the rest is empty then."""
 
@@ -78,13 +96,9 @@ class StoredAmounts:
     by_mask: Mapping[int, Amount] = field(default_factory=dict)
     problem: str = ""
 
-    def amount(self, transition: Transition) -> Amount:
-        """What goes in a transition."""
-        return _in_transition(self.by_mask, transition)
-
 
 @dataclass(frozen=True)
-class ImpactResult:
+class ImpactResult(_ByMask):
     """``by_mask``: objects of the namespace by their mask, over every range that was read.
 
     When no range can change sides in any transition nothing is read: ``by_mask`` is then empty and
@@ -103,23 +117,3 @@ class ImpactResult:
     shown: bytes | None = b""
     runner: Choice | None = None
     stored: StoredAmounts | None = None
-
-    def amount(self, transition: Transition) -> Amount:
-        """What goes in a transition."""
-        return _in_transition(self.by_mask, transition)
-
-    def kept(self, bits: int) -> Amount:
-        """What at least one of ``bits`` keeps, among what was read."""
-        total = Amount()
-        for mask, amount in self.by_mask.items():
-            if mask & bits:
-                total = total + amount
-        return total
-
-
-def _in_transition(by_mask: Mapping[int, Amount], transition: Transition) -> Amount:
-    total = Amount()
-    for mask, amount in by_mask.items():
-        if transition.goes(mask):
-            total = total + amount
-    return total

@@ -24,7 +24,7 @@ from lakeplan.values.declare import (
     strictest_first,
     words,
 )
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, Choice, total_of
 
 
 class Versions(Enum):
@@ -294,10 +294,7 @@ class Marked:
     runner: Choice | None = None
 
     def amount(self, *classes: MarkClass) -> Amount:
-        total = Amount()
-        for each in classes:
-            total += self.amounts.get(each, Amount())
-        return total
+        return total_of(self.amounts.get(each, Amount()) for each in classes)
 
 
 class Status(str, Enum):
