@@ -146,6 +146,15 @@ class SinceMark(Enum):
     PERSON = "an automatic approval no longer counts: a person has to approve the mark"
 
 
+_RECORDED_TYPES: Mapping[str, Any] = {
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "string": str,
+    "strings": list[str],
+}
+
+
 @dataclass(frozen=True)
 class Setting:
     """``path`` as the tree writes it. ``field`` is the attribute of the typed block that holds its value; ""
@@ -172,6 +181,12 @@ class Setting:
     def may_be_null(self) -> bool:
         """Whether documents record null: no limit."""
         return self.kind.or_null or self.default is None
+
+    @property
+    def recorded_type(self) -> Any:
+        """The type of its value in documents."""
+        found = Literal[self.kind.words] if self.kind.words else _RECORDED_TYPES[self.kind.recorded]
+        return found | None if self.may_be_null else found
 
 
 def setting(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from lakeplan.values.declare import (
     AGE,
@@ -226,11 +226,16 @@ def unknown_to_official(key: str, value: object) -> str:
     return ""
 
 
-class SettingsRow(TypedDict):
-    """``SweepSettings`` in a document, which has every field. Here are those that outputs read by name."""
+if TYPE_CHECKING:
 
-    mode: Literal["delete", "quarantine"]
-    never_committed: Literal["keep", "collect"]
+    class SettingsRow(TypedDict):
+        """``SweepSettings`` in a document. Outputs read these fields by name, and list all others."""
+
+        mode: Literal["delete", "quarantine"]
+        never_committed: Literal["keep", "collect"]
+
+else:
+    SettingsRow = TypedDict("SettingsRow", {setting.field: setting.recorded_type for setting in SWEEP})
 
 
 class MarkClass(str, Enum):
