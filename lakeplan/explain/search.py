@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Literal, Protocol
 
 from lakeplan.errors import NotFound, PermissionDenied, UsageError
+from lakeplan.formats.namespace import keeps_its_name
 from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader, StagingReader
 from lakeplan.retention.graph import CommitGraph
@@ -238,9 +239,12 @@ class Search:
                 by_address[address].note(columns.paths[n], columns.sizes[n], holders, alias=alias)
 
     def _hits(self, columns: RangeColumns, wanted: Collection[str]) -> Iterator[tuple[int, str, bool]]:
+        names = {address.rpartition("/")[2] for address in wanted}
         for n, (text, kind) in enumerate(zip(columns.addresses, columns.address_types, strict=True)):
             if kind == AddressType.RELATIVE and text in wanted:
                 yield n, text, False
+                continue
+            if text.rpartition("/")[2] not in names and keeps_its_name(text):
                 continue
             inside, others = self._addresses.meaning(text, kind)
             if (text if inside is None else inside) in wanted:

@@ -220,6 +220,13 @@ def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
     return [key for key in found if is_candidate_key(key)]
 
 
+def keeps_its_name(address: str) -> bool:
+    """Whether every key that the address may mean has its last part: no reading changes how that is spelt."""
+    path = _after_scheme(address)[1:]
+    host, _, rest = path.partition("/")
+    return bool(rest) and "@" not in host and is_usual_url(path)
+
+
 def _after_scheme(address: str) -> str:
     """Host and path as one path, or the key, with one slash in front."""
     uri = _URI.match(address)

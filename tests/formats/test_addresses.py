@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.namespace import normalize
+from lakeplan.formats.namespace import keeps_its_name, normalize, possible_keys
 
 S3, AZURE = "s3://bucket/ns", "https://account.blob.core.windows.net/container/ns"
 OLD, RELATIVE, FULL = 0, 1, 2
@@ -57,3 +57,33 @@ def it_gives_every_key_of_the_namespace_the_same_name(key: str, namespace: str, 
     # a namespace that ends in two slashes has them in front of all its keys
     full = namespace + (slashes or "/") + key
     assert normalize(full, FULL, namespace + slashes) == normalize(key, RELATIVE, namespace) == key
+
+
+PARTS = ["data", "ns", "x", "bucket", "..", ".", "", "a%2Fb", "a@b", "a:b", "c?d", "e#f", "g\\h", "i.j", "X"]
+
+
+@given(st.sampled_from(["", "s3://", "https://"]), st.lists(st.sampled_from(PARTS), min_size=1, max_size=6))
+def it_knows_which_addresses_keep_their_last_part(scheme: str, parts: list[str]) -> None:
+    address = scheme + "/".join(parts)
+    if keeps_its_name(address):
+        named = {key.rpartition("/")[2] for key in possible_keys(address, ["ns", "bucket", "x"])}
+        assert named <= {parts[-1]}
+
+
+@pytest.mark.parametrize(
+    ("address", "kept"),
+    [
+        ("s3://elsewhere/ns/data/x", True),
+        ("data/p/x", True),
+        ("x", False),
+        ("s3://x", False),
+        ("abfss://container@account/x", False),
+        ("s3://elsewhere/x%2Fy", False),
+        ("s3://elsewhere/x/..", False),
+        ("s3://elsewhere/x/", False),
+        ("s3://elsewhere//x", False),
+        ("s3://elsewhere/x?y", False),
+    ],
+)
+def it_trusts_usual_addresses_alone(address: str, kept: bool) -> None:
+    assert keeps_its_name(address) is kept
