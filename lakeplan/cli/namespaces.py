@@ -34,21 +34,7 @@ StorageNamespace = Annotated[
 ]
 EndpointUrl = Annotated[str | None, option("S3 endpoint.", "URL")]
 Region = Annotated[str | None, option("S3 region.", "REGION")]
-InventoryUrl = Annotated[
-    str | None,
-    option(
-        "Read an S3 Inventory report (Parquet) instead of listing stored objects.", "s3://…/manifest.json"
-    ),
-]
-InventoryAge = Annotated[str, option("Maximum age of the inventory.", "AGE")]
 TimeZone = Annotated[str, option("Time zone of the server.", "ZONE")]
-CacheWhere = Annotated[
-    str | None,
-    option(
-        "Range cache location; `off` disables the cache. Default: the user's cache directory.", "DIR|URL|off"
-    ),
-]
-CacheSize = Annotated[str, option("Maximum size of the cache folder after a run.", "SIZE")]
 DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
 
 
@@ -95,7 +81,18 @@ class CacheChoice:
         return open_cache(self.where, limit_bytes=self.limit_bytes, environ=os.environ)
 
 
-def _cache_choice(cache: CacheWhere = None, cache_size: CacheSize = DEFAULT_CACHE_SIZE) -> CacheChoice:
+def _cache_choice(
+    cache: Annotated[
+        str | None,
+        option(
+            "Range cache location; `off` disables the cache. Default: the user's cache directory.",
+            "DIR|URL|off",
+        ),
+    ] = None,
+    cache_size: Annotated[
+        str, option("Maximum size of the cache folder after a run.", "SIZE")
+    ] = DEFAULT_CACHE_SIZE,
+) -> CacheChoice:
     try:
         limit = parse_bytes(cache_size)
     except ValueError as error:
@@ -149,8 +146,13 @@ class NamespaceAccess:
     """How a namespace without its server is read, as given; checked only when one is read this way."""
 
     no_listing: NoListing = False
-    inventory: InventoryUrl = None
-    max_inventory_age: InventoryAge = "8d"
+    inventory: Annotated[
+        str | None,
+        option(
+            "Read an S3 Inventory report (Parquet) instead of listing stored objects.", "s3://…/manifest.json"
+        ),
+    ] = None
+    max_inventory_age: Annotated[str, option("Maximum age of the inventory.", "AGE")] = "8d"
     max_uncommitted_age: UncommittedAge = "24h"
     storage_namespace: StorageNamespace = None
     endpoint_url: EndpointUrl = None

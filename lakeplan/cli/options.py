@@ -111,10 +111,6 @@ Outs = Annotated[
 AsOf = Annotated[
     str | None, option("Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", "TIME")
 ]
-NoColor = Annotated[bool, option("Disable colors.")]
-NoProgress = Annotated[bool, option("Disable progress bars.")]
-LogLevel = Annotated[str, option("Log level: debug, info, warning or error.", "LEVEL")]
-Quiet = Annotated[bool, option("Print only documents and errors.", names=("-q", "--quiet"))]
 RedactPaths = Annotated[
     bool,
     option(
@@ -127,14 +123,6 @@ LakectlConfig = Annotated[
 ]
 ReadOnly = Annotated[
     bool, option("Send only GET requests. Without a refs dump, dangling commits are not seen.")
-]
-Runner = Annotated[
-    str | None,
-    option(
-        "Where to read data: local (threads of this process), spark or auto. Default: the tree's"
-        " setting, then auto.",
-        "RUNNER",
-    ),
 ]
 Master = Annotated[str | None, option("Spark master. Default: local[*].", "URL")]
 SparkConf = Annotated[list[str] | None, option("Spark setting, KEY=VALUE. Repeatable.", "K=V")]
@@ -185,10 +173,10 @@ def documents(kind: str, *others: str) -> Options:
 
 def common_options(
     redact_paths: RedactPaths = False,
-    no_color: NoColor = False,
-    no_progress: NoProgress = False,
-    log_level: LogLevel = "warning",
-    quiet: Quiet = False,
+    no_color: Annotated[bool, option("Disable colors.")] = False,
+    no_progress: Annotated[bool, option("Disable progress bars.")] = False,
+    log_level: Annotated[str, option("Log level: debug, info, warning or error.", "LEVEL")] = "warning",
+    quiet: Annotated[bool, option("Print only documents and errors.", names=("-q", "--quiet"))] = False,
 ) -> None:
     """What nearly every command has, after its own options."""
 
@@ -229,7 +217,17 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
 
 
 def runners(
-    runner: Runner = None, master: Master = None, spark_conf: SparkConf = None, spark_home: SparkHome = None
+    runner: Annotated[
+        str | None,
+        option(
+            "Where to read data: local (threads of this process), spark or auto. Default: the tree's"
+            " setting, then auto.",
+            "RUNNER",
+        ),
+    ] = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_home: SparkHome = None,
 ) -> Runners:
     """Raises UsageError."""
     return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), check_spark_home(spark_home))
@@ -245,18 +243,6 @@ def _allow_option(text: str) -> Any:
     return typer.Option(
         "--allow", help=text, metavar="[REPOSITORY=]GATE", autocompletion=completing.allowable
     )
-
-
-AllowHere = Annotated[
-    list[str] | None,
-    _allow_option(
-        "Override this gate. Needs a terminal. Name the repository when the gate affects several. Repeatable."
-    ),
-]
-AllowInPreview = Annotated[
-    list[str] | None,
-    _allow_option("Preview the plan with this gate overridden. Has no effect on apply. Repeatable."),
-]
 
 
 def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
@@ -275,11 +261,24 @@ def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
     return frozenset(allow or ())
 
 
-def _allowed_in_preview(allow: AllowInPreview = None) -> frozenset[str]:
+def _allowed_in_preview(
+    allow: Annotated[
+        list[str] | None,
+        _allow_option("Preview the plan with this gate overridden. Has no effect on apply. Repeatable."),
+    ] = None,
+) -> frozenset[str]:
     return _check_allowed(allow)
 
 
-def _allowed_here(allow: AllowHere = None) -> frozenset[str]:
+def _allowed_here(
+    allow: Annotated[
+        list[str] | None,
+        _allow_option(
+            "Override this gate. Needs a terminal. Name the repository when the gate affects several."
+            " Repeatable."
+        ),
+    ] = None,
+) -> frozenset[str]:
     allowed = _check_allowed(allow)
     if allowed and not sys.stdin.isatty():
         raise UsageError("--allow works only at a terminal", hint=_IN_THE_TREE)

@@ -191,14 +191,6 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
         )
 
 
-SparkSubmitPath = Annotated[str, option("spark-submit program that runs the official collector.", "PATH")]
-CollectorClient = Annotated[
-    str | None,
-    option("Official collector to run: Maven coordinates, or the path or URL of a jar.", "PACKAGE|JAR"),
-]
-CollectorConf = Annotated[
-    list[str] | None, option("Spark setting for the official collector, KEY=VALUE. Repeatable.", "K=V")
-]
 CollectorRuns = Annotated[bool, option("List the runs of every garbage collector instead of marks.")]
 S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 """Who sets one of these says where the job finds S3 credentials."""
@@ -208,9 +200,16 @@ S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 class CollectorChoice:
     """As given on the command line; checked only when the engine is the official collector."""
 
-    spark_submit: SparkSubmitPath = "spark-submit"
-    collector: CollectorClient = None
-    collector_conf: CollectorConf = None
+    spark_submit: Annotated[str, option("spark-submit program that runs the official collector.", "PATH")] = (
+        "spark-submit"
+    )
+    collector: Annotated[
+        str | None,
+        option("Official collector to run: Maven coordinates, or the path or URL of a jar.", "PACKAGE|JAR"),
+    ] = None
+    collector_conf: Annotated[
+        list[str] | None, option("Spark setting for the official collector, KEY=VALUE. Repeatable.", "K=V")
+    ] = None
     spark_conf: list[str] | None = None
 
 

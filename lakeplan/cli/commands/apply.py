@@ -136,12 +136,6 @@ def after_document(report: MarkReport, end: AutomaticEnd) -> AfterApplyDocument:
     }
 
 
-Force = Annotated[bool, option("Skip the ETag checks. Gates still apply.")]
-AutoApprove = Annotated[
-    bool, option("Do not ask for confirmation. Required without a terminal when no plan file is given.")
-]
-
-
 @command()
 def apply(
     *,
@@ -151,8 +145,10 @@ def apply(
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("apply")],
-    force: Force = False,
-    auto_approve: AutoApprove = False,
+    force: Annotated[bool, option("Skip the ETag checks. Gates still apply.")] = False,
+    auto_approve: Annotated[
+        bool, option("Do not ask for confirmation. Required without a terminal when no plan file is given.")
+    ] = False,
     allowed: options.AllowedHere,
     refresh_patterns: Annotated[
         bool,

@@ -42,39 +42,34 @@ if TYPE_CHECKING:
 DAY_SECONDS = 86_400
 TWO_SOURCES = "Name a repository of the tree, or use --namespace URL with --rules FILE."
 
-Repository = Annotated[
-    str | None,
-    argument(
-        "Repository: name or server/name. Not with --namespace.",
-        "[REPO]",
-        autocompletion=completing.repositories,
-    ),
-]
-Namespace = Annotated[
-    str | None, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
-]
-Rules = Annotated[Path | None, option("GC rules as JSON. With REPO, they replace the tree's rules.", "FILE")]
-At = Annotated[
-    list[int] | None, option("Also evaluate these days exactly as the server does. Repeatable.", "DAYS")
-]
-Branches = Annotated[
-    list[str] | None,
-    option("Vary the retention of this branch only. Repeatable. Default: vary every rule.", "ID"),
-]
-Horizon = Annotated[
-    str | None, option("Also forecast expirations, assuming no new commits, for example 90d.", "DAYS")
-]
-
 
 @command()
 def curve(
     *,
-    repository: Repository = None,
-    namespace: Namespace = None,
-    rules: Rules = None,
-    at: At = None,
-    branch: Branches = None,
-    horizon: Horizon = None,
+    repository: Annotated[
+        str | None,
+        argument(
+            "Repository: name or server/name. Not with --namespace.",
+            "[REPO]",
+            autocompletion=completing.repositories,
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
+    ] = None,
+    rules: Annotated[
+        Path | None, option("GC rules as JSON. With REPO, they replace the tree's rules.", "FILE")
+    ] = None,
+    at: Annotated[
+        list[int] | None, option("Also evaluate these days exactly as the server does. Repeatable.", "DAYS")
+    ] = None,
+    branch: Annotated[
+        list[str] | None,
+        option("Vary the retention of this branch only. Repeatable. Default: vary every rule.", "ID"),
+    ] = None,
+    horizon: Annotated[
+        str | None, option("Also forecast expirations, assuming no new commits, for example 90d.", "DAYS")
+    ] = None,
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
     stored: namespaces.NamespaceOptions,

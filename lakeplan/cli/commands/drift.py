@@ -34,17 +34,14 @@ VANISHING = (
 )
 
 
-FailOn = Annotated[
-    list[str] | None, option("Exit with 2 when this class, or any, is found. Repeatable.", "CLASS")
-]
-
-
 @command()
 def drift(
     *,
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
-    fail_on: FailOn = None,
+    fail_on: Annotated[
+        list[str] | None, option("Exit with 2 when this class, or any, is found. Repeatable.", "CLASS")
+    ] = None,
     write: Annotated[
         bool, option("Write the values that were changed on the servers into the tree's files.")
     ] = False,

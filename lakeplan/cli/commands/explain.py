@@ -229,25 +229,21 @@ def _others(
     return {address: sorted(names) for address, names in found.items()}, notes
 
 
-Words = Annotated[
-    list[str],
-    argument("Repository, and the data to explain.", "[REPO] WHAT", autocompletion=completing.repositories),
-]
-Ref = Annotated[str | None, option("Branch, tag or commit to look up the path at.", "REF")]
-KindOption = Annotated[
-    str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
-]
-PathOnly = Annotated[bool, option("Do not search for the same object under other paths.")]
-
-
 @command()
 def explain(
     *,
-    words: Words,
+    words: Annotated[
+        list[str],
+        argument(
+            "Repository, and the data to explain.", "[REPO] WHAT", autocompletion=completing.repositories
+        ),
+    ],
     tree: options.TreeDir = Path(),
-    ref: Ref = None,
-    kind: KindOption = None,
-    path_only: PathOnly = False,
+    ref: Annotated[str | None, option("Branch, tag or commit to look up the path at.", "REF")] = None,
+    kind: Annotated[
+        str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
+    ] = None,
+    path_only: Annotated[bool, option("Do not search for the same object under other paths.")] = False,
     stored: Annotated[NamespaceOptions, options.Options(NamespaceOptions)],
     other_repositories: Annotated[
         bool, option("Also search all other repositories of the server for addresses of the object.")

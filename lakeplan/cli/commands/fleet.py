@@ -56,7 +56,6 @@ DumpRefs = Annotated[
         " namespaces."
     ),
 ]
-StoragePath = Annotated[Path | None, option("Folder of local:// namespaces on this machine.", "DIR")]
 Rate = Annotated[float, option("Maximum requests per second to a server.", "N", min=0.1)]
 MaxRequests = Annotated[int, option("Skip repositories that need more requests than this.", "N", min=1)]
 PriceText = Annotated[str | None, option("Price per GB per month, for example '0.023 USD'.", "PRICE")]
@@ -69,7 +68,9 @@ class Storage:
     no_listing: namespaces.NoListing = False
     endpoint_url: namespaces.EndpointUrl = None
     region: namespaces.Region = None
-    storage_path: StoragePath = None
+    storage_path: Annotated[Path | None, option("Folder of local:// namespaces on this machine.", "DIR")] = (
+        None
+    )
 
 
 StorageOptions = Annotated[Storage, options.Options(Storage)]

@@ -29,28 +29,7 @@ from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_objects
 
-Against = Annotated[
-    str | None,
-    option(
-        "Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
-        " the plan first lists the settings that this change weakens.",
-        "REF",
-    ),
-]
-NewTree = Annotated[
-    bool, option("With --base: this change adds the tree. Compare it with the default settings.")
-]
 RunChecks = Annotated[bool, option("Run the tree's checks. With --base, and at a terminal, they always run.")]
-WhatIf = Annotated[
-    list[str] | None,
-    option(
-        "Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
-        " be applied.",
-        "PATH=VALUE",
-        names=("--set",),
-    ),
-]
-Simulate = Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")]
 
 
 @command()
@@ -60,15 +39,32 @@ def plan(
     selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("plan")],
     as_of: options.AsOf = None,
-    simulate: Simulate = "changed",
+    simulate: Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")] = "changed",
     no_simulate: Annotated[bool, option("Same as --simulate none.")] = False,
     backlog: Annotated[bool, option("Also report what the stored rules already let expire.")] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[bool, option("Exit with 2 when changes are pending.")] = False,
     allowed: options.AllowedInPreview,
-    base: Against = None,
-    new_tree: NewTree = False,
-    what_if: WhatIf = None,
+    base: Annotated[
+        str | None,
+        option(
+            "Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
+            " the plan first lists the settings that this change weakens.",
+            "REF",
+        ),
+    ] = None,
+    new_tree: Annotated[
+        bool, option("With --base: this change adds the tree. Compare it with the default settings.")
+    ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        option(
+            "Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
+            " be applied.",
+            "PATH=VALUE",
+            names=("--set",),
+        ),
+    ] = None,
     run_checks: RunChecks = False,
     opening: SessionOptions,
     runners: options.RunnerOptions,

@@ -231,30 +231,26 @@ NO_CURVE = (
     "retention curves: --with-curves makes them if a history is given, --curve adds one that is already made"
 )
 
-PlanFile = Annotated[Path | None, argument("Plan file.", "[PLAN]")]
-Html = Annotated[Path | None, option("File to write; - is standard output.", "FILE")]
-Tree = Annotated[
-    Path | None, option("Read the history from the servers of this tree.", "DIR", names=("-C", "--tree"))
-]
-Namespaces = Annotated[
-    list[str] | None,
-    option("Read a repository's history from its storage namespace. Repeatable.", "[REPO=]URL"),
-]
-CurveFiles = Annotated[list[Path] | None, option("JSON output of `lakeplan curve`. Repeatable.", "FILE")]
-NoGraph = Annotated[bool, option("Leave out the commit graph.")]
-WithCurves = Annotated[bool, option("Compute retention curves. Reads every range of each repository.")]
-
 
 @command(without="no_color")
 def report(
     *,
-    plan_file: PlanFile = None,
-    html: Html = None,
-    tree: Tree = None,
-    namespace: Namespaces = None,
-    curve: CurveFiles = None,
-    no_graph: NoGraph = False,
-    with_curves: WithCurves = False,
+    plan_file: Annotated[Path | None, argument("Plan file.", "[PLAN]")] = None,
+    html: Annotated[Path | None, option("File to write; - is standard output.", "FILE")] = None,
+    tree: Annotated[
+        Path | None, option("Read the history from the servers of this tree.", "DIR", names=("-C", "--tree"))
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        option("Read a repository's history from its storage namespace. Repeatable.", "[REPO=]URL"),
+    ] = None,
+    curve: Annotated[
+        list[Path] | None, option("JSON output of `lakeplan curve`. Repeatable.", "FILE")
+    ] = None,
+    no_graph: Annotated[bool, option("Leave out the commit graph.")] = False,
+    with_curves: Annotated[
+        bool, option("Compute retention curves. Reads every range of each repository.")
+    ] = False,
     target: options.Targets = None,
     read_only: options.ReadOnly = False,
     endpoint_url: namespaces.EndpointUrl = None,

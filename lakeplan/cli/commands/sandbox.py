@@ -29,20 +29,6 @@ DEFAULT_PORT = 8000
 DEFAULT_ENDPOINT = f"http://127.0.0.1:{DEFAULT_PORT}"
 _DEFAULTS = Options()
 
-AccessKey = Annotated[str, option("Access key to accept.", "KEY")]
-SecretKey = Annotated[str, option("Secret key to accept.", "SECRET", show_default=False)]
-SeedAccessKey = Annotated[
-    str | None,
-    option(
-        "Access key. Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the"
-        " sandbox's.",
-        "KEY",
-    ),
-]
-SeedSecretKey = Annotated[
-    str | None,
-    option("Secret key. Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET"),
-]
 
 SEED_HELP = f"""Create repositories with a history from a YAML file.
 
@@ -63,8 +49,10 @@ def up(
     ] = None,
     port: Annotated[int, option("Port; 0 chooses a free one.", "PORT", min=0, max=65535)] = DEFAULT_PORT,
     flavor: Annotated[str, option("lakeFS edition: oss or enterprise.", "FLAVOR")] = _DEFAULTS.flavor,
-    access_key: AccessKey = _DEFAULTS.access_key_id,
-    secret_key: SecretKey = _DEFAULTS.secret_access_key,
+    access_key: Annotated[str, option("Access key to accept.", "KEY")] = _DEFAULTS.access_key_id,
+    secret_key: Annotated[
+        str, option("Secret key to accept.", "SECRET", show_default=False)
+    ] = _DEFAULTS.secret_access_key,
 ) -> None:
     """Start a local lakeFS on 127.0.0.1 and serve until stopped.
 
@@ -108,8 +96,20 @@ def seed(
             "URL",
         ),
     ] = None,
-    access_key: SeedAccessKey = None,
-    secret_key: SeedSecretKey = None,
+    access_key: Annotated[
+        str | None,
+        option(
+            "Access key. Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the"
+            " sandbox's.",
+            "KEY",
+        ),
+    ] = None,
+    secret_key: Annotated[
+        str | None,
+        option(
+            "Secret key. Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET"
+        ),
+    ] = None,
     namespace_prefix: Annotated[
         str, option("Storage namespace of each repository, without its name.", "URL")
     ] = "local://",

@@ -17,23 +17,18 @@ from lakeplan.output.simulate import render_simulate
 from lakeplan.simulation.documents import SimulateRequest, simulate_commits
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 
-Namespace = Annotated[
-    str, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
-]
-Rules = Annotated[Path, option("GC rules as JSON, in lakectl's format.", "FILE")]
-CompareRules = Annotated[Path | None, option("Other rules to compare with.", "FILE")]
-OutputDir = Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")]
-
 
 @command()
 def simulate(
     *,
-    namespace: Namespace,
-    rules: Rules,
-    compare_rules: CompareRules = None,
+    namespace: Annotated[
+        str, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
+    ],
+    rules: Annotated[Path, option("GC rules as JSON, in lakectl's format.", "FILE")],
+    compare_rules: Annotated[Path | None, option("Other rules to compare with.", "FILE")] = None,
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
-    output: OutputDir = None,
+    output: Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")] = None,
     overwrite: Annotated[bool, option("Replace the results of an earlier run.")] = False,
     commits_only: Annotated[bool, option("Only evaluate commits. Needs no Spark.")] = False,
     stored: namespaces.NamespaceOptions,

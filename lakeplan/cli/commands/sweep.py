@@ -70,7 +70,6 @@ from lakeplan.sweep.service import (
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
 
 DEPTH = 1
-Depth = Annotated[int, option("Folder depth of the prefixes in the summary.", "N", min=0, max=20)]
 
 
 def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
@@ -112,9 +111,6 @@ def _listed(
     if not objects and (prefix is not None or classes):
         raise UsageError("--prefix and --class choose what --objects lists", hint="Add --objects.")
     return Listed(objects, prefix, classes)
-
-
-Listing = Annotated[Listed, Options(_listed)]
 
 
 def objects_of(session: Session, site: Site, stored: StoredMark, listed: Listed) -> ObjectsDocument:
@@ -361,8 +357,8 @@ def show(
     *,
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
-    depth: Depth = DEPTH,
-    listing: Listing,
+    depth: Annotated[int, option("Folder depth of the prefixes in the summary.", "N", min=0, max=20)] = DEPTH,
+    listing: Annotated[Listed, Options(_listed)],
     html: Annotated[
         Path | None,
         option("Also write an HTML page with the mark's folders; - prints only the page.", "FILE"),

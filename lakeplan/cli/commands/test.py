@@ -17,15 +17,13 @@ from lakeplan.output.show import render_tests
 from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import load_tree
 
-Files = Annotated[
-    list[Path] | None, argument(f"Test files. Default: {FOLDER}/*.yaml in the tree.", "[FILE]...")
-]
-
 
 @command(without="redact_paths no_progress")
 def test(
     *,
-    files: Files = None,  # noqa: PT028 - a command, and no test
+    files: Annotated[
+        list[Path] | None, argument(f"Test files. Default: {FOLDER}/*.yaml in the tree.", "[FILE]...")
+    ] = None,  # noqa: PT028 - a command, and no test
     tree: options.TreeDir = Path(),  # noqa: PT028
     outputs: Annotated[Outputs, options.documents("test")],
 ) -> int:

@@ -53,17 +53,6 @@ from lakeplan.values.settings import SettingKind
 Endpoints = Annotated[
     list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, as prod.", "NAME=URL")
 ]
-OwnerGlobs = Annotated[
-    list[str] | None, option("Owner of the repositories that match. Repeatable.", "REPO_GLOB=OWNER")
-]
-FromFiles = Annotated[
-    list[Path] | None,
-    option(
-        "Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
-        " repository.",
-        "FILE",
-    ),
-]
 StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
 IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
 IGNORE_BY_HAND = f"{IGNORE} already exists: add .lakeplan/ and plan.json to it"
@@ -77,9 +66,18 @@ def import_(
     split: Annotated[
         str, option("Write one file for each repository, server or owner.", "BY")
     ] = "repository",
-    owner: OwnerGlobs = None,
+    owner: Annotated[
+        list[str] | None, option("Owner of the repositories that match. Repeatable.", "REPO_GLOB=OWNER")
+    ] = None,
     target: options.Targets = None,
-    from_files: FromFiles = None,
+    from_files: Annotated[
+        list[Path] | None,
+        option(
+            "Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
+            " repository.",
+            "FILE",
+        ),
+    ] = None,
     state: StateUrl = None,
     opening: SessionOptions,
     no_color: bool,
