@@ -2,7 +2,6 @@
 
 __all__ = [
     "audit",
-    "audit_page",
     "check",
     "comments",
     "explain",
@@ -16,7 +15,6 @@ __all__ = [
     "show",
     "simulate",
     "storage",
-    "storage_page",
     "sweep",
     "text",
 ]

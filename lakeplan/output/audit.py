@@ -1,14 +1,32 @@
-"""An audit of whole servers, from its document: for a terminal and as Markdown."""
+"""An audit of whole servers, from its document: for a terminal, as Markdown and as one HTML file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names_of, prose, table
-from lakeplan.output.text import Money, amounts, count, count_of, days, moment, volume
+from lakeplan.output.report_shell import (
+    About,
+    Markup,
+    Section,
+    anchor,
+    behind,
+    cards,
+    cells,
+    el,
+    join,
+    table_of,
+    unread_section,
+    whole_page,
+)
+from lakeplan.output.report_shell import Cell as HtmlCell
+from lakeplan.output.report_shell import amount as html_amount
+from lakeplan.output.report_shell import table as html_table
+from lakeplan.output.tables import Label, Table, costs, volume_cells
+from lakeplan.output.text import NO_MONEY, Money, count, count_of, days, moment, size, volume
 from lakeplan.values.storages import storage_of
 
 if TYPE_CHECKING:
@@ -49,11 +67,7 @@ def total_words(document: AuditDocument) -> str:
 def _repository(page: Page, row: AuditedRow) -> None:
     page.heading(row["repository"])
     page.facts(dict(facts_of(row)), lead_width=14)
-    cost = Money.of(row)
-    rows: list[list[str | Cell]] = [
-        [Cell(name, style), *amounts(amount, cost)] for name, amount, style in figures_of(row)
-    ]
-    page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
+    figures_of(row).print_on(page, solid=(0,))
     for one in row["advice"]:
         label, style = SEVERITIES[one["severity"]]
         lines = [page.join(Cell(label, style), f"  {one['problem']}")]
@@ -131,8 +145,15 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     return f"{found}: {share}"
 
 
-def figures_of(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
-    """Lines of figures, indented below what they are part of, with a style."""
+def figures_of(row: AuditedRow) -> Table:
+    """Figures of a repository, indented below what they are part of."""
+    cost = Money.of(row)
+    rows = [[Label(name, style), *volume_cells(amount, cost)] for name, amount, style in _figures(row)]
+    return Table(("", "objects", "size", *cost.header()), rows)
+
+
+def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
+    """Name, amount and style of the name."""
     next_run, leftovers = row["next_run"], row["leftovers"]
     found = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
     found.append(("the next collection would delete", next_run["expired"], ""))
@@ -219,3 +240,156 @@ def audit_markdown(document: AuditDocument) -> str:
     for key, failure in document["failed"].items():
         parts.append(f"\n#### {code(key)}: not read\n{prose(failure['message'])}\n")
     return "".join(parts)
+
+
+# ---- the page
+FOOT = (
+    "Made by lakeplan from an audit; this page is one file, sends no requests and stores nothing. Times are"
+    " UTC, sizes decimal. Tags and rules are as they were read; nothing was changed."
+)
+_FREE = ("Already gone", "Gone of tags")
+"""Nobody pays for these any more."""
+NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
+
+
+def render_audit_page(document: AuditDocument) -> str:
+    """The page as text of an HTML file."""
+    facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
+    about = About("lakeplan audit", document["at"], facts, FOOT)
+    failed = unread_section(document, "the audit was stopped before", "Continue with --resume.")
+    sections = [_summary(document), _advice(document), _repositories(document), failed]
+    return whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))
+
+
+def _sum(amounts: Iterable[AmountRow]) -> AmountRow:
+    every = list(amounts)
+    return {
+        "objects": sum(one["objects"] for one in every),
+        "size_bytes": sum(one["size_bytes"] for one in every),
+    }
+
+
+def _amount(gone: DestroyedRow | None) -> AmountRow:
+    return NOTHING if gone is None or gone["amount"] is None else gone["amount"]
+
+
+def _older(row: AuditedRow) -> AmountRow:
+    remnants = row["remnants"]
+    return NOTHING if remnants is None or remnants["noncurrent"] is None else remnants["noncurrent"]
+
+
+def _summary(document: AuditDocument) -> Section:
+    rows = document["repositories"]
+    cost = Money.of(rows[0]) if rows else NO_MONEY
+    totals = (
+        (
+            "Already gone",
+            _sum(_amount(row["destroyed"]) for row in rows),
+            "that the documented rule keeps, as far as storage was listed",
+        ),
+        (
+            "Gone of tags",
+            _sum(_amount(row["destroyed_tagged"]) for row in rows),
+            "that tags name and the rule does not keep",
+        ),
+        ("The next collection", _sum(row["next_run"]["expired"] for row in rows), "would be deleted"),
+        (
+            "At risk",
+            _sum(row["next_run"]["at_risk"] for row in rows),
+            "of it, which the documented rule keeps",
+        ),
+        ("Of tags", _sum(row["next_run"]["tagged"] for row in rows), "of it, which tags name"),
+        ("Can be deleted now", _sum(row["freeable"] for row in rows), "that no rule keeps"),
+        ("Older versions", _sum(map(_older, rows)), "that buckets keep besides"),
+    )
+    shown = [
+        (
+            name,
+            size(amount["size_bytes"]),
+            f"{count_of(amount['objects'], 'object')} {words}"
+            + ("" if name in _FREE else cost.words(amount["size_bytes"])),
+        )
+        for name, amount, words in totals
+    ]
+    headers = (
+        *("repository", "stored", "already gone", "next collection", "at risk", "of tags", "can be deleted"),
+        *cost.header(" "),
+        *("stale branches", "findings"),
+    )
+    lines = [_line(row, cost) for row in rows]
+    body = [
+        el("p", total_words(document), cls="lead"),
+        cards(shown),
+        html_table(
+            "All repositories",
+            headers,
+            lines,
+            figures=range(1, len(headers)),
+            sortable=True,
+            hidden_caption=True,
+        ),
+    ]
+    return Section("summary", "Summary", join(body))
+
+
+def _line(row: AuditedRow, cost: Money) -> list[HtmlCell]:
+    gone, next_run = row["destroyed"], row["next_run"]
+    already: HtmlCell = _bytes(_amount(gone))
+    if gone is not None and gone["amount"] is None:
+        already = (f"{gone['low_percent']:g} to {gone['high_percent']:g} %", {"data_sort": gone["gone"] or 0})
+    return [
+        el("a", row["repository"], href=f"#{anchor(row['repository'])}"),
+        _bytes(row["objects"]),
+        already,
+        *(_bytes(amount) for amount in (next_run["expired"], next_run["at_risk"], next_run["tagged"])),
+        _bytes(row["freeable"]),
+        *cells(costs(cost, row["freeable"]["size_bytes"])),
+        *(html_amount(number) for number in (row["stale_count"], len(row["advice"]))),
+    ]
+
+
+def _bytes(amount: AmountRow) -> HtmlCell:
+    return html_amount(amount["size_bytes"], size)
+
+
+def _advice(document: AuditDocument) -> Section | None:
+    order = list(SEVERITIES)
+    found = sorted(
+        (
+            (order.index(one["severity"]), row["repository"], one)
+            for row in document["repositories"]
+            for one in row["advice"]
+        ),
+        key=lambda one: one[:2],
+    )
+    if not found:
+        return None
+    lines: list[list[HtmlCell]] = [
+        [
+            repository,
+            (SEVERITIES[one["severity"]][0], {"data_sort": rank}),
+            one["problem"],
+            el("code", one["command"]) if one["command"] else "",
+        ]
+        for rank, repository, one in found
+    ]
+    headers = ("repository", "kind", "finding", "command")
+    body = html_table("Findings", headers, lines, sortable=True, hidden_caption=True)
+    return Section("advice", "What to do", body)
+
+
+def _repositories(document: AuditDocument) -> Section | None:
+    if not document["repositories"]:
+        return None
+    return Section("repositories", "Repositories", join(map(_details, document["repositories"])))
+
+
+def _details(row: AuditedRow) -> Markup:
+    facts = [el("div", el("dt", name), el("dd", text)) for name, text in facts_of(row) if text]
+    body = [
+        el("dl", facts),
+        table_of(f"Figures of {row['repository']}", figures_of(row)),
+        *(el("p", text, cls="dim") for text in notes_of(row)),
+    ]
+    title = f"{row['repository']}: {count_of(len(row['advice']), 'finding')}"
+    return el("div", behind(title, *body), id=anchor(row["repository"]))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, names, names_of, prose, table
-from lakeplan.output.text import count, count_of, csv_cell, moment, size, volume
+from lakeplan.output.text import count, count_of, csv_text, moment, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (
@@ -224,40 +222,38 @@ CSV_COLUMNS = (
 
 def check_csv(document: CheckDocument) -> str:
     """A line for each finding: objects, damaged metadata, copies in quarantine, repositories not checked."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in document["repositories"]:
-        for line in _lines(row):
-            writer.writerow([csv_cell(row["repository"]), *map(csv_cell, line)])
-    for key, failure in document["failed"].items():
-        writer.writerow([csv_cell(key), "not checked", *[""] * 3, csv_cell(failure["message"]), *[""] * 6])
-    return out.getvalue()
+    rows = [
+        {**line, "repository": row["repository"]} for row in document["repositories"] for line in _lines(row)
+    ]
+    rows += [
+        {"repository": key, "problem": "not checked", "path": failure["message"]}
+        for key, failure in document["failed"].items()
+    ]
+    return csv_text(CSV_COLUMNS, ([row.get(column) for column in CSV_COLUMNS] for row in rows))
 
 
-def _lines(row: CheckedRow) -> Iterator[Sequence[str | int]]:
+def _lines(row: CheckedRow) -> Iterator[dict[str, object]]:
+    """Values by column."""
     for one in row["findings"]:
-        stored, run = one["stored_bytes"], one["collector_run"]
-        yield (
-            one["problem"],
-            " ".join(one["branches"]),
-            " ".join(one["tags"]),
-            one["commit_id"],
-            (one["paths"] or [""])[0],
-            one["address"],
-            one["size_bytes"],
-            "" if stored is None else stored,
-            " ".join(one["named_by"]),
-            "" if run is None else run["run_id"],
-            one["quarantine"],
-        )
+        yield {
+            **one,
+            "branch": " ".join(one["branches"]),
+            "tags": " ".join(one["tags"]),
+            "path": (one["paths"] or [""])[0],
+            "named_by": " ".join(one["named_by"]),
+            "collector_run": one["collector_run"] and one["collector_run"]["run_id"],
+        }
     for bad in row["damaged"]:
-        branches = " ".join(bad["branches"])
-        why = " ".join(bad["named_by"])
-        span = " … ".join(bad["paths"])
-        yield f"damaged {bad['kind']}", branches, "", bad["commit_id"], span, bad["id"], "", "", why, "", ""
+        yield {
+            "problem": f"damaged {bad['kind']}",
+            "branch": " ".join(bad["branches"]),
+            "commit_id": bad["commit_id"],
+            "path": " … ".join(bad["paths"]),
+            "address": bad["id"],
+            "named_by": " ".join(bad["named_by"]),
+        }
     for copies in row["quarantine"]:
         for address in copies["addresses"]:
-            yield "quarantine", *[""] * 4, address, *[""] * 4, copies["mark_id"]
+            yield {"problem": "quarantine", "address": address, "quarantine": copies["mark_id"]}
     for hold in row["holds"]:
-        yield "hold", *[""] * 3, hold, *[""] * 6
+        yield {"problem": "hold", "path": hold}

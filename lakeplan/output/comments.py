@@ -29,20 +29,14 @@ from lakeplan.output.plan_impact import (
     AT_MOST,
     MOMENT,
     NO_REASON,
-    Amount,
-    Change,
-    Cost,
-    Label,
-    Name,
-    Share,
-    Value,
     failure_groups,
     gates_of,
     moment_rows,
     picked,
-    prefix_rows,
+    prefix_table,
     scope_of,
-    tag_rows,
+    tag_table,
+    tags_title,
 )
 from lakeplan.output.plan_settings import (
     BY_RUN,
@@ -53,6 +47,7 @@ from lakeplan.output.plan_settings import (
     staying_of,
     why_they_stay,
 )
+from lakeplan.output.tables import markdown_cells
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, moment, size
 
 if TYPE_CHECKING:
@@ -239,26 +234,8 @@ def details_of(repository: Json) -> str:
     return folded("what that does", "".join(parts)) + staying_branches(repository)
 
 
-def _cells(row: Iterable[Value]) -> list[str]:
-    return [_cell(value) for value in row]
-
-
-def _cell(value: Value) -> str:
-    match value:
-        case Name(text):
-            return code(text)
-        case Change(before, after):
-            return f"{before} → {after}"
-        case Cost(text):
-            return prose(text)
-        case Amount() | Share():
-            return f"**{UNKNOWN}**" if value.text == UNKNOWN else value.text
-        case Label(text):
-            return text
-
-
 def _figures(repository: Json) -> str:
-    rows = [_cells(picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
+    rows = [markdown_cells(picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
     if not rows:
         return ""
     headers = ("", *MOMENT[1:], *Money.of(repository).header(" "), "at risk")
@@ -266,22 +243,15 @@ def _figures(repository: Json) -> str:
 
 
 def _tags(repository: Json) -> str:
-    rows, cost = tag_rows(repository), Money.of(repository)
-    if not rows:
-        return ""
-    more = f"\nand {len(rows) - _TAGS:,} more\n" if len(rows) > _TAGS else ""
-    title = f"{count_of(len(rows), 'tag')} would lose data (now or within 30 days)"
-    headers = (title, "commit", "objects", "bytes", *cost.header(" "))
-    return table(headers, map(_cells, rows[:_TAGS]), figures=(2, 3, 4)) + more + "\n"
+    tags = tag_table(repository, tags_title(repository))
+    more = f"\nand {len(tags.rows) - _TAGS:,} more\n" if len(tags.rows) > _TAGS else ""
+    return tags.markdown(_TAGS) + more + "\n" if tags.rows else ""
 
 
 def _prefixes(repository: Json) -> str:
-    cost = Money.of(repository)
-    rows = prefix_rows((p for p in repository["impact"]["prefixes"] if p["prefix"]), cost)
-    if not rows:
-        return ""
-    headers = ("largest prefixes (now)", "objects", "bytes", *cost.header(" "))
-    return table(headers, map(_cells, rows[:_PREFIXES]), figures=(1, 2, 3)) + "\n"
+    prefixes = (p for p in repository["impact"]["prefixes"] if p["prefix"])
+    shown = prefix_table(prefixes, Money.of(repository)).markdown(_PREFIXES)
+    return f"{shown}\n" if shown else ""
 
 
 def _size(value: int | None) -> str:

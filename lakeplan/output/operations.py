@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import count, count_of, csv_cell, days, moment
+from lakeplan.output.text import count, count_of, csv_text, days, moment
 from lakeplan.values.settings import SettingKind
 
 if TYPE_CHECKING:
@@ -359,47 +357,22 @@ def _what(run: CollectorRunRow) -> str:
 
 
 COLUMNS = (
-    "run_id",
-    "command",
-    "started_at",
-    "finished_at",
-    "user",
-    "host",
-    "actor",
-    "approved_by",
-    "approved_at",
-    "approval_reason",
-    "pull_request",
-    "run_url",
-    "tree_commit",
-    "tree_dirty",
-    "tree_digest",
-    "plan_digest",
-    "overridden",
-    "force",
-    "repository",
-    "status",
-    "message",
-    "mark_id",
-    "counts",
-    "changes",
+    *("run_id", "command", "started_at", "finished_at", "user", "host", "actor"),
+    *("approved_by", "approved_at", "approval_reason", "pull_request", "run_url"),
+    *("tree_commit", "tree_dirty", "tree_digest", "plan_digest", "overridden", "force"),
+    *("repository", "status", "message", "mark_id", "counts", "changes"),
 )
 
 
 def history_csv(document: HistoryDocument) -> str:
     """With a header. A run without repositories has one line. So has a damaged record, with its key."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for run in document["runs"]:
-        rows = [_of_repository(repository) for repository in run["repositories"]]
-        for row in rows or [{}]:
-            values = {**_of_run(run), **row}
-            writer.writerow(_cell(values.get(column)) for column in COLUMNS)
-    for key in document["damaged"]:
-        values = {"run_id": key, "status": "damaged"}
-        writer.writerow(_cell(values.get(column)) for column in COLUMNS)
-    return text.getvalue()
+    rows = [
+        _of_run(run) | of_repository
+        for run in document["runs"]
+        for of_repository in [_of_repository(one) for one in run["repositories"]] or [{}]
+    ]
+    rows += [{"run_id": key, "status": "damaged"} for key in document["damaged"]]
+    return csv_text(COLUMNS, ([row.get(column) for column in COLUMNS] for row in rows))
 
 
 def _of_run(run: RunRow) -> dict[str, object]:
@@ -432,8 +405,3 @@ def _of_repository(repository: RunRepository) -> dict[str, object]:
 
 def _day_text(value: int | None) -> str:
     return "unset" if value is None else str(value)
-
-
-def _cell(value: object) -> str | int:
-    text = "" if value is None else str(value)
-    return csv_cell(text.lower() if isinstance(value, bool) else text)

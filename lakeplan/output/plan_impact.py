@@ -5,85 +5,18 @@ are values: a terminal, Markdown and a report page each print the same cells the
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, known, percent, priced, size
+from lakeplan.output.tables import Amount, Change, Label, Name, Share, Table, Value, costs, volume_cells
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, priced, size
 from lakeplan.values.plan import STAGED_DATA
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
 
 MOMENT = ("moment", "commits kept", "commits expire", "objects expire", "of objects kept", "bytes expire")
 """Columns of the figures at a moment."""
-
-
-@dataclass(frozen=True)
-class Label:
-    """Words of lakeplan's own."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Name:
-    """A name or id, exactly as it is."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A figure that matters when it is not nothing; an unknown one never looks like nothing."""
-
-    value: int | None
-    form: Callable[[int], str] = count
-    at_risk: bool = False
-
-    @property
-    def text(self) -> str:
-        return known(self.value, self.form)
-
-
-@dataclass(frozen=True)
-class Share:
-    part: int | None
-    whole: int | None
-
-    @property
-    def text(self) -> str:
-        if self.part is None or (self.whole is None and self.part):
-            return UNKNOWN
-        return percent(self.part, self.whole or 0)
-
-
-@dataclass(frozen=True)
-class Change:
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Money; sorts as the bytes it is for."""
-
-    text: str
-    size_bytes: int | None
-
-
-Value = Label | Name | Amount | Share | Change | Cost
-
-
-def volume_cells(part: Json, cost: Money, *, at_risk: bool = False) -> list[Value]:
-    """Objects, bytes and, where there is a price, money."""
-    size_bytes = part["size_bytes"]
-    return [Amount(part["objects"], at_risk=at_risk), Amount(size_bytes, size), *costs(cost, size_bytes)]
-
-
-def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
-    """The cell behind a figure of bytes; none without a price."""
-    return [Cost(text, size_bytes) for text in cost.cells(size_bytes)]
 
 
 def moment_rows(repository: Json) -> list[dict[str, list[Value]]]:
@@ -112,19 +45,25 @@ def picked(row: Mapping[str, list[Value]], columns: Iterable[str]) -> list[Value
     return [value for column in columns for value in row[column]]
 
 
-def tag_rows(repository: Json) -> list[list[Value]]:
-    """Tags that lose data: tag, commit, objects, bytes, money."""
+def tag_table(repository: Json, title: str = "tag", lost: str = "") -> Table:
+    """Tags that lose data. ``lost`` follows the names of the figures."""
     cost = Money.of(repository)
-    return [
+    rows = [
         [Name(tag["tag"]), Name(tag["commit_id"][:12]), *volume_cells(tag, cost, at_risk=True)]
         for tag in repository["impact"]["tags"]
     ]
+    return Table((title, "commit", f"objects{lost}", f"bytes{lost}", *cost.header()), rows, names=2)
 
 
-def prefix_rows(prefixes: Iterable[Json], cost: Money) -> list[list[Value]]:
-    """Folders, the largest first: prefix, objects, bytes, money."""
+def tags_title(repository: Json) -> str:
+    return f"{count_of(len(repository['impact']['tags']), 'tag')} would lose data (now or within 30 days)"
+
+
+def prefix_table(prefixes: Iterable[Json], cost: Money) -> Table:
+    """Folders of what expires now, the largest first."""
     largest_first = sorted(prefixes, key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
-    return [[Name(p["prefix"]), *volume_cells(p, cost)] for p in largest_first]
+    rows = [[Name(p["prefix"]), *volume_cells(p, cost)] for p in largest_first]
+    return Table(("largest prefixes (now)", "objects", "bytes", *cost.header()), rows)
 
 
 Json = Mapping[str, Any]
@@ -229,10 +168,6 @@ def _figures(page: Page, row: Iterable[Value]) -> list[str | Cell]:
     return [figure(page, value) for value in row]
 
 
-def _plain(rows: Iterable[Iterable[Value]]) -> list[list[str]]:
-    return [[value.text for value in row if not isinstance(value, Change)] for row in rows]
-
-
 def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -> str | Cell:
     if kept is None or expire is None:
         return Cell("not read", "dim")
@@ -242,11 +177,9 @@ def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -
 def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
     """The largest folders of what expires now. A folder that only holds one other is left out."""
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
-    rows = prefix_rows((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
-    if rows:
-        headers = ("largest prefixes (now)", "objects", "bytes", *cost.header())
-        page.table(headers, _plain(rows[:limit]), figures=(1, 2, 3))
-        page.rest(len(rows), limit, "more in the plan file")
+    table = prefix_table((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
+    table.print_on(page, limit)
+    page.rest(len(table.rows), limit, "more in the plan file")
 
 
 def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
@@ -458,12 +391,10 @@ def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
 
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:
-    rows, cost = tag_rows(repository), Money.of(repository)
-    title = f"{count_of(len(rows), 'tag')} would lose data (now or within 30 days)"
+    title = tags_title(repository)
     page.hanging(Cell("!", "bold red"), page.join(Cell(f"{key_of(repository)}: ", "bold"), title))
-    headers = ("tag", "commit", "objects lost", "bytes lost", *cost.header())
-    page.table(headers, _plain(rows[:limit]), figures=(2, 3, 4), solid=(1,), indent=3)
-    page.rest(len(rows), limit, "more tags in the plan file", indent=3)
+    tag_table(repository, lost=" lost").print_on(page, limit, solid=(1,), indent=3)
+    page.rest(len(repository["impact"]["tags"]), limit, "more tags in the plan file", indent=3)
 
 
 def render_adopted(page: Page, document: Json) -> None:

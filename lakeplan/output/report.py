@@ -11,10 +11,8 @@ from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import (
-    amount,
     gates_section,
     impact_section,
-    money_cells,
     more,
     notes_section,
     summary_section,
@@ -28,9 +26,11 @@ from lakeplan.output.report_shell import (
     Frame,
     Markup,
     Section,
+    amount,
     area_path,
     axes,
     behind,
+    cells,
     column,
     data_block,
     day_ticks,
@@ -48,6 +48,7 @@ from lakeplan.output.report_shell import (
     upright,
 )
 from lakeplan.output.simulate import goes_at, title_of
+from lakeplan.output.tables import costs
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, known, moment, size, volume
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def _moments_table(timeline: Json, cost: Money) -> Markup:
             row += [_quiet(d["stored"]), _quiet(d["proposed"])]
         if timeline["has_objects"]:
             row += [amount(d["objects"] or 0), amount(d["size_bytes"] or 0, size)]
-            row += money_cells(cost, d["size_bytes"] or 0)
+            row += cells(costs(cost, d["size_bytes"] or 0))
         rows.append([*row, _names(d["branches"])])
     caption = f"Day by day, {timeline['key']}"
     return table(caption, headers, rows, figures=figures, sortable=True, hidden_caption=True)
@@ -534,4 +535,4 @@ def render_report(document: Json) -> str:
         branches_section(document),
         notes_section(document),
     ]
-    return page(document, [s for s in sections if s is not None], data)
+    return page(document, sections, data)

@@ -11,21 +11,16 @@ from lakeplan.output.plan_impact import (
     AT_MOST,
     HORIZONS,
     NO_REASON,
-    Amount,
-    Change,
-    Cost,
-    Value,
-    costs,
     gates_of,
     largest_first,
     moment_rows,
     picked,
     scope_of,
-    tag_rows,
-    volume_cells,
+    tag_table,
 )
 from lakeplan.output.plan_settings import TITLES, settings_of
-from lakeplan.output.report_shell import Cell, Markup, Section, el, join, table
+from lakeplan.output.report_shell import Cell, Markup, Section, amount, cells, el, join, table, table_of
+from lakeplan.output.tables import costs, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, count_of, percent, priced, size, sums, volume
 
 Json = Mapping[str, Any]
@@ -209,7 +204,7 @@ def _summary(repositories: Sequence[Json]) -> Markup:
             [
                 key_of(repository),
                 amount(now.get("bytes_expire"), size),
-                *money_cells(Money.of(repository, mixed=with_money), now.get("bytes_expire")),
+                *cells(costs(Money.of(repository, mixed=with_money), now.get("bytes_expire"))),
                 _share(now.get("bytes_expire"), now.get("bytes_kept")),
                 amount(now.get("objects_expire")),
                 amount(week.get("objects_expire")),
@@ -226,34 +221,6 @@ def _summary(repositories: Sequence[Json]) -> Markup:
         sortable=True,
     )
     return join([made, *more(len(repositories), _IMPACT_ROWS)])
-
-
-def amount(value: int | None, form: Any = count, cls: str = "some") -> Cell:
-    """A figure with what to sort by; an unknown one never looks like nothing, and sorts first."""
-    if value is None:
-        return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
-    return (form(value), {"cls": cls if value else "none", "data_sort": value})
-
-
-def cells(row: Iterable[Value]) -> list[Cell]:
-    return [_cell(value) for value in row]
-
-
-def _cell(value: Value) -> Cell:
-    match value:
-        case Amount(number, form, at_risk):
-            return amount(number, form, cls="risk" if at_risk else "some")
-        case Change(before, after):
-            return f"{before} → {after}"
-        case Cost(text, size_bytes):
-            return (text, {"data_sort": -1 if size_bytes is None else size_bytes})
-        case _:
-            return value.text
-
-
-def money_cells(cost: Money, size_bytes: int | None) -> list[Cell]:
-    """The cell behind a figure of bytes, which sorts as these do; none without a price."""
-    return cells(costs(cost, size_bytes))
 
 
 def _share(part: int | None, whole: int | None) -> Cell:
@@ -375,13 +342,10 @@ def _prefixes(repository: Json) -> Markup | None:
     return join([made, *more(len(prefixes), len(rows))])
 
 
-def _tags(repository: Json) -> Markup | None:
-    rows = [cells(row) for row in tag_rows(repository)]
-    if not rows:
-        return None
-    headers = ("tag", "commit", "objects", "bytes", *Money.of(repository).header(" "))
-    made = table("Tags that lose data", headers, rows[:_IMPACT_ROWS], figures=(2, 3, 4))
-    return join([made, *more(len(rows), _IMPACT_ROWS)])
+def _tags(repository: Json) -> Markup:
+    tags = tag_table(repository)
+    made = table_of("Tags that lose data", tags, _IMPACT_ROWS, hidden_caption=False)
+    return join([made, *more(len(tags.rows), _IMPACT_ROWS)])
 
 
 def _backlog(backlog: Json | None, cost: Money) -> Markup | None:

@@ -14,7 +14,9 @@ from typing import Any
 
 from lakeplan.output.plan import what_if
 from lakeplan.output.simulate import nice_ceiling
-from lakeplan.output.text import moment, safe
+from lakeplan.output.tables import Amount, Cost, Table, Value
+from lakeplan.output.text import UNKNOWN, count, moment, safe
+from lakeplan.values.urls import is_digest
 
 
 class Markup(str):
@@ -113,9 +115,84 @@ def table(
     )
 
 
+def amount(value: int | None, form: Callable[[int], str] = count, cls: str = "some") -> Cell:
+    """A figure with what to sort by; an unknown one never looks like nothing, and sorts first."""
+    if value is None:
+        return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
+    return (form(value), {"cls": cls if value else "none", "data_sort": value})
+
+
+def cells(row: Iterable[Value]) -> list[Cell]:
+    """The cells of a row of values."""
+    return [_cell(value) for value in row]
+
+
+def _cell(value: Value) -> Cell:
+    match value:
+        case Amount(number, form, at_risk):
+            return amount(number, form, cls="risk" if at_risk else "some")
+        case Cost(text, size_bytes):
+            return (text, {"data_sort": -1 if size_bytes is None else size_bytes})
+        case _:
+            return value.text
+
+
+def table_of(
+    caption: str,
+    values: Table,
+    limit: int | None = None,
+    *,
+    sortable: bool = False,
+    hidden_caption: bool = True,
+) -> Markup | None:
+    """At most ``limit`` rows of a table of values; None without rows."""
+    if not values.rows:
+        return None
+    headers = [header.replace("\n", " ") for header in values.headers]
+    rows = [cells(row) for row in values.rows[:limit]]
+    return table(
+        caption, headers, rows, figures=values.figures, sortable=sortable, hidden_caption=hidden_caption
+    )
+
+
+def cards(items: Iterable[tuple[str, str, str]]) -> Markup:
+    """Names, each with a figure and what it means."""
+    shown = [
+        el("div", el("dt", name), el("dd", el("strong", figure), el("span", words)), cls="card")
+        for name, figure, words in items
+    ]
+    return el("dl", shown, cls="cards")
+
+
+def folder(prefix: str | None, depth: int) -> Cell:
+    """A prefix in a tree of folders by its last part; None is what has no path."""
+    name = "(in no commit)" if prefix is None else prefix or "(all paths)"
+    if prefix and not is_digest(prefix):
+        name = f"{prefix.rstrip('/').rpartition('/')[2]}/"
+    return name, {"data_depth": depth, "data_sort": name, "title": prefix or None}
+
+
+def anchor(repository: str) -> str:
+    """The id of a repository's part. Its name is letters, digits, dashes and dots; a server's may be more."""
+    return "repository-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in repository)
+
+
+def unread_section(document: Json, stopped: str, hint: str) -> Section | None:
+    """Repositories that failed, and those before which the command was stopped."""
+    lines: list[list[Cell]] = [[key, one["message"], one["hint"]] for key, one in document["failed"].items()]
+    lines += [[key, stopped, hint] for key in document["unfinished"]]
+    if not lines:
+        return None
+    headers = ("repository", "why", "what to do")
+    body = table("Repositories that were not read", headers, lines, hidden_caption=True)
+    return Section("failed", "Not read", body)
+
+
 Json = Mapping[str, Any]
 
 STYLES = ("page.css", "graph.css")
+TREE_SCRIPTS = ("page.js", "tree.js", "start_tree.js")
+"""Of a page with a tree of folders."""
 SCRIPTS = ("page.js", "graph_data.js", "graph_words.js", "graph_picture.js", "graph_list.js", "start.js")
 
 
@@ -154,8 +231,8 @@ class About:
     foot: str
 
 
-def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) -> str:
-    """The whole file of a plan. ``data`` are the blocks of JSON that the scripts read."""
+def page(document: Json, sections: Sequence[Section | None], data: Sequence[Markup]) -> str:
+    """The whole file of a plan."""
     plan = document["plan"]
     assumed = what_if(plan)
     facts = [*([f"What if {assumed}"] if assumed else []), f"Judged at {moment(plan['as_of'])}"]
@@ -168,14 +245,20 @@ def page(document: Json, sections: Sequence[Section], data: Sequence[Markup]) ->
         "Made by lakeplan from a plan file; this page is one file, sends no requests and stores nothing. "
         f"Times are UTC, sizes decimal. Plan made by lakeplan {plan['lakeplan_version']}."
     )
-    about = About("lakeplan report", plan["as_of"], facts, foot)
-    return whole_page(about, sections, data, styles(), script())
+    return whole_page(About("lakeplan report", plan["as_of"], facts, foot), sections, data=data)
 
 
 def whole_page(
-    about: About, sections: Sequence[Section], data: Sequence[Markup], css: Markup, js: Markup
+    about: About,
+    parts: Iterable[Section | None],
+    css_files: Sequence[str] = STYLES,
+    js_files: Sequence[str] = SCRIPTS,
+    *,
+    data: Sequence[Markup] = (),
 ) -> str:
-    """The whole file."""
+    """The whole file. ``data`` are the blocks of JSON that the scripts read."""
+    sections = [section for section in parts if section is not None]
+    css, js = styles(css_files), script(js_files)
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -353,6 +436,6 @@ def figure(drawn: Markup, caption: str) -> Markup:
     return el("figure", drawn, el("figcaption", caption))
 
 
-def behind(title: str, *body: Markup) -> Markup:
+def behind(title: str, *body: Markup | None) -> Markup:
     """The table behind a picture, folded."""
     return el("details", el("summary", title), *body)

@@ -1,27 +1,33 @@
-"""What repositories store, from the document of ``lakeplan storage``: for people and for spreadsheets."""
+"""What repositories store, from the document of ``lakeplan storage``: for a terminal, as a page with a
+treemap of prefixes (one HTML file without requests), and for spreadsheets."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
-from lakeplan.output.text import (
-    UNKNOWN,
-    Money,
-    amounts,
-    count,
-    count_of,
-    csv_cell,
-    days,
-    moment,
-    size,
-    volume,
+from lakeplan.output.report_shell import (
+    TREE_SCRIPTS,
+    About,
+    Markup,
+    Section,
+    anchor,
+    behind,
+    cards,
+    cells,
+    el,
+    folder,
+    join,
+    table,
+    table_of,
+    unread_section,
+    whole_page,
 )
+from lakeplan.output.tables import Amount, Label, Name, Table, Value, volume_cells
+from lakeplan.output.text import UNKNOWN, Money, count, count_of, csv_text, days, moment, safe, size, volume
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import (
@@ -31,12 +37,12 @@ if TYPE_CHECKING:
         PlaceRow,
         StorageDocument,
         StoredAgeRow,
-        StoredClassRow,
         StoredRow,
     )
     from lakeplan.values.simulation import AmountRow
 
 OwnedFigure = Literal["stored", "held", "reclaimable", "unreferenced", "noncurrent"]
+PlaceFigure = Literal["held", "reclaimable", "young", "unreferenced"]
 SHOWN = 10
 """Branches, and tags, of a repository; JSON and CSV have all."""
 WORDS = {
@@ -77,30 +83,33 @@ def render_storage(document: StorageDocument, console: Console) -> None:
     for key, failure in document["failed"].items():
         page.heading(key, "not read")
         page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
-    _owners(page, document.get("owners", []))
+    if owners := document.get("owners"):
+        page.heading("Owners", "what a repository shares with another is counted in each")
+        owners_table(owners, ("stored", "held", "reclaimable", "noncurrent")).print_on(page)
     page.blank()
     page.labelled("Storage:", "bold", _total(document), indent=0)
 
 
 OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced", "noncurrent")
-"""Figures of an owner; the table leaves out what is not in a commit."""
+"""Figures of an owner; the table of a terminal leaves out what is not in a commit."""
+_OWNED_HEADERS = {"reclaimable": "reclaimable\nnow", "noncurrent": "older\nversions"}
 
 
-def _owners(page: Page, owners: list[OwnerRow]) -> None:
-    if not owners:
-        return
-    page.heading("Owners", "what a repository shares with another is counted in each")
-    names: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "noncurrent")
-    lines: list[list[str | Cell]] = [
-        [owner_words(row), count(row["repositories"]), *(_size(row[name]) for name in names)]
+def owners_table(owners: Sequence[OwnerRow], names: Sequence[OwnedFigure] = OWNED) -> Table:
+    """By owner, the bytes of some figures."""
+    rows: list[list[Value]] = [
+        [
+            Name(row["owner"] or "no owner"),
+            Amount(row["repositories"]),
+            *(_bytes(row[name]) for name in names),
+        ]
         for row in owners
     ]
-    headers = ("owner", "repositories", "stored", "held", "reclaimable\nnow", "older\nversions")
-    page.table(headers, lines, figures=tuple(range(1, len(headers))))
+    return Table(("owner", "repositories", *(_OWNED_HEADERS.get(name, name) for name in names)), rows)
 
 
-def _size(amount: AmountRow | None) -> str:
-    return UNKNOWN if amount is None else size(amount["size_bytes"])
+def _bytes(amount: AmountRow | None) -> Amount:
+    return Amount(None if amount is None else amount["size_bytes"], size)
 
 
 def _total(document: StorageDocument) -> str:
@@ -115,26 +124,45 @@ def _total(document: StorageDocument) -> str:
 
 def _repository(page: Page, row: StoredRow) -> None:
     page.heading(row["repository"])
-    cost = Money.of(row)
-    rows: list[list[str | Cell]] = []
-    for name, amount in parts_of(row):
-        if name == "tags_only" and amount is not None and not amount["objects"]:
-            continue
-        label = part_label(name)
-        unknown = [UNKNOWN] * (3 if cost.shown else 2)
-        rows.append([label, *(unknown if amount is None else amounts(amount, cost))])
-    page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
-    for what, holders in (("branch", row["branches"]), ("tag", row["tags"])):
-        _holders(page, what, holders)
+    parts = parts_of(row)
+    shown = (part for part in parts if part[0] != "tags_only" or row["tags_only"]["objects"])
+    figures_table(row, shown).print_on(page, solid=(0,))
+    for holders in (row["branches"], row["tags"]):
+        holders_table("branch" if holders is row["branches"] else "tag", holders).print_on(page, SHOWN)
+        page.rest(len(holders), SHOWN, "in the JSON document")
     _places(page, row)
-    ages: list[list[str | Cell]] = [[age_words(one), *amounts(one)] for one in row.get("ages", ())]
-    if ages:
-        page.table(("written", "objects", "size"), ages, figures=(1, 2))
-    classes: list[list[str | Cell]] = [[class_words(one), *amounts(one)] for one in row.get("classes") or ()]
-    if classes:
-        page.table(("storage class", "objects", "size"), classes, figures=(1, 2))
+    ages_table(row).print_on(page)
+    classes_table(row).print_on(page)
     page.facts(dict(_facts(row)), lead_width=12)
     page.warnings(notes_of(row), indent=2)
+
+
+def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]]) -> Table:
+    """Figures of a repository, as ``parts_of`` has them."""
+    cost = Money.of(row)
+    rows = [[Label(part_label(name)), *volume_cells(amount, cost)] for name, amount in parts]
+    return Table(("", "objects", "size", *cost.header()), rows)
+
+
+def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
+    """Branches, or tags, with what they hold and what only they hold."""
+    rows = [
+        [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
+    ]
+    return Table((what, "objects", "size", "exclusive\nobjects", "exclusive\nsize"), rows)
+
+
+def ages_table(row: StoredRow) -> Table:
+    """When objects were written."""
+    rows = [[Label(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
+    return Table(("written", "objects", "size"), rows)
+
+
+def classes_table(row: StoredRow) -> Table:
+    """Objects by storage class."""
+    found = row.get("classes") or ()
+    rows = [[Name(one["storage_class"] or "not named"), *volume_cells(one)] for one in found]
+    return Table(("storage class", "objects", "size"), rows)
 
 
 def part_label(name: str) -> str:
@@ -147,14 +175,6 @@ def age_words(row: StoredAgeRow) -> str:
     if row["to_days"] is None:
         return f"{row['from_days']} days ago or more"
     return f"{row['from_days']} to {row['to_days']} days ago"
-
-
-def class_words(row: StoredClassRow) -> str:
-    return row["storage_class"] or "not named"
-
-
-def owner_words(row: OwnerRow) -> str:
-    return row["owner"] or "no owner"
 
 
 def place_sum(place: PlaceRow) -> AmountRow:
@@ -171,31 +191,15 @@ def _places(page: Page, row: StoredRow) -> None:
     places = [place for place in row.get("prefixes", ()) if place["prefix"]]
     if not places:
         return
-    headers = (
-        "prefix",
-        "objects",
-        "size",
-        "held\nobjects",
-        "held\nsize",
-        "reclaimable\nobjects",
-        "reclaimable\nsize",
-    )
-    largest = sorted(places, key=lambda place: (-place_sum(place)["size_bytes"], place["prefix"]))[:SHOWN]
+    largest = sorted(places, key=lambda place: (-place_sum(place)["size_bytes"], place["prefix"]))
+    parts = [(place_sum(place), place["held"], place["reclaimable"]) for place in largest]
     rows = [
-        [place["prefix"], *amounts(place_sum(place)), *amounts(place["held"]), *amounts(place["reclaimable"])]
-        for place in largest
+        [Name(place["prefix"]), *(cell for part in of for cell in volume_cells(part))]
+        for place, of in zip(largest, parts, strict=True)
     ]
-    page.table(headers, rows, figures=tuple(range(1, 7)))
+    headers = (f"{what}{unit}" for what in ("", "held\n", "reclaimable\n") for unit in ("objects", "size"))
+    Table(("prefix", *headers), rows).print_on(page, SHOWN)
     page.rest(len(places) + row.get("prefixes_left_out", 0), SHOWN, "in the JSON document")
-
-
-def _holders(page: Page, what: str, holders: list[HolderRow]) -> None:
-    if not holders:
-        return
-    headers = (what, "objects", "size", "exclusive\nobjects", "exclusive\nsize")
-    rows = [[one["name"], *amounts(one["held"]), *amounts(one["exclusive"])] for one in holders[:SHOWN]]
-    page.table(headers, rows, figures=(1, 2, 3, 4))
-    page.rest(len(holders), SHOWN, "in the JSON document")
 
 
 def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
@@ -249,23 +253,18 @@ CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")
 
 def storage_csv(document: StorageDocument) -> str:
     """A line for each figure; empty cells for what is not known."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in document["repositories"]:
-        for kind, name, figure, amount in _lines(row):
-            writer.writerow(_csv_row((row["repository"], kind, name, figure), amount))
-    for owner in document.get("owners", ()):
-        for name in OWNED:
-            writer.writerow(_csv_row(("", "owner", owner["owner"] or "", name), owner[name]))
-    for key in (*document["failed"], *document["unfinished"]):
-        writer.writerow([csv_cell(key), "not read", "", "", "", ""])
-    return out.getvalue()
+    lines = [(row["repository"], *line) for row in document["repositories"] for line in _lines(row)]
+    lines += [
+        ("", "owner", owner["owner"] or "", name, owner[name])
+        for owner in document.get("owners", ())
+        for name in OWNED
+    ]
+    lines += [(key, "not read", "", "", None) for key in (*document["failed"], *document["unfinished"])]
+    return csv_text(CSV_COLUMNS, ((*line[:4], *_figures(line[4])) for line in lines))
 
 
-def _csv_row(names: Sequence[str], amount: AmountRow | None) -> list[str | int]:
-    figures = ("", "") if amount is None else (amount["objects"], amount["size_bytes"])
-    return [*map(csv_cell, names), *figures]
+def _figures(amount: AmountRow | None) -> tuple[int | None, int | None]:
+    return (None, None) if amount is None else (amount["objects"], amount["size_bytes"])
 
 
 def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
@@ -289,3 +288,202 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
         yield "compared", first, "only", found["only_first"]
         yield "compared", second, "only", found["only_second"]
         yield "compared", f"{first} {second}", "both", found["both"]
+
+
+# ---- the page
+FOOT = (
+    "Made by lakeplan storage; this page is one file, sends no requests and stores nothing. Times are UTC,"
+    " sizes decimal. These figures are not a permission to delete: a mark checks more."
+)
+WIDTH, HEIGHT = 960.0, 420.0
+MAX_TILES = 400
+_LEGEND = (
+    ("held", "held"),
+    ("some", "up to half could be deleted"),
+    ("most", "more than half could be deleted"),
+    ("own", "directly in the folder above, or in no commit"),
+)
+
+Box = tuple[float, float, float, float]
+"""Left, top, width and height."""
+
+
+def render_storage_page(document: StorageDocument) -> str:
+    """The page as text of an HTML file."""
+    facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
+    about = About("lakeplan storage", document["at"], facts, FOOT)
+    owners = _owners(document.get("owners", []))
+    failed = unread_section(document, "the command was stopped before", "Run it again.")
+    sections = [_summary(document), owners, *map(_section, document["repositories"]), failed]
+    return whole_page(about, sections, ("page.css", "tree.css", "treemap.css"), TREE_SCRIPTS)
+
+
+def _summary(document: StorageDocument) -> Section:
+    rows = document["repositories"]
+    names = ("stored", "held", "shared", "reclaimable", "unreferenced", "noncurrent")
+    lines = [
+        [
+            el("a", row["repository"], href=f"#{anchor(row['repository'])}"),
+            *cells(_bytes(amount) for name, amount in parts_of(row) if name in names),
+        ]
+        for row in rows
+    ]
+    headers = ("repository", *(part_label(name).strip() for name in names))
+    totals = (
+        ("Stored", [row["stored"] for row in rows], "as storage was listed"),
+        ("Held", [row["held"] for row in rows], "that rules, branches or tags keep"),
+        ("Reclaimable now", [row["reclaimable"] for row in rows], "that were committed, and nothing keeps"),
+        ("Unreferenced", [row["unreferenced"] for row in rows], "that no commit names"),
+        ("Older versions", [row["noncurrent"] for row in rows], "that buckets keep besides"),
+    )
+    figures = range(1, len(headers))
+    every = table("All repositories", headers, lines, figures=figures, sortable=True, hidden_caption=True)
+    return Section("summary", "Summary", join([cards(_card(*total) for total in totals), every]))
+
+
+def _card(name: str, found: Sequence[AmountRow | None], words: str) -> tuple[str, str, str]:
+    known = [amount for amount in found if amount is not None]
+    if not known:
+        return name, UNKNOWN, ""
+    objects = count_of(sum(amount["objects"] for amount in known), "object")
+    lacking = len(known) < len(found)
+    some = f", in {count(len(known))} of {count_of(len(found), 'repository')}" if lacking else ""
+    return name, size(sum(amount["size_bytes"] for amount in known)), f"{objects} {words}{some}"
+
+
+def _section(row: StoredRow) -> Section:
+    name = row["repository"]
+    body = [
+        table_of(f"Figures of {name}", figures_table(row, parts_of(row))),
+        *_places_of(row),
+        table_of(f"Ages in {name}", ages_table(row), hidden_caption=False),
+        table_of(f"Storage classes in {name}", classes_table(row), hidden_caption=False),
+        _folded_holders(f"Branches of {name}", "branch", row["branches"]),
+        _folded_holders(f"Tags of {name}", "tag", row["tags"]),
+        *(el("p", text, cls="dim") for text in notes_of(row)),
+    ]
+    return Section(anchor(name), name, join(body))
+
+
+def _folded_holders(caption: str, what: str, holders: Sequence[HolderRow]) -> Markup | None:
+    made = table_of(caption, holders_table(what, holders), sortable=True)
+    return None if made is None else behind(count_of(len(holders), what), made)
+
+
+def _owners(owners: Sequence[OwnerRow]) -> Section | None:
+    if not owners:
+        return None
+    note = el("p", "What a repository shares with another is counted in each.", cls="dim")
+    made = table_of("By owner", owners_table(owners), sortable=True, hidden_caption=False)
+    return Section("owners", "Owners", join([made, note]))
+
+
+# ---- prefixes
+def _places_of(row: StoredRow) -> Iterator[Markup]:
+    places = row.get("prefixes")
+    if not places:
+        return
+    yield _treemap(row["repository"], places)
+    yield el("ul", [el("li", _swatch(cls), words) for cls, words in _LEGEND], cls="legend")
+    headers = (
+        "prefix",
+        *(
+            f"{words}, {unit}"
+            for words in ("held", "reclaimable now", "too young", "unreferenced")
+            for unit in ("objects", "size")
+        ),
+    )
+    names: tuple[PlaceFigure, ...] = ("held", "reclaimable", "young", "unreferenced")
+    lines = [
+        [
+            folder(place["prefix"], place["depth"]),
+            *(cell for name in names for cell in cells(volume_cells(place[name]))),
+        ]
+        for place in places
+    ]
+    name = f"Prefixes of {row['repository']}"
+    found = table(name, headers, lines, figures=range(1, len(headers)), hidden_caption=True)
+    yield el("div", found, cls="folders")
+    left = row.get("prefixes_left_out", 0)
+    words = "Each folder counts everything below it. An object with several paths counts in each."
+    yield el("p", f"{words} {count_of(left, 'smaller folder')} left out." if left else words, cls="dim")
+
+
+def _swatch(cls: str) -> Markup:
+    return el(
+        "svg",
+        el("rect", cls=cls, width=16, height=16),
+        viewBox="0 0 16 16",
+        cls="treemap",
+        aria_hidden="true",
+    )
+
+
+def _treemap(repository: str, places: Sequence[PlaceRow]) -> Markup:
+    """Two levels of folders by their bytes. The table below has the same figures for those who read it."""
+    sizes = {place["prefix"]: place_sum(place)["size_bytes"] for place in places}
+    tiles = list(_tiles(places, sizes, "", (0.0, 0.0, WIDTH, HEIGHT), levels=2))[:MAX_TILES]
+    about = f"Treemap of the prefixes of {repository} by size. The table after it has the same figures."
+    return el(
+        "svg", el("title", about), *tiles, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", cls="treemap", role="img"
+    )
+
+
+def _tiles(
+    places: Sequence[PlaceRow], sizes: dict[str, int], above: str, box: Box, *, levels: int
+) -> Iterator[Markup]:
+    inside = [place for place in places if _parent(place["prefix"]) == above and sizes[place["prefix"]]]
+    parents = {_parent(place["prefix"]) for place in places}
+    rest = sizes.get(above, 0) - sum(sizes[place["prefix"]] for place in inside)
+    parts: list[tuple[float, PlaceRow | None]] = [(sizes[place["prefix"]], place) for place in inside]
+    if rest > 0:
+        parts.append((rest, None))
+    parts.sort(key=lambda part: -part[0])
+    for (weight, place), tile in zip(parts, split([weight for weight, _ in parts], box), strict=True):
+        if place is None:
+            yield _tile(tile, "own", f"{above or 'no folder'}: {size(int(weight))} directly", "")
+        elif levels > 1 and tile[2] > 120 and tile[3] > 80 and place["prefix"] in parents:
+            yield from _tiles(places, sizes, place["prefix"], tile, levels=levels - 1)
+        else:
+            total, free = place_sum(place), place["reclaimable"]["size_bytes"]
+            cls = "held" if not free else "some" if 2 * free <= total["size_bytes"] else "most"
+            words = f"{place['prefix']}: {size(total['size_bytes'])}, {size(free)} reclaimable now"
+            yield _tile(tile, cls, words, place["prefix"])
+
+
+def _parent(prefix: str) -> str | None:
+    """The folder that a prefix is in; None for all of them."""
+    return "".join(f"{part}/" for part in prefix.rstrip("/").split("/")[:-1]) if prefix else None
+
+
+def _tile(box: Box, cls: str, said: str, name: str) -> Markup:
+    left, top, width, height = box
+    letters, name = int((width - 12) / 7.5), safe(name)
+    shown = name if len(name) <= letters else f"{name[: letters - 1]}…"
+    fits = name and letters > 3 and height > 26
+    label = el("text", shown, x=f"{left + 7:.1f}", y=f"{top + 20:.1f}") if fits else None
+    at = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+    return el("g", el("rect", el("title", said), cls=cls, **at), label)
+
+
+def split(weights: Sequence[float], box: Box) -> list[Box]:
+    """A box for each weight, in proportion: halves of about equal weight, along the longer side."""
+    if len(weights) <= 1:
+        return [box] * len(weights)
+    whole, half, at = sum(weights), 0.0, 0
+    while at < len(weights) - 1 and (not at or half + weights[at] / 2 < whole / 2):
+        half += weights[at]
+        at += 1
+    share = half / whole if whole else at / len(weights)
+    left, top, width, height = box
+    if width >= height:
+        first, second = (
+            (left, top, width * share, height),
+            (left + width * share, top, width * (1 - share), height),
+        )
+    else:
+        first, second = (
+            (left, top, width, height * share),
+            (left, top + height * share, width, height * (1 - share)),
+        )
+    return [*split(weights[:at], first), *split(weights[at:], second)]

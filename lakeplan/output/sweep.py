@@ -4,7 +4,6 @@ commit, what keeps the rest, and its objects one by one, also for a spreadsheet 
 
 from __future__ import annotations
 
-import csv
 import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,8 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.text import Money, amounts, count, count_of, csv_cell, duration, moment, size, volume
+from lakeplan.output.tables import Label, Name, Table, volume_cells
+from lakeplan.output.text import Money, amounts, count, count_of, csv_text, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         MarkDocument,
         MarkListDocument,
         MarksDocument,
-        ObjectRow,
         ObjectsDocument,
         PurgeDocument,
         RestoreDocument,
@@ -42,32 +41,17 @@ if TYPE_CHECKING:
 PREFIXES_SHOWN = 20
 COMMITS_SHOWN = 10
 KEEPERS_SHOWN = 20
-Rows = Sequence[Sequence[str | Cell]]
 
 
 def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
     """The tables that say what would be deleted, and what keeps the rest."""
     _prefixes(page, contents, cost)
-    ages = contents["ages"]
-    if ages:
-        rows = [(age_words(row), *amounts(row, cost)) for row in ages]
-        _table(page, ("age", "objects", "size", *cost.header()), rows)
-    commits = contents["last_commits"]
-    if commits:
-        rows = [
-            (row["commit_id"][:12], moment(row["created"]) if row["created"] else "", *amounts(row, cost))
-            for row in commits[:COMMITS_SHOWN]
-        ]
-        _table(page, ("last commit", "created", "objects", "size", *cost.header()), rows, names=2)
-        page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, "last commits")
-    keepers = contents["kept_by"]
-    if keepers:
-        rows = [
-            (keeper_words(row), row["class"].replace("_", " "), *amounts(row))
-            for row in keepers[:KEEPERS_SHOWN]
-        ]
-        _table(page, ("kept by", "class", "objects", "size"), rows, names=2)
-        page.rest(len(keepers) + contents["more_kept_by"], KEEPERS_SHOWN)
+    _print(page, ages_table(contents, cost))
+    commits, keepers = contents["last_commits"], contents["kept_by"]
+    _print(page, commits_table(contents, cost), COMMITS_SHOWN)
+    page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, "last commits")
+    _print(page, keepers_table(contents), KEEPERS_SHOWN)
+    page.rest(len(keepers or ()) + contents["more_kept_by"], KEEPERS_SHOWN)
     if forecast := contents["forecast"]:
         page.blank()
         words = forecast_words(forecast)
@@ -75,7 +59,7 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
             page.labelled("MORE THAN FORECAST:", "bold red", words)
         else:
             page.labelled("forecast:", "bold", words)
-    if contents["kept_by"] is None or ages is None:
+    if keepers is None or contents["ages"] is None:
         page.dim("Ages, and what keeps objects, are not known: an earlier release made the mark.")
 
 
@@ -84,22 +68,42 @@ def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
     if not prefixes:
         return
     rows = [
-        (
-            prefix_words(row["prefix"]),
-            *amounts(row["goes"], cost),
-            count(row["kept"]["objects"]),
-            size(row["kept"]["size_bytes"]),
-        )
-        for row in prefixes[:PREFIXES_SHOWN]
+        [Name(prefix_words(row["prefix"])), *volume_cells(row["goes"], cost), *volume_cells(row["kept"])]
+        for row in prefixes
     ]
     headers = ("prefix", "objects", "size", *cost.header(), "kept\nobjects", "kept\nsize")
-    _table(page, headers, rows)
+    _print(page, Table(headers, rows), PREFIXES_SHOWN)
     page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
 
 
-def _table(page: Page, headers: Sequence[str], rows: Rows, *, names: int = 1) -> None:
-    page.blank()
-    page.table(headers, rows, figures=range(names, len(headers)), solid=(1,) if names > 1 else ())
+def ages_table(contents: ContentsRow, cost: Money) -> Table:
+    """By the time since objects were written, before the mark."""
+    rows = [[Label(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"] or ()]
+    return Table(("age", "objects", "size", *cost.header()), rows)
+
+
+def commits_table(contents: ContentsRow, cost: Money) -> Table:
+    """By the last commit that names them."""
+    rows = [
+        [Name(row["commit_id"][:12]), Label(moment(row["created"] or "")), *volume_cells(row, cost)]
+        for row in contents["last_commits"]
+    ]
+    return Table(("last commit", "created", "objects", "size", *cost.header()), rows, names=2)
+
+
+def keepers_table(contents: ContentsRow) -> Table:
+    """By what keeps them."""
+    rows = [
+        [Name(keeper_words(row)), Label(row["class"].replace("_", " ")), *volume_cells(row)]
+        for row in contents["kept_by"] or ()
+    ]
+    return Table(("kept by", "class", "objects", "size"), rows, names=2)
+
+
+def _print(page: Page, table: Table, limit: int | None = None) -> None:
+    if table.rows:
+        page.blank()
+        table.print_on(page, limit, solid=(1,) if table.names > 1 else ())
 
 
 def forecast_words(row: ForecastRow) -> str:
@@ -478,26 +482,16 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
 
 def objects_csv(document: ObjectsDocument) -> str:
     """A line for each object."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in document["objects"]:
-        writer.writerow([csv_cell(value) for value in _cells(row)])
-    return out.getvalue()
-
-
-def _cells(row: ObjectRow) -> list[str | int]:
-    return [
-        (row["paths"] or [""])[0],
-        max(len(row["paths"]) - 1, 0),
-        row["address"],
-        row["class"],
-        row["size_bytes"],
-        row["modified"] or "",
-        row["last_commit_id"] or "",
-        row["last_commit_created"] or "",
-        "; ".join(map(keeper_words, row["kept_by"] or ())),
-    ]
+    rows = (
+        {
+            **row,
+            "path": (row["paths"] or [""])[0],
+            "more_paths": max(len(row["paths"]) - 1, 0),
+            "kept_by": "; ".join(map(keeper_words, row["kept_by"] or ())),
+        }
+        for row in document["objects"]
+    )
+    return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
 def objects_parquet(document: ObjectsDocument) -> bytes:

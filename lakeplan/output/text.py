@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import unicodedata
@@ -257,12 +259,21 @@ def _fitting(character: str, encoding: str) -> str:
     return character
 
 
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A header and a line for each row. None is empty; truth is ``true`` or ``false``."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(map(_csv_cell, row) for row in rows)
+    return text.getvalue()
+
+
 _FORMULA = ("=", "+", "-", "@")
 
 
-def csv_cell(value: str | int) -> str | int:
+def _csv_cell(value: object) -> str | int:
     """Names are other people's: none may become a formula of a spreadsheet."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
-    text = safe(value)
+    text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text

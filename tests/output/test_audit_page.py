@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.audit_page import render_audit_page
+from lakeplan.output.audit import render_audit_page
 from tests.output.chromium import Page
 from tests.output.test_audit import SOME, document
 

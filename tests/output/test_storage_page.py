@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.storage_page import HEIGHT, WIDTH, render_storage_page, split
+from lakeplan.output.storage import HEIGHT, WIDTH, render_storage_page, split
 from tests.output.chromium import Page
 from tests.output.test_storage import NOTHING, document
 

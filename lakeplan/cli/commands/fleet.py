@@ -156,7 +156,7 @@ def audit(
             write_tree(write, document, endpoints, Path(folder))
     document = with_costs(document, session.tree, "repositories", price=paid)
     if html is not None:
-        from lakeplan.output.audit_page import render_audit_page
+        from lakeplan.output.audit import render_audit_page
 
         write_file(html, render_audit_page(outputs.shown(document)))
     return outputs.emit(document, render_audit, code=exit_code_of(document))
@@ -348,7 +348,7 @@ def storage(
         document = with_owners(document, session.tree.owner_of)
     document = with_costs(document, session.tree, "repositories", price=paid)
     if html is not None:
-        from lakeplan.output.storage_page import render_storage_page
+        from lakeplan.output.storage import render_storage_page
 
         write_file(html, render_storage_page(outputs.shown(document)))
     return outputs.emit(document, render_storage, code=exit_code_of(document))
