@@ -40,6 +40,15 @@ UNFINISHED = ".lakeplan-unfinished-"
 """How names of records begin while they are written. Readers of a namespace do not list them."""
 
 
+@contextlib.contextmanager
+def os_errors(where: str) -> Iterator[None]:
+    """Translates what the system raises, as the table of ``faults`` has it."""
+    try:
+        yield
+    except OSError as error:
+        raise translate_os_error(error, where) from error
+
+
 def make_folders(path: str, mode: int = 0o777) -> None:
     """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
     if os.path.isdir(path):
@@ -100,14 +109,11 @@ class FolderReader(Opened):
 
     def read(self, key: str) -> bytes:
         where = self._where(key)
-        try:
-            with self._open(key) as file:
-                status = os.fstat(file.fileno())
-                if status.st_size > limits.OBJECT_BYTES:
-                    raise too_large(where)
-                data = file.read()
-        except OSError as error:
-            raise translate_os_error(error, where) from error
+        with os_errors(where), self._open(key) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > limits.OBJECT_BYTES:
+                raise too_large(where)
+            data = file.read()
         if len(data) != status.st_size:
             raise StorageError(
                 f"read {len(data)} of {status.st_size} bytes: the file changed while it was read", where=where
@@ -116,12 +122,9 @@ class FolderReader(Opened):
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
         """See ``SpanReader``."""
-        try:
-            with self._open(key) as file:
-                file.seek(start)
-                return file.read(length)
-        except OSError as error:
-            raise translate_os_error(error, self._where(key)) from error
+        with os_errors(self._where(key)), self._open(key) as file:
+            file.seek(start)
+            return file.read(length)
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         folder, start = self._start(prefix)
@@ -184,11 +187,9 @@ class FolderReader(Opened):
     @contextlib.contextmanager
     def _open(self, key: str) -> Iterator[BinaryIO]:
         where = self._where(key)
-        try:
+        with os_errors(where):
             # Not blocking: opening a pipe would wait for a writer.
             handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise translate_os_error(error, where) from error
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise StorageNotFound("the object does not exist", where=where)
@@ -288,13 +289,11 @@ class FolderStore(BatchDeleter, FolderReader):
 
     def is_gone(self, key: str) -> bool:
         try:
-            with self._open(key) as file:
+            with os_errors(self._where(key)), self._open(key) as file:
                 file.read(1)
         except StorageNotFound:
             self._require_root()
             return True
-        except OSError as error:
-            raise translate_os_error(error, self._where(key)) from error
         return False
 
     def facts(self) -> StoreFacts:
@@ -304,52 +303,43 @@ class FolderStore(BatchDeleter, FolderReader):
         """The copy is written beside ``target``, flushed, read again, and takes its name only when its
         SHA-256 is the source's. Its modification time is new, as it is in an object store."""
         check_copy(source, target, self._where(target))
-        place = self._place(target)
-        try:
-            with self._open(source) as file, written_beside(place, prefix=COPY) as new:
-                wanted = _copy(file, new)
-                os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
-                flush_file(new)
-                new.seek(0)
-                if _copy(new, None) != wanted:
-                    raise not_equal(source, self._where(target))
-                self._name(new.name, place, create=create)
-            flush_folder(os.path.dirname(place))
-        except FileExistsError:
-            raise error_of(Kind.CONFLICT, self._where(target), message=ALREADY) from None
-        except OSError as error:
-            raise translate_os_error(error, self._where(target)) from error
+        with self._open(source) as file, self._written(target, create=create, prefix=COPY) as new:
+            wanted = _copy(file, new)
+            os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+            flush_file(new)
+            new.seek(0)
+            if _copy(new, None) != wanted:
+                raise not_equal(source, self._where(target))
         found = self.stat(target)
         if found is None:
             raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed at once")
         return found
 
     def put(self, key: str, data: bytes) -> None:
-        self._write(key, data, create=False)
+        with self._written(key, create=False) as new:
+            new.write(data)
 
     def create(self, key: str, data: bytes) -> None:
-        self._write(key, data, create=True)
+        with self._written(key, create=True) as new:
+            new.write(data)
 
-    def _write(self, key: str, data: bytes, *, create: bool) -> None:
+    @contextlib.contextmanager
+    def _written(self, key: str, *, create: bool, prefix: str = UNFINISHED) -> Iterator[BinaryIO]:
+        """A new file beside the key's place, which is flushed and takes the place at the end. Raises
+        WriteConflict when ``create`` finds something there."""
         place = self._place(key)
-        try:
-            with written_beside(place) as new:
-                new.write(data)
+        with os_errors(self._where(key)):
+            with written_beside(place, prefix=prefix) as new:
+                yield new
                 flush_file(new)
-                self._name(new.name, place, create=create)
+                if not create:
+                    os.replace(new.name, place)
+                else:
+                    try:
+                        os.link(new.name, place, follow_symlinks=False)
+                    except FileExistsError:
+                        raise error_of(Kind.CONFLICT, self._where(key), message=ALREADY) from None
             flush_folder(os.path.dirname(place))
-        except FileExistsError:
-            raise error_of(Kind.CONFLICT, self._where(key), message=ALREADY) from None
-        except OSError as error:
-            raise translate_os_error(error, self._where(key)) from error
-
-    @staticmethod
-    def _name(new: str, place: str, *, create: bool) -> None:
-        """Raises FileExistsError when ``create`` finds something at the place."""
-        if create:
-            os.link(new, place, follow_symlinks=False)
-        else:
-            os.replace(new, place)
 
     def _delete(self, key: str, folders: _Folders, expected: StoredObject | None) -> Deletion:
         folder, slash, name = key.rpartition("/")

@@ -29,14 +29,8 @@ from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 
 BATCH = 100
 DESCRIBING = (
-    "contentType",
-    "contentEncoding",
-    "contentDisposition",
-    "contentLanguage",
-    "cacheControl",
-    "metadata",
-    "customTime",
-    "storageClass",
+    *("contentType", "contentEncoding", "contentDisposition", "contentLanguage"),
+    *("cacheControl", "metadata", "customTime", "storageClass"),
 )
 
 
@@ -63,8 +57,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return failed
 
     def _delete_current(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
-        params = {"ifGenerationMatch": expected.e_tag} if expected is not None else {}
-        return self._delete_once(key, params)
+        return self._delete_once(key, {} if expected is None else {"ifGenerationMatch": expected.e_tag})
 
     def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
         """Every generation of exactly this key, unless one is newer than the expected object."""

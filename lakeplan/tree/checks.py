@@ -21,18 +21,13 @@ from lakeplan.values.units import parse_count, parse_date, parse_duration
 
 def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
     """The holds of a merged document, in its order."""
-    return tuple(_hold(item) for item in document.get("holds", ()))
-
-
-def _hold(item: Mapping[str, Any]) -> Hold:
-    kind = next(key for key in HOLD_TARGETS if key in item)
-    until = item.get("until")
-    return Hold(
-        kind,  # type: ignore[arg-type]  # one of HOLD_TARGETS, as the schema has them
-        item[kind],
-        None if until is None else parse_date(str(until)),
-        item.get("reason", ""),
-    )
+    found = []
+    for item in document.get("holds", ()):
+        kind: Any = next(key for key in HOLD_TARGETS if key in item)
+        until = item.get("until")
+        last_day = None if until is None else parse_date(str(until))
+        found.append(Hold(kind, item[kind], last_day, item.get("reason", "")))
+    return tuple(found)
 
 
 class SettingsCheck:
@@ -83,7 +78,11 @@ class SettingsCheck:
                 self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
             elif branch is not None:
                 self._branch_name(branch, (*here, "branch_id"))
-                self._not_reserved(branch, (*here, "branch_id"))
+                if (text_of(branch) or "").startswith(PREFIX):
+                    text = (
+                        f"branches whose names begin with {PREFIX} are pins: their rules are lakeplan's own"
+                    )
+                    self._problems.add(branch.source, (*here, "branch_id"), text)
             elif pattern is not None:
                 self._pattern(pattern, (*here, "pattern"))
             self._removal(item, here, ("branch_id", "pattern"), needs=("retention_days",))
@@ -125,17 +124,13 @@ class SettingsCheck:
                 self._pattern(item.items["branch"], (*here, "branch"))
             if "tag" in named:
                 self._pattern(item.items["tag"], (*here, "tag"), why_no_tag)
-            if "prefix" in named and "remove" not in item.items:
-                self._hold_prefix(item.items["prefix"], (*here, "prefix"))
+            prefix = text_of(item.items.get("prefix"))
+            if prefix is not None and "remove" not in item.items and (problem := prefix_problem(prefix)):
+                self._problems.add(item.items["prefix"].source, (*here, "prefix"), problem)
             self._problems.parsed(item, "until", here, parse_date, None)
             self._removal(item, here, HOLD_TARGETS, needs=("reason",))
             for by in named:
                 self._once(seen, by, item, here)
-
-    def _hold_prefix(self, node: Node, path: NodePath) -> None:
-        prefix = text_of(node)
-        if prefix is not None and (problem := prefix_problem(prefix)):
-            self._problems.add(node.source, path, problem)
 
     def _sweep(self, node: Node, path: NodePath) -> None:
         if isinstance(node, MapNode):
@@ -166,12 +161,6 @@ class SettingsCheck:
         if not low <= value <= high:
             text = f"{value} days is outside the tree's bounds, {low} to {high}"
             self._problems.add(child.source, (*path, key), text)
-
-    def _not_reserved(self, node: Node, path: NodePath) -> None:
-        name = text_of(node)
-        if name is not None and name.startswith(PREFIX):
-            text = f"branches whose names begin with {PREFIX} are pins: their rules are lakeplan's own"
-            self._problems.add(node.source, path, text)
 
     def _branch_name(self, node: Node, path: NodePath) -> None:
         name = text_of(node)
