@@ -26,6 +26,7 @@ from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_part, read_results
 from lakeplan.formats.namespace import begun_key, copied_key, is_candidate_key, result_key
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber, SweepStore
+from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import CHANGED, EXPIRED_CLASSES, GONE, Deletion, MarkClass, Part, PartEnd, Status
@@ -325,11 +326,7 @@ class _Part:
         kinds: list[str] = table.column("class").to_pylist()
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
-            raise FormatError(
-                "lists something that a sweep may never delete",
-                where=where,
-                hint="Run `lakeplan sweep mark` again.",
-            )
+            raise FormatError("lists something that a sweep may never delete", where=where, hint=MARK_AGAIN)
         known = "version" in table.column_names
         versions = table.column("version").to_pylist() if known else [None] * len(keys)
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]

@@ -32,6 +32,9 @@ from lakeplan.values.sweep import (
     deleted_classes,
 )
 
+MARK_AGAIN = "Run `lakeplan sweep mark` again."
+"""The hint where a mark cannot be used any more."""
+
 
 @dataclass(frozen=True)
 class Allowance:
@@ -188,7 +191,7 @@ def digest_of(data: bytes) -> str:
 
 def read_mark(data: bytes, *, name: str) -> Mark:
     """Raises FormatError for what is no mark, or one of another version."""
-    what, hint = "the mark", "Run `lakeplan sweep mark` again."
+    what, hint = "the mark", MARK_AGAIN
     formatted = records.record({"format": records.text})
     version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
     if version != MARK_FORMAT:

@@ -23,7 +23,7 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
-from lakeplan.sweep.mark_record import Mark
+from lakeplan.sweep.mark_record import MARK_AGAIN, Mark
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, official_run, read_marked
 from lakeplan.sweep.rules import check_collectable, check_engine, min_age_seconds
@@ -116,7 +116,7 @@ class OfficialSweeper:
                 f"{len(request.saved):,} marked objects must be kept ({address}: {why}), and the"
                 " official collector cannot skip them",
                 where=self._where,
-                hint="Run `lakeplan sweep mark` again.",
+                hint=MARK_AGAIN,
             )
         if why := self._kept_now(request):
             raise GateRefused(
@@ -132,7 +132,7 @@ class OfficialSweeper:
                 f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
                 " official collector would delete them anyway",
                 where=self._where,
-                hint="Run `lakeplan sweep mark` again.",
+                hint=MARK_AGAIN,
             )
 
     def _changed(self, request: DeleteRequest) -> dict[str, str]:
@@ -272,15 +272,13 @@ class OfficialSweeper:
         where = f"{self._store.url}/{run.summary_key}"
         summary = read_summary(self._store.read(run.summary_key), name=where)
         if not summary.success:
-            raise FormatError(
-                "is the report of a run that failed", where=where, hint="Run `lakeplan sweep mark` again."
-            )
+            raise FormatError("is the report of a run that failed", where=where, hint=MARK_AGAIN)
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
                 f"states {summary.objects:,} objects, but its files list {len(named):,}",
                 where=where,
-                hint="Run `lakeplan sweep mark` again.",
+                hint=MARK_AGAIN,
             )
         return named
 
@@ -294,7 +292,7 @@ class OfficialSweeper:
                 raise FormatError(
                     "is in the collector's mark, and Spark would read it despite its name",
                     where=name,
-                    hint="Run `lakeplan sweep mark` again.",
+                    hint=MARK_AGAIN,
                 )
 
     def _rows(self, part: Part) -> tuple[list[str], list[int]]:

@@ -27,7 +27,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.limits import parse_json
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import SweepDocument
-from lakeplan.sweep.mark_record import Approval, Mark, digest_of, read_mark
+from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
@@ -111,9 +111,7 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
             f" {quarantine_prefix(mark_id)} by hand.",
         )
     if mark.key != site.key or mark.mark_id != mark_id:
-        raise LakeplanError(
-            f"this is a mark of {mark.key}", where=where, hint="Run `lakeplan sweep mark` again."
-        )
+        raise LakeplanError(f"this is a mark of {mark.key}", where=where, hint=MARK_AGAIN)
     return stored
 
 
@@ -124,20 +122,12 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     try:
         data = store.read(mark_prefix(mark_id) + MARK_FILE)
     except StorageNotFound:
-        raise StorageNotFound(
-            f"there is no finished mark {mark_id}", where=where, hint="Run `lakeplan sweep mark` again."
-        ) from None
+        raise StorageNotFound(f"there is no finished mark {mark_id}", where=where, hint=MARK_AGAIN) from None
     if digest not in (None, digest_of(data)):
-        raise StalePlan(
-            "the mark was changed after it was made", where=where, hint="Run `lakeplan sweep mark` again."
-        )
+        raise StalePlan("the mark was changed after it was made", where=where, hint=MARK_AGAIN)
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
-        raise StalePlan(
-            "the mark lists more objects than its totals say",
-            where=where,
-            hint="Run `lakeplan sweep mark` again.",
-        )
+        raise StalePlan("the mark lists more objects than its totals say", where=where, hint=MARK_AGAIN)
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 
 
@@ -224,13 +214,9 @@ def load_known(site: Site, mark: Mark) -> KnownAtMark:
     key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
-        raise StalePlan(
-            "differs from what the mark wrote",
-            where=f"{site.store.url}/{key}",
-            hint="Run `lakeplan sweep mark` again.",
-        )
+        raise StalePlan("differs from what the mark wrote", where=f"{site.store.url}/{key}", hint=MARK_AGAIN)
     what, where = "what the mark saw", f"{site.store.url}/{key}"
-    record = records.read_record(data, _SEEN, what=what, where=where, hint="Run `lakeplan sweep mark` again.")
+    record = records.read_record(data, _SEEN, what=what, where=where, hint=MARK_AGAIN)
     return KnownAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},

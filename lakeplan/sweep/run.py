@@ -24,7 +24,7 @@ from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.inspection import all_others, inspect_repository, read_rules, recheck_request
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
-from lakeplan.sweep.mark_record import Approval, Mark
+from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
@@ -233,29 +233,23 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
         if clocks.latest < times.closes:
             raise GateRefused(problem, where=where, hint="Run the command again then.")
-        raise StalePlan(problem, where=where, hint="Run `lakeplan sweep mark` again.")
+        raise StalePlan(problem, where=where, hint=MARK_AGAIN)
     if mark.repository_created is None:
         raise StalePlan(
             "this mark was made by an earlier release and does not list the objects it saw",
             where=where,
-            hint="Run `lakeplan sweep mark` again.",
+            hint=MARK_AGAIN,
         )
     check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
     ):
-        raise StalePlan(
-            "the mark was made for another server or namespace",
-            where=where,
-            hint=("Run `lakeplan sweep mark` again."),
-        )
+        raise StalePlan("the mark was made for another server or namespace", where=where, hint=MARK_AGAIN)
     new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
         raise StalePlan(
-            f"the tree has a hold on {new[0]} that the mark does not have",
-            where=where,
-            hint="Run `lakeplan sweep mark` again.",
+            f"the tree has a hold on {new[0]} that the mark does not have", where=where, hint=MARK_AGAIN
         )
 
 
@@ -264,9 +258,7 @@ def check_same_repository(site: Site, mark: Mark) -> None:
     created = site.reader.get_repository(site.desired.name).creation_date
     if mark.repository_created not in (None, created):
         raise StalePlan(
-            "the repository was deleted and created again since the mark",
-            where=mark.where,
-            hint="Run `lakeplan sweep mark` again.",
+            "the repository was deleted and created again since the mark", where=mark.where, hint=MARK_AGAIN
         )
 
 
@@ -277,7 +269,7 @@ def check_alone(site: Site, mark: Mark) -> None:
         raise StalePlan(
             f"another collector ran since the mark was made (run {others[0]})",
             where=mark.where,
-            hint="Run `lakeplan sweep mark` again.",
+            hint=MARK_AGAIN,
         )
 
 
@@ -417,9 +409,7 @@ class _Runner:
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(
-                f"more than {MAX_SAVED:,} marked objects are needed again",
-                where=site.key,
-                hint="Run `lakeplan sweep mark` again.",
+                f"more than {MAX_SAVED:,} marked objects are needed again", where=site.key, hint=MARK_AGAIN
             )
         settled = proven_absent(
             first_seen=mark.looked_at, now=now, settle_seconds=site.desired.sweep.settle_seconds
