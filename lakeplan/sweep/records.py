@@ -1,4 +1,4 @@
-"""Reads marks, approvals and results back: nothing is taken on trust that a checksum can tell."""
+"""Reads marks, approvals and results back, and lists them. Nothing is trusted that a checksum can tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -25,14 +27,18 @@ from lakeplan.formats.namespace import (
     sweep_prefix,
 )
 from lakeplan.limits import parse_json
+from lakeplan.state.sweeps import Swept, read_swept
 from lakeplan.stores.protocols import NamespaceReader, StateReader
-from lakeplan.sweep.documents import SweepDocument
+from lakeplan.sweep.documents import ListedMark, ListedState, MarkListDocument, SweepDocument
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
-from lakeplan.sweep.ports import Site, approval_key, mark_index_key
+from lakeplan.sweep.ports import MARK_INDEX, Site, approval_key, mark_index_key
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
+from lakeplan.values.records import moment_in
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Part, PartEnd, Status
+from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartEnd, Status
+
+MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
 
 @dataclass(frozen=True)
@@ -342,3 +348,59 @@ def may_delete(summary: SweepDocument | None) -> bool:
     if summary is None or not is_over(summary):
         return True
     return bool(summary["failed"]["objects"]) and not summary.get("closed")
+
+
+def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
+    """Newest first. What the records of the state do not say, or say in a damaged record, is None."""
+
+    @cache
+    def swept(repository: str) -> dict[str, Swept]:
+        try:
+            return read_swept(state, repository)
+        except LakeplanError:
+            return {}
+
+    found: list[ListedMark] = []
+    for key in reversed(state.list_keys(MARK_INDEX)):
+        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
+        try:
+            index = read_mark_index(state, mark_id)
+        except FormatError:
+            index = MarkIndex("?", "", "", "")
+        if index is None:
+            continue
+        approved = state.read(approval_key(mark_id)) is not None
+        sweep = swept(index.repository).get(mark_id)
+        amount = index.goes
+        if amount is None and sweep is not None:
+            amount = sweep.total
+        found.append(
+            {
+                "mark_id": mark_id,
+                "repository": index.repository,
+                "marked_at": index.marked_at,
+                "by": index.by,
+                "approved": approved,
+                "state": _state(index, sweep, approved=approved, now=now),
+                "goes": None if amount is None else amount.to_row(),
+                "deleted": None if sweep is None else sweep.amounts[Status.DELETED.value].to_row(),
+                "swept_at": None if sweep is None else sweep.at,
+            }
+        )
+    return {"format": MARKS_FORMAT, "marks": found}
+
+
+def _state(index: MarkIndex, sweep: Swept | None, *, approved: bool, now: datetime) -> ListedState:
+    if sweep is not None:
+        if not sweep.finished:
+            return "unfinished"
+        if sweep.mode == "quarantine" and sweep.amounts[Status.DELETED.value].objects:
+            return "quarantined" if sweep.quarantined.objects else "purged"
+        return "swept"
+    try:
+        too_old = now - moment_in(index.marked_at) >= timedelta(seconds=MARK_MAX_AGE_SECONDS)
+    except ValueError:
+        return "unknown"
+    if too_old:
+        return "too_old"
+    return "approved" if approved else "marked"

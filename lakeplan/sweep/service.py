@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Final
 
 from lakeplan.errors import (
     ExitCode,
@@ -47,6 +46,7 @@ from lakeplan.sweep.ports import (
 )
 from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.sweep.records import (
+    MARKS_FORMAT,
     StoredMark,
     load_mark,
     read_approval,
@@ -66,8 +66,6 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.shown_records import Digests, absent, object_digests
 from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
-
-MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
 
 @dataclass(frozen=True)

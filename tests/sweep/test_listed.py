@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.sweep.listed import list_marks
+from lakeplan.sweep.records import list_marks
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -50,10 +50,9 @@ from lakeplan.sweep.documents import (
 )
 from lakeplan.sweep.finish import collector_reports, finish
 from lakeplan.sweep.judge import approve as approve_mark
-from lakeplan.sweep.listed import list_marks
 from lakeplan.sweep.official import run_official, withdraw
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import StoredMark, may_delete, read_summary
+from lakeplan.sweep.records import StoredMark, list_marks, may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
