@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Annotated, Protocol, TypeVar, get_type_hints
@@ -33,7 +33,7 @@ def parse_size(text: str) -> int | None:
 
 
 T = TypeVar("T")
-_INT, _BOOL, _NULL, _STR, _FLOAT = (f"tag:yaml.org,2002:{t}" for t in ("int", "bool", "null", "str", "float"))
+_INT, _BOOL, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "bool", "null"))
 
 
 class Problems:
@@ -134,11 +134,7 @@ class Mapped:
         """Reports keys that mean nothing here, with the nearest one that does."""
         for name, node in self._keys.items():
             if name not in self._known:
-                near = get_close_matches(name, self._known, 1)
-                meant = (
-                    f", did you mean `{near[0]}`?" if near else f": one of {', '.join(sorted(self._known))}"
-                )
-                self._problems.add(node, self.child(name), f"unknown key{meant}")
+                self._problems.add(node, self.child(name), f"unknown key{_meant(name, self._known)}")
 
     def text(self, name: str, default: str | None = None) -> str:
         """A required text without a default. A number counts as its digits."""
@@ -216,6 +212,12 @@ class Mapped:
         return value
 
 
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The nearest known word, or all of them."""
+    near = get_close_matches(name, list(known), 1)
+    return f", did you mean `{near[0]}`?" if near else f": one of {', '.join(sorted(known))}"
+
+
 def sequence(node: yaml.Node | None, path: str, problems: Problems) -> list[yaml.Node]:
     """The items of a list; a problem when it is none, [] when absent."""
     if node is None:
@@ -245,9 +247,7 @@ def only_key(
     key, value = node.value[0]
     name = key.value if isinstance(key, yaml.ScalarNode) else ""
     if name not in known:
-        near = get_close_matches(str(name), list(known), 1)
-        meant = f", did you mean `{near[0]}`?" if near else f": one of {', '.join(sorted(known))}"
-        problems.add(key, path, f"unknown step `{name}`{meant}")
+        problems.add(key, path, f"unknown step `{name}`{_meant(name, known)}")
         return None
     return str(name), value
 

@@ -39,20 +39,16 @@ class Recorded:
 
 
 @dataclass
-class _Fault:
-    expression: re.Pattern[str]
-    status: int
-    message: str
-    left: int | None
-
-
-@dataclass(frozen=True)
-class LostAnswer:
-    """A request took effect and its answer is lost. ``status`` None: the connection is closed."""
+class Fault:
+    """With ``then`` the request takes effect, ``then`` is called, and the answer is lost: the client gets
+    ``status`` instead, or with None a closed connection."""
 
     expression: re.Pattern[str]
     status: int | None
-    then: Callable[[], None]
+    message: str = "injected fault"
+    left: int | None = 1
+    """Requests that it still affects; None: all."""
+    then: Callable[[], None] | None = None
 
 
 class Faults:
@@ -64,8 +60,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._armed: list[_Fault] = []
-        self._losses: list[LostAnswer] = []
+        self._armed: list[Fault] = []
         self._recorded: list[Recorded] = []
 
     def fail_next(self, count: int, status: int, pattern: str = "", message: str = "injected fault") -> None:
@@ -82,21 +77,16 @@ class Faults:
         """The next matching request takes effect, then ``then`` is called, and the client gets ``status``
         instead of the answer; None closes the connection."""
         with self._lock:
-            self._losses.append(LostAnswer(re.compile(pattern), status, then))
+            self._armed.append(Fault(re.compile(pattern), status, then=then))
 
-    def lost(self, method: str, path: str) -> LostAnswer | None:
-        """The armed loss that a request meets, disarmed."""
-        with self._lock:
-            found = next((i for i in self._losses if i.expression.search(f"{method} {path}")), None)
-            if found is not None:
-                self._losses.remove(found)
-        return found
+    def lost(self, method: str, path: str) -> Fault | None:
+        """The loss of an answer that a request meets, disarmed."""
+        return self._next(method, path, lambda fault: fault.then is not None)
 
     def clear(self) -> None:
         """Disarms every fault; what was recorded stays."""
         with self._lock:
             self._armed.clear()
-            self._losses.clear()
 
     def forget(self) -> None:
         """Empties the record."""
@@ -115,17 +105,21 @@ class Faults:
 
     def check(self, method: str, path: str) -> None:
         """Raises the first armed fault that matches. A counted one comes before a permanent one."""
-        subject = f"{method} {path}"
+        fault = self._next(method, path, lambda fault: fault.then is None)
+        if fault is not None:
+            raise ApiError(fault.status or 500, fault.message)
+
+    def _next(self, method: str, path: str, takes: Callable[[Fault], bool]) -> Fault | None:
         with self._lock:
-            matching = [f for f in self._armed if f.expression.search(subject)]
+            matching = [f for f in self._armed if takes(f) and f.expression.search(f"{method} {path}")]
             if not matching:
-                return
+                return None
             fault = min(matching, key=lambda f: f.left is None)
             if fault.left is not None:
                 fault.left -= 1
                 if not fault.left:
                     self._armed.remove(fault)
-        raise ApiError(fault.status, fault.message)
+            return fault
 
     def _arm(self, pattern: str, status: int, message: str, left: int | None) -> None:
         if left is not None and left < 1:
@@ -133,7 +127,7 @@ class Faults:
         if not 400 <= status <= 599:
             raise ValueError(f"{status} is no error status")
         with self._lock:
-            self._armed.append(_Fault(re.compile(pattern), status, message, left))
+            self._armed.append(Fault(re.compile(pattern), status, message, left))
 
 
 HANDLERS = (branches, settings, objects, settings)
@@ -257,9 +251,9 @@ class Handler(BaseHTTPRequestHandler):
             _log.exception("%s %s failed", self.command, parts.path)
             response = error_response(ApiError(500, "internal error of the sandbox: see its log"))
         lost = self.sandbox.faults.lost(request.method, request.path)
-        if lost is not None:
+        if lost is not None and lost.then is not None:
             lost.then()
-            response = error_response(ApiError(lost.status or 500, "injected fault"))
+            response = error_response(ApiError(lost.status or 500, lost.message))
         # The signature of a link is a credential, if a short-lived one.
         recorded = parts.path if parts.path.startswith(PRESIGNED_PATH) else self.path
         self.sandbox.faults.record(Recorded(self.command, recorded, response.status))

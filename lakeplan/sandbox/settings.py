@@ -173,15 +173,14 @@ def etag_of(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def check_if_match(request: Request, current: object) -> None:
-    """Raises ApiError 412 when the caller saw another value."""
-    wanted = request.headers.get("if-match")
-    if wanted is None:
-        return
-    if not wanted:
+def replace_setting(repo: OpenRepository, request: Request, name: str, value: object) -> None:
+    """Raises ApiError 412 when the caller saw another value than the present one."""
+    seen = request.headers.get("if-match")
+    if seen == "":
         raise ApiError(400, "Invalid format for parameter If-Match: parameter 'If-Match' is empty")
-    if wanted.strip('"') != etag_of(current):
+    if seen is not None and seen.strip('"') != etag_of(repo.setting(name)):
         raise ApiError(412, "Precondition failed")
+    repo.set(name, value)
 
 
 @on_repository("GET", "/settings/branch_protection")
@@ -199,8 +198,7 @@ def set_branch_protection(repo: OpenRepository, request: Request) -> Response:
     patterns = [{"pattern": rule.string("pattern")} for rule in wrapped]
     if any(not rule["pattern"] for rule in patterns):
         raise ApiError(400, "request body has an error: doesn't match schema: minimum string length is 1")
-    check_if_match(request, repo.setting(BRANCH_PROTECTION))
-    repo.set(BRANCH_PROTECTION, patterns)
+    replace_setting(repo, request, BRANCH_PROTECTION, patterns)
     return NO_CONTENT
 
 
@@ -229,8 +227,7 @@ def set_policies(repo: OpenRepository, request: Request) -> Response:
     ids = [policy["id"] for policy in policies]
     if len(set(ids)) != len(ids):
         raise bad_request("policy ids must be unique")
-    check_if_match(request, repo.setting(BRANCH_LIFECYCLE))
-    repo.set(BRANCH_LIFECYCLE, policies)
+    replace_setting(repo, request, BRANCH_LIFECYCLE, policies)
     return json_response(200, {"policies": policies}, {"ETag": etag_of(policies)})
 
 
@@ -277,8 +274,7 @@ def set_object_rules(repo: OpenRepository, request: Request) -> Response:
     rules = [_object_rule(rule) for rule in request.object().objects("rules")]
     if len({rule["id"] for rule in rules}) != len(rules):
         raise bad_request("rule ids must be unique")
-    check_if_match(request, repo.setting(OBJECT_LIFECYCLE))
-    repo.set(OBJECT_LIFECYCLE, rules)
+    replace_setting(repo, request, OBJECT_LIFECYCLE, rules)
     return NO_CONTENT
 
 
