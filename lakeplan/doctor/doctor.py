@@ -3,22 +3,24 @@ do about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, get_args
 from uuid import uuid4
 
-from lakeplan.doctor import repositories
 from lakeplan.doctor.repositories import (
-    CheckResult,
+    Check,
     Purpose,
-    Word,
+    Result,
+    check_engine,
     check_hidden_branches,
     check_lifecycle,
     check_may_claim,
     check_repositories,
+    clock,
+    grant,
+    of_error,
 )
 from lakeplan.doctor.sweep import SweepDoctor, check_sweep
 from lakeplan.errors import LakeplanError, WriteConflict
@@ -35,27 +37,9 @@ from lakeplan.values.repository import Repository, ServerIdentity
 DOCTOR_FORMAT: Literal["lakeplan.doctor/v1"] = "lakeplan.doctor/v1"
 
 
-class Result(str, Enum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
 ONLY_SPARK = (
     "Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20 million entries."
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """``area`` is what was inspected (``tree``, ``server prod``, ``state``, ``spark``); ``hint`` is what to
-    do when the result is not ok."""
-
-    area: str
-    name: str
-    result: Result
-    message: str
-    hint: str = ""
 
 
 class CheckedServer(Protocol):
@@ -98,21 +82,34 @@ def examine(
     ``ephemeral`` says why a state in a folder would not outlive this run; empty when it does."""
     for server in tree.servers:
         if selection.server in (None, server):
-            yield from _server(tree, server, selection, ports, purpose, now, read_only=read_only)
-    yield from check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
+            found = _check_server(tree, server, selection, ports, purpose, now, read_only=read_only)
+            yield from in_area(f"server {server}", found)
+    yield from in_area(
+        "state", check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
+    )
     if ephemeral:
         hint = "Name a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
         # These two refuse it: what they remember decides what they may delete.
-        result = Result.FAIL if purpose in ("branches", "sweep") else Result.WARN
-        yield Check("state", "it stays", result, ephemeral, hint)
+        result: Result = "fail" if purpose in ("branches", "sweep") else "warn"
+        yield Check("it stays", result, ephemeral, hint, "state")
     if ports.spark is not None:
-        found = _tried("spark", "Java and Spark start", ports.spark)
-        if found.result is Result.FAIL and not ports.spark_asked:
-            found = replace(found, result=Result.WARN, hint=f"{ONLY_SPARK} {found.hint}")
-        yield found
+        yield from in_area("spark", [_check_spark(ports.spark, asked=ports.spark_asked)])
 
 
-def _server(
+def in_area(area: str, checks: Iterable[Check]) -> Iterator[Check]:
+    """The same checks, those without an area in this one."""
+    return (check if check.area else replace(check, area=area) for check in checks)
+
+
+def _check_spark(run: Callable[[], str], *, asked: bool) -> Check:
+    try:
+        return Check("Java and Spark start", "ok", run())
+    except LakeplanError as error:
+        failed = _failed("Java and Spark start", error)
+        return failed if asked else replace(failed, result="warn", hint=f"{ONLY_SPARK} {failed.hint}")
+
+
+def _check_server(
     tree: DesiredTree,
     server: str,
     selection: Selection,
@@ -122,67 +119,70 @@ def _server(
     *,
     read_only: bool,
 ) -> Iterator[Check]:
-    area = f"server {server}"
     try:
         connection = ports.connect(server)
     except LakeplanError as error:
-        yield _failed(area, "credentials", error)
+        yield _failed("credentials", error)
         return
-    unbound = ports.bound(server)
-    yield Check(area, "credentials", Result.OK, "found; their values were not shown anywhere")
-    if unbound:
+    yield Check("credentials", "ok", "found; their values were not shown anywhere")
+    if unbound := ports.bound(server):
         text = "not bound to an address, so a changed endpoint_url in the tree would receive them"
-        yield Check(area, "binding", Result.WARN, text, f"Set {unbound}. Without a terminal it is required.")
+        yield Check("binding", "warn", text, f"Set {unbound}. Without a terminal it is required.")
     else:
-        yield Check(area, "binding", Result.OK, "bound to the tree's address")
+        yield Check("binding", "ok", "bound to the tree's address")
     try:
         identity = ports.identify(server)
     except LakeplanError as error:
-        yield _failed(area, "reachable", error)
+        yield _failed("reachable", error)
         return
-    yield Check(area, "reachable", Result.OK, f"{identity.flavour} {identity.version}")
-    yield check_flavour(area, identity, tree.servers[server].branch_lifecycle_engine)
-    yield check_clock(area, identity.date, now())
+    engine = tree.servers[server].branch_lifecycle_engine
+    yield Check("reachable", "ok", f"{identity.flavour} {identity.version}")
+    yield check_flavour(identity, engine)
+    yield check_clock(identity.date, now())
     reader = connection.reader
-    writer = connection.writer if purpose == "apply" else None
-    for found in check_repositories(tree, reader, writer, selection, ports.progress, read_only=read_only):
-        yield _of(area, found)
-    if purpose == "apply":
-        for found in check_hidden_branches(tree, reader, selection):
-            yield _of(area, found)
-        for found in check_may_claim(tree, reader, selection):
-            yield _of(area, found)
+    try:
+        live = {repository.id: repository for repository in reader.list_repositories()}
+    except LakeplanError as error:
+        yield of_error("fs:ListRepositories", error, grant("fs:ListRepositories", error))
+        live = None
+    if live is not None:
+        selected = [one for one in tree.resolve(server, live) if selection.takes(one)]
+        others = [name for name in live if selection.takes_named(server, name, None)]
+        writer = connection.writer if purpose == "apply" else None
+        yield Check("fs:ListRepositories", "ok", f"{len(live):,} repositories")
+        yield from check_repositories(
+            selected, live, others, reader, writer, ports.progress, read_only=read_only
+        )
     if purpose == "branches":
-        for found in check_lifecycle(tree, reader, connection.branches, selection):
-            yield _of(area, found)
+        yield check_engine(engine)
+    if live is None:
+        return
+    if purpose == "apply":
+        yield from check_hidden_branches(selected, live, reader)
+        yield from check_may_claim(tree.name, selected, live, reader)
+    elif purpose == "branches":
+        yield from check_lifecycle(selected, live, connection.branches)
     elif purpose == "sweep":
         doctor = SweepDoctor(
             tree.servers[server], reader, ports.preparer(server), ports.store, now, uuid4().hex, read_only
         )
-        for found in check_sweep(tree, doctor, selection):
-            yield _of(f"sweep {server}", found)
+        yield from in_area(f"sweep {server}", check_sweep(selected, live, doctor))
 
 
-def check_flavour(area: str, identity: ServerIdentity, engine: str) -> Check:
+def check_flavour(identity: ServerIdentity, engine: str) -> Check:
     """Whether what the tree expects of the server's edition is there."""
     if engine == "server" and not identity.is_enterprise:
-        return Check(
-            area,
-            "edition",
-            Result.FAIL,
-            "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise has",
-            "Set the engine to lakeplan or none.",
-        )
-    return Check(area, "edition", Result.OK, f"{identity.flavour}, as the tree expects")
+        text = "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise has"
+        return Check("edition", "fail", text, "Set the engine to lakeplan or none.")
+    return Check("edition", "ok", f"{identity.flavour}, as the tree expects")
 
 
-def check_clock(area: str, date: datetime | None, now: datetime) -> Check:
+def check_clock(date: datetime | None, now: datetime) -> Check:
     """The server's clock against ours. Its days begin by its clock, plans are judged by ours."""
     if date is None:
         text = "the server sends no Date header, so its clock is not known"
-        return Check(area, "clock", Result.WARN, text, "Check the server's clock.")
-    hint = "Synchronize both clocks with NTP. Retention is counted by them."
-    return _of(area, repositories.clock("clock", date, now, hint))
+        return Check("clock", "warn", text, "Check the server's clock.")
+    return clock("clock", date, now, "Synchronize both clocks with NTP. Retention is counted by them.")
 
 
 def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
@@ -190,9 +190,9 @@ def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -
     for name, channel in sorted(config.channels.items()):
         if problem := problem_of(channel):
             hint = f"Set {channel.variable} where plans, applies and runs are made."
-            yield Check("notify", f"channel {name}", Result.WARN, problem, hint)
+            yield Check(f"channel {name}", "warn", problem, hint)
         else:
-            yield Check("notify", f"channel {name}", Result.OK, "its URL is set; nothing was sent")
+            yield Check(f"channel {name}", "ok", "its URL is set; nothing was sent")
 
 
 def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:
@@ -202,61 +202,47 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
         state = open_state()
         records = len(state.list_keys("applied/"))
     except LakeplanError as error:
-        yield _failed("state", "readable", error)
+        yield _failed("readable", error)
         return
     noun = "repository" if records == 1 else "repositories"
-    yield Check("state", "readable", Result.OK, f"applies of {records:,} {noun} are recorded")
+    yield Check("readable", "ok", f"applies of {records:,} {noun} are recorded")
     if purpose == "plan":
         return
     try:
         version = state.write(key, b"{}\n", if_version=None)
     except LakeplanError as error:
-        yield _failed("state", "writable", error)
+        yield _failed("writable", error)
         return
-    yield Check("state", "writable", Result.OK, "a record can be written")
+    yield Check("writable", "ok", "a record can be written")
     try:
         state.write(key, b'{"second": true}\n', if_version=None)
     except WriteConflict:
-        yield Check("state", "conditional writes", Result.OK, "a second writer is refused")
+        yield Check("conditional writes", "ok", "a second writer is refused")
     except LakeplanError as error:
-        yield _failed("state", "conditional writes", error)
+        yield _failed("conditional writes", error)
     else:
-        yield Check(
-            "state",
-            "conditional writes",
-            Result.FAIL,
-            "the store let a second writer overwrite a record",
+        hint = (
             "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage)."
-            " Leases do not hold here.",
+            " Leases do not hold here."
         )
+        yield Check("conditional writes", "fail", "the store let a second writer overwrite a record", hint)
     try:
         current = state.read(key)
         state.delete(key, if_version=current.version if current else version)
     except LakeplanError as error:
-        yield _failed("state", "deletable", error)
+        yield _failed("deletable", error)
     else:
-        yield Check("state", "deletable", Result.OK, "the record was deleted again")
+        yield Check("deletable", "ok", "the record was deleted again")
 
 
-def _tried(area: str, name: str, run: Callable[[], str]) -> Check:
-    try:
-        return Check(area, name, Result.OK, run())
-    except LakeplanError as error:
-        return _failed(area, name, error)
-
-
-def _failed(area: str, name: str, error: LakeplanError) -> Check:
-    return Check(area, name, Result.FAIL, error.message, error.hint or "Run with --log-level debug.")
-
-
-def _of(area: str, found: CheckResult) -> Check:
-    return Check(area, found.name, Result(found.result), found.message, found.hint)
+def _failed(name: str, error: LakeplanError) -> Check:
+    return of_error(name, error, error.hint or "Run with --log-level debug.")
 
 
 class CheckRow(TypedDict):
     area: str
     check: str
-    result: Word
+    result: Result
     message: str
     hint: str
 
@@ -267,7 +253,7 @@ DoctorDocument = TypedDict(
         "format": Literal["lakeplan.doctor/v1"],
         "for": Purpose,
         "checks": list[CheckRow],
-        "summary": dict[Word, int],
+        "summary": dict[Result, int],
     },
 )
 """``schemas/doctor.v1.json``."""
@@ -279,14 +265,8 @@ def doctor_document(checks: Sequence[Check], purpose: Purpose) -> DoctorDocument
         "format": DOCTOR_FORMAT,
         "for": purpose,
         "checks": [
-            {
-                "area": c.area,
-                "check": c.name,
-                "result": c.result.value,
-                "message": c.message,
-                "hint": c.hint,
-            }
+            {"area": c.area, "check": c.name, "result": c.result, "message": c.message, "hint": c.hint}
             for c in checks
         ],
-        "summary": {r.value: sum(1 for c in checks if c.result is r) for r in Result},
+        "summary": {result: sum(c.result == result for c in checks) for result in get_args(Result)},
     }

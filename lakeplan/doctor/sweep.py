@@ -6,28 +6,24 @@ written, read, copied, deleted, asked for again. Nothing else there is touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lakeplan.doctor.repositories import POLICIES, CheckResult, clock, grant, names, of_error, summed
+from lakeplan.doctor.repositories import POLICIES, Check, clock, grant, names, of_error, on_each, summed
 from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageNotFound
 from lakeplan.formats.namespace import DATA_PREFIX, OWNER_KEY
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.limits import parse_json
-from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rules import overlapping
-from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE
 from lakeplan.values.repository import Repository
 from lakeplan.values.storages import STORAGES, is_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
 
-WORKERS = 8
 DATA = b'{"written_by": "lakeplan doctor"}\n'
 PREPARE = "retention:PrepareGarbageCollectionUncommitted"
 
@@ -45,55 +41,47 @@ class SweepDoctor:
     read_only: bool
 
 
-def check_sweep(tree: DesiredTree, doctor: SweepDoctor, selection: Selection) -> Iterator[CheckResult]:
+def check_sweep(
+    selected: Sequence[DesiredRepository], live: Mapping[str, Repository], doctor: SweepDoctor
+) -> Iterator[Check]:
     """On every selected repository whose rules the tree manages; read-only ones are skipped, as by a mark.
     With ``read_only`` nothing is written, nor prepared by the server."""
-    try:
-        live = {r.id: r for r in doctor.reader.list_repositories()}
-    except LakeplanError:
-        return  # said already
-    managed = [
-        d
-        for d in tree.resolve(doctor.server.name, live)
-        if d.gc is not None and d.name in live and selection.takes(d) and not live[d.name].read_only
-    ]
+    managed = {
+        d.name: d for d in selected if d.gc is not None and d.name in live and not live[d.name].read_only
+    }
     if not managed:
         text = "no repository of the tree that is on it can be swept, so storage was not checked"
-        yield CheckResult("storage", "warn", text, "Run doctor again when there is an entry with gc rules.")
+        yield Check("storage", "warn", text, "Run doctor again when there is an entry with gc rules.")
         return
 
-    def look(desired: DesiredRepository) -> list[CheckResult]:
-        return list(_look(desired, live, doctor))
-
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        looked = dict(zip([d.name for d in managed], pool.map(look, managed), strict=True))
-    yield from summed(looked)
-    yield _others(doctor.reader, [name for name in live if name not in looked])
-    yield _min_age(doctor.preparer, managed)
-    yield _prepare(doctor, looked)
+    results = on_each([*managed], lambda name: list(_inspect(managed[name], live, doctor)))
+    yield from summed(results)
+    yield _others(doctor.reader, [name for name in live if name not in results])
+    yield _min_age(doctor.preparer, managed.values())
+    yield _prepare(doctor, results)
 
 
-def _look(
+def _inspect(
     desired: DesiredRepository, live: Mapping[str, Repository], doctor: SweepDoctor
-) -> Iterator[CheckResult]:
+) -> Iterator[Check]:
     repository = live[desired.name]
     namespace = repository.storage_namespace
     shared = overlapping(repository, live.values())
     if shared:
         text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
-        yield CheckResult("namespace of its own", "fail", text, "Move one of them to its own namespace.")
+        yield Check("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
-        yield CheckResult("namespace of its own", "ok", "no other visible repository is in it")
+        yield Check("namespace of its own", "ok", "no other visible repository is in it")
     if not is_swept(namespace):
         text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
-        yield CheckResult("storage settings", "fail", text, "Use the official collector for this repository.")
+        yield Check("storage settings", "fail", text, "Use the official collector for this repository.")
         return
     try:
         store = doctor.store(doctor.server, repository)
     except LakeplanError as error:
         yield of_error("storage settings", error)
         return
-    yield CheckResult("storage settings", "ok", f"{namespace} is {store.url}")
+    yield Check("storage settings", "ok", f"{namespace} is {store.url}")
     listed = _tried("list objects", lambda: next(iter(store.list_objects(DATA_PREFIX)), None))
     yield listed
     if listed.result == "ok":
@@ -101,12 +89,12 @@ def _look(
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
             text = "not tried (--read-only): a sweep writes, copies and deletes"
-            yield CheckResult("write objects", "warn", text, "Check without --read-only.")
+            yield Check("write objects", "warn", text, "Check without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
 
 
-def _tried(name: str, ask: Callable[[], object]) -> CheckResult:
+def _tried(name: str, ask: Callable[[], object]) -> Check:
     try:
         ask()
     except StorageDenied as error:
@@ -114,10 +102,10 @@ def _tried(name: str, ask: Callable[[], object]) -> CheckResult:
         return of_error(name, error, f"grant {grants}; {POLICIES}")
     except LakeplanError as error:
         return of_error(name, error)
-    return CheckResult(name, "ok", "works")
+    return Check(name, "ok", "works")
 
 
-def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[CheckResult]:
+def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[Check]:
     """Writes, reads, copies and deletes doctor's own files. What was written is deleted whatever fails."""
     key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
     copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
@@ -145,7 +133,7 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
     return found
 
 
-def _store_clock(store: SweepStore, key: str, now: datetime) -> list[CheckResult]:
+def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
     try:
         facts = store.stat(key)
     except LakeplanError:
@@ -158,7 +146,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[CheckResult
     ]
 
 
-def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
+def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
     """Versioning and soft delete, and what they mean for what a sweep frees."""
     try:
         facts = store.facts()
@@ -167,12 +155,10 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
         return
     if facts.versioned and versions is Versions.MARKER:
         text = "the store keeps versions: older versions of deleted objects remain, and are paid for"
-        yield CheckResult(
-            "versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store."
-        )
+        yield Check("versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store.")
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
-        yield CheckResult(
+        yield Check(
             "versions",
             "warn",
             text,
@@ -180,10 +166,10 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
         )
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
-        yield CheckResult("versions", "ok", text)
+        yield Check("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        yield CheckResult(
+        yield Check(
             "soft delete",
             "fail",
             text,
@@ -191,36 +177,34 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[CheckResult]:
         )
     elif facts.soft_delete is None:
         text = "the store does not say whether soft delete is on"
-        yield CheckResult(
+        yield Check(
             "soft delete",
             "warn",
             text,
             "Check it, or grant read access to the account's or bucket's properties.",
         )
     else:
-        yield CheckResult("soft delete", "ok", "off")
+        yield Check("soft delete", "ok", "off")
 
 
-def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> CheckResult:
+def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Check:
     name = "owner.json"
     hint = f"Look at {OWNER_KEY}; if only the server's address changed, correct it by hand."
     try:
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
     except StorageNotFound:
-        return CheckResult(name, "ok", "does not exist yet; the first mark writes it")
+        return Check(name, "ok", "does not exist yet; the first mark writes it")
     except LakeplanError as error:
         return of_error(name, error)
     except (ValueError, KeyError, TypeError):
-        return CheckResult(name, "fail", "it is not a valid record", hint)
+        return Check(name, "fail", "it is not a valid record", hint)
     if owner != (server.endpoint_url, desired.name):
-        return CheckResult(
-            name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint
-        )
-    return CheckResult(name, "ok", "names this server and repository")
+        return Check(name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint)
+    return Check(name, "ok", "names this server and repository")
 
 
-def _others(reader: LakeFSReader, others: list[str]) -> CheckResult:
+def _others(reader: LakeFSReader, others: list[str]) -> Check:
     """Imports of other repositories may hold objects here: a mark reads them all."""
     name = "other repositories"
 
@@ -231,15 +215,14 @@ def _others(reader: LakeFSReader, others: list[str]) -> CheckResult:
             return other
         return ""
 
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        bad = [other for other in pool.map(unreadable, others) if other]
+    bad = [other for other in on_each(others, unreadable).values() if other]
     if not bad:
-        return CheckResult(name, "ok", f"{len(others):,} more can be read, as a mark needs")
+        return Check(name, "ok", f"{len(others):,} more can be read, as a mark needs")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
-    return CheckResult(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
+    return Check(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
 
 
-def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) -> CheckResult:
+def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]) -> Check:
     name = "sweep.min_age"
     try:
         grace = preparer.grace_period_seconds()
@@ -247,24 +230,24 @@ def _min_age(preparer: UncommittedPreparer, managed: list[DesiredRepository]) ->
         return of_error(name, error)
     if grace is None:
         text = "the server does not report its grace period"
-        return CheckResult(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
+        return Check(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
-        return CheckResult(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
-    return CheckResult(name, "ok", f"at least the server's grace period of {grace:,} seconds")
+        return Check(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
+    return Check(name, "ok", f"at least the server's grace period of {grace:,} seconds")
 
 
-def _prepare(doctor: SweepDoctor, looked: Mapping[str, list[CheckResult]]) -> CheckResult:
+def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
     """On one repository: the server lists all that is uncommitted there, which may take it a while."""
     name = next(
-        (n for n, found in looked.items() if all(f.result != "fail" for f in found)), next(iter(looked))
+        (n for n, found in results.items() if all(f.result != "fail" for f in found)), next(iter(results))
     )
     if doctor.read_only:
         text = "not tested (--read-only): a mark has the server list uncommitted objects"
-        return CheckResult(PREPARE, "warn", text, "Check without --read-only.")
+        return Check(PREPARE, "warn", text, "Check without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:
-        return CheckResult(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
-    return CheckResult(PREPARE, "ok", f"tried once on {name}, as every mark does; it deletes nothing")
+        return Check(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
+    return Check(PREPARE, "ok", f"tried once on {name}, as every mark does; it deletes nothing")

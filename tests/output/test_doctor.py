@@ -5,31 +5,32 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.doctor.doctor import Check, Result, doctor_document
+from lakeplan.doctor.doctor import doctor_document
+from lakeplan.doctor.repositories import Check
 from lakeplan.output.operations import render_doctor
 from lakeplan.tree.schemas import load_schema
 
 
 def document() -> dict[str, Any]:
     checks = [
-        Check("tree", "valid", Result.OK, "3 files, 1 server, 2 entries"),
-        Check("server prod", "credentials", Result.OK, "found; their values were not shown anywhere"),
+        Check("valid", "ok", "3 files, 1 server, 2 entries", area="tree"),
+        Check("credentials", "ok", "found; their values were not shown anywhere", area="server prod"),
         Check(
-            "server prod",
             "binding",
-            Result.WARN,
+            "warn",
             "not bound to an address, so a changed endpoint_url in the tree would receive them",
             "set LAKEPLAN_PROD_ENDPOINT_URL; without a terminal it is required",
-        ),
-        Check("server prod", "clock", Result.WARN, "75 s behind this machine's", "let both take NTP time"),
-        Check(
             "server prod",
+        ),
+        Check("clock", "warn", "75 s behind this machine's", "let both take NTP time", "server prod"),
+        Check(
             "retention:SetGarbageCollectionRules",
-            Result.FAIL,
+            "fail",
             "the server says that these credentials lack the permission (on analytics, events)",
             "grant retention:SetGarbageCollectionRules; docs/permissions.md has the whole policy",
+            "server prod",
         ),
-        Check("state", "readable", Result.OK, "applies of 12 repositories are recorded"),
+        Check("readable", "ok", "applies of 12 repositories are recorded", area="state"),
     ]
     return doctor_document(checks, "apply")
 

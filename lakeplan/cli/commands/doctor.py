@@ -17,8 +17,8 @@ from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
 from lakeplan.cli.sweeping import open_store
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
-from lakeplan.doctor.doctor import Check, DoctorPorts, Result, check_channels, doctor_document, examine
-from lakeplan.doctor.repositories import Purpose
+from lakeplan.doctor.doctor import DoctorPorts, check_channels, doctor_document, examine, in_area
+from lakeplan.doctor.repositories import Check, Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.output.operations import render_doctor
 from lakeplan.output.text import count_of
@@ -89,7 +89,7 @@ def _no_tree(error: ConfigError) -> Check:
     more = f": {error.problems[0]}" if error.problems else ""
     others = f" (and {len(error.problems) - 1:,} more)" if len(error.problems) > 1 else ""
     hint = f"{error.hint or 'Run `lakeplan validate` to list every problem.'} Nothing else was checked."
-    return Check("tree", "valid", Result.FAIL, f"{error.message}{more}{others}", hint)
+    return Check("valid", "fail", f"{error.message}{more}{others}", hint, "tree")
 
 
 def _examine(
@@ -103,9 +103,11 @@ def _examine(
     tree = session.tree
     check_server(tree, selection.server)
     files, servers = count_of(len(tree.files), "file"), count_of(len(tree.servers), "server")
-    yield Check("tree", "valid", Result.OK, f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}")
+    valid = f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}"
+    yield Check("valid", "ok", valid, area="tree")
     if tree.notify is not None:
-        yield from check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
+        found = check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
+        yield from in_area("notify", found)
     yield from examine(
         tree,
         selection,
