@@ -7,7 +7,6 @@ __all__ = [
     "documents",
     "finish",
     "judge",
-    "listed",
     "official",
     "ports",
     "records",
