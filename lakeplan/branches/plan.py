@@ -270,8 +270,8 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     ):
         looked = list(pool.map(look, wanted))
     followed = _follow(tree, looked, options, ports)
-    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
-    judged = {r.key: repository_gates(r.desired, r.outlooks, openers) for r in followed}
+    overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
+    judged = {r.key: repository_gates(r.desired, r.outlooks, overrides) for r in followed}
     named = gates.one_by_one(judged)
     gated = [replace(r, gates=named[r.key]) for r in followed]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
@@ -279,7 +279,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         options.now,
         options.as_of,
         tuple(repositories),
-        whole_gates(tree, sum(map(_count, repositories)), openers, gated),
+        whole_gates(tree, sum(map(_count, repositories)), overrides, gated),
         tuple(sorted(others)),
     )
 
@@ -353,23 +353,23 @@ def _fold(
 
 # ---- gates
 def repository_gates(
-    desired: DesiredRepository, outlooks: Sequence[BranchOutlook], openers: gates.GateOverrides
+    desired: DesiredRepository, outlooks: Sequence[BranchOutlook], overrides: gates.GateOverrides
 ) -> tuple[GateResult, ...]:
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
     rows = [row_of(outlook) for outlook in outlooks]
-    return openers.decide_each(gates.gates_of_branch_run(desired.key, rows, desired.safety), desired)
+    return overrides.decide_each(gates.gates_of_branch_run(desired.key, rows, desired.safety), desired)
 
 
 def whole_gates(
     tree: DesiredTree,
     count: int,
-    openers: gates.GateOverrides,
+    overrides: gates.GateOverrides,
     repositories: list[RepositoryOutlook],
 ) -> tuple[GateResult, ...]:
     """The same over all repositories; overridden when it is in every repository that deletes."""
     deleting = [r.gates for r in repositories if _count(r)]
     return tuple(
-        openers.decide_whole(gate, deleting)
+        overrides.decide_whole(gate, deleting)
         for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)
     )

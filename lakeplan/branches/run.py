@@ -168,8 +168,8 @@ def run_lifecycle(
     """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
     the rest continues."""
     wanted, broken, others = select(tree, options, ports.readers)
-    openers = gates.GateOverrides(options.allowed, (), options.now.date())
-    openers.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
+    overrides = gates.GateOverrides(options.allowed, (), options.now.date())
+    overrides.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
     runner = _Runner(tree, options, ports, run, reviewed)
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,
@@ -318,17 +318,17 @@ class _Runner:
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
         """Gates of each repository, and those over all of them."""
         today = max((item.clocks.latest for item in held), default=self._options.now).date()
-        openers = gates.GateOverrides(self._options.allowed, tuple(self._tree.overrides), today)
+        overrides = gates.GateOverrides(self._options.allowed, tuple(self._tree.overrides), today)
         outlooks = []
         judged = {
-            item.desired.key: repository_gates(item.desired, self._followed(item).deleted, openers)
+            item.desired.key: repository_gates(item.desired, self._followed(item).deleted, overrides)
             for item in held
         }
         named = gates.one_by_one(judged)
         for item in held:
             item.gates = named[item.desired.key]
             outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
-        return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), openers, outlooks)
+        return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), overrides, outlooks)
 
     def _followed(self, held: _Held) -> Survey:
         """What this run deletes, with the commits that follow beside each branch; objects are not read."""

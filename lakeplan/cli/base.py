@@ -246,7 +246,7 @@ class PlanChecks:
     """The checks that a command runs. ``forced``: ``--run-checks`` was given."""
 
     tree: Tree
-    openers: GateOverrides
+    overrides: GateOverrides
     base: Base | None = None
     forced: bool = False
 
@@ -267,7 +267,7 @@ class PlanChecks:
             return (), ()
         with self._place() as place:
             given = dump_plan(plan).encode()
-            return judge(self.checks, plan, given, place, self.openers, os.environ.get("PATH", os.defpath))
+            return judge(self.checks, plan, given, place, self.overrides, os.environ.get("PATH", os.defpath))
 
     def added_to(self, plan: Plan) -> Plan:
         """The plan with its checks' results, or with a warning for each check that did not run."""

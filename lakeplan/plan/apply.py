@@ -129,8 +129,8 @@ def apply_plan(
             hint="Write the change into the tree, and plan again.",
         )
     reviewed = _narrowed(reviewed, options.selection)
-    openers = GateOverrides(options.allowed, tuple(tree.overrides), run.now().date())
-    openers.check_named(r.key for r in reviewed.repositories)
+    overrides = GateOverrides(options.allowed, tuple(tree.overrides), run.now().date())
+    overrides.check_named(r.key for r in reviewed.repositories)
     known = reviewed_repositories if options.only_refresh else known_repositories
     again = _again(reviewed, options, run, known(ports.state))
     live = make_plan(tree, again, plan_ports)
@@ -141,14 +141,14 @@ def apply_plan(
             for d in tree.resolve(server, _names(live, server))
         },
         held_to(reviewed, tree.safety),
-        openers,
+        overrides,
         tree.unmanaged_policy if options.selection.everything else "ignore",
-        _check_gates(reviewed, live, tree.checks, openers, ports.judge),
+        _check_gates(reviewed, live, tree.checks, overrides, ports.judge),
     )
     moved = _moved(reviewed, live) if options.replan and not options.force else ()
     if moved:
         live = make_plan(tree, replace(again, expand_over={}), plan_ports)
-        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, openers, ports.judge))
+        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, overrides, ports.judge))
         steps = check_again(reviewed, live, limits, moved, now=run.now())
     else:
         steps = check(reviewed, live, limits, now=run.now(), force=options.force)
@@ -158,7 +158,7 @@ def apply_plan(
         # rules that keep more can lose more: what is really written is judged, too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)
-        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, openers, ports.judge))
+        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, overrides, ports.judge))
         refuse_more(reviewed, live, limits, now=run.now())
         fresh = {r.key: r.after for r in live.repositories if r.failure is None}
         steps = tuple(
@@ -270,7 +270,7 @@ class _Limits:
 
     by_repository: Mapping[str, Safety]
     of_plan: Safety
-    openers: GateOverrides
+    overrides: GateOverrides
     on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
     checks: tuple[GateResult, ...] = ()
     """What the tree's checks say of this apply."""
@@ -280,7 +280,7 @@ def _check_gates(
     reviewed: Plan,
     live: Plan,
     checks: Sequence[Check],
-    openers: GateOverrides,
+    overrides: GateOverrides,
     judge: Callable[[Plan], tuple[GateResult, ...]] | None,
 ) -> tuple[GateResult, ...]:
     """Of the live plan where checks may be run, else of the review. A check without a result refuses."""
@@ -289,7 +289,7 @@ def _check_gates(
     named = {r.key: r for r in live.repositories}
     refused = [g for g in reviewed.gates if g.gate == CHECK.name and _refuses(g)]
     missing = [not_run(name) for name in unjudged(checks, reviewed.gates)]
-    return tuple(openers.decide(gate, named.get(gate.scope)) for gate in (*refused, *missing))
+    return tuple(overrides.decide(gate, named.get(gate.scope)) for gate in (*refused, *missing))
 
 
 def check(
@@ -416,8 +416,8 @@ def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> 
         if repository.impact.status is ImpactStatus.UNKNOWN:
             then.append(_not_known_then(repository.key))
         known = {g.gate for g in current.gates if g.outcome in _JUDGED}
-        then = [limits.openers.decide(g, repository) for g in then if g.gate not in known]
-        today = [limits.openers.decide(g, repository) if _refuses(g) else g for g in current.gates]
+        then = [limits.overrides.decide(g, repository) for g in then if g.gate not in known]
+        today = [limits.overrides.decide(g, repository) if _refuses(g) else g for g in current.gates]
         gates[repository.key] = [*today, *then]
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         growth += [
@@ -440,10 +440,12 @@ def _plan_gates(
     """Gates over all repositories that are to be written, and over what the servers have now; and those that
     refused the whole plan at the review and that nothing overrides today."""
     policy = limits.on_unmanaged
-    found = list(plan_gates(judged, limits.of_plan, limits.openers, unmanaged=unmanaged, on_unmanaged=policy))
+    found = list(
+        plan_gates(judged, limits.of_plan, limits.overrides, unmanaged=unmanaged, on_unmanaged=policy)
+    )
     known = {g.gate for g in found if g.outcome in _JUDGED}
     then = [g for g in reviewed.gates if _refuses(g) and g.gate not in (*known, CHECK.name)]
-    return [*found, *limits.checks, *(limits.openers.decide(g, None) for g in then)]
+    return [*found, *limits.checks, *(limits.overrides.decide(g, None) for g in then)]
 
 
 def _with_flag(gate: GateResult) -> str:

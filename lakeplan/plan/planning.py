@@ -127,9 +127,9 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
-    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
+    overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     if not lost:  # what a glob names on a lost server is not known
-        openers.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
+        overrides.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
     planned, runner = _plan_all(tree, wanted, options, ports)
     plans += planned
     named = gates.one_by_one({p.key: p.gates for p in plans})
@@ -144,7 +144,7 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         tree_commit=options.tree_commit,
         repositories=tuple(plans),
         gates=gates.plan_gates(
-            plans, tree.safety, openers, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
+            plans, tree.safety, overrides, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
         ),
         allowed=tuple(sorted(options.allowed)),
         warnings=tuple(
@@ -226,7 +226,7 @@ def _plan_all(
         with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
     plans = []
-    openers = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
+    overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     for item in judged:
         if isinstance(item, RepositoryPlan):
             plans.append(item)
@@ -240,7 +240,9 @@ def _plan_all(
         known = _inventory_warnings(item, results)
         more = _collector_warnings(plan, item.gathered.desired, options.as_of)
         plan = replace(plan, warnings=(*plan.warnings, *known, *more))
-        plans.append(replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, openers)))
+        plans.append(
+            replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, overrides))
+        )
     read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
     return plans, next((runner for runner in read if runner is not None), None)
 

@@ -59,7 +59,7 @@ class _Failed(Exception):
 
 
 def judge(
-    checks: Iterable[Check], plan: Plan, given: bytes, place: Place, openers: GateOverrides, path: str
+    checks: Iterable[Check], plan: Plan, given: bytes, place: Place, overrides: GateOverrides, path: str
 ) -> tuple[tuple[GateResult, ...], tuple[str, ...]]:
     """Every check's results as gates, and its warnings. ``given``: the plan as JSON; ``path``: where programs
     are looked for. A check that fails refuses."""
@@ -72,7 +72,7 @@ def judge(
         except _Failed as error:
             findings = [Finding(_REFUSE, str(error))]
         refused = [f for f in findings if f.level == _REFUSE]
-        gates += [_refusal(check, f, known, openers) for f in refused]
+        gates += [_refusal(check, f, known, overrides) for f in refused]
         warnings += [f"check {check.name}: {_of(f)}" for f in findings if f.level == _WARN]
         if not refused:
             gates.append(GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.PASSED, f"{check.name}: passed"))
@@ -92,12 +92,12 @@ def not_run(name: str) -> GateResult:
 
 
 def _refusal(
-    check: Check, finding: Finding, known: Mapping[str, RepositoryPlan], openers: GateOverrides
+    check: Check, finding: Finding, known: Mapping[str, RepositoryPlan], overrides: GateOverrides
 ) -> GateResult:
     repository = known.get(finding.repository or "")
     scope = WHOLE_PLAN if repository is None else repository.key
     message = finding.message if repository is not None else _of(finding)
-    return openers.decide(
+    return overrides.decide(
         GateResult(CHECK.name, scope, GateOutcome.REFUSED, f"{check.name}: {message}"), repository
     )
 

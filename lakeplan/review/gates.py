@@ -205,7 +205,9 @@ def _by_policy(policy: Policy) -> GateOutcome:
     return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
 
 
-def repository_gates(plan: RepositoryPlan, safety: Safety, openers: GateOverrides) -> tuple[GateResult, ...]:
+def repository_gates(
+    plan: RepositoryPlan, safety: Safety, overrides: GateOverrides
+) -> tuple[GateResult, ...]:
     """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
     there is only what stops ``branches run``, and what a server's policies do to held branches."""
     if plan.failure is not None:
@@ -216,7 +218,7 @@ def repository_gates(plan: RepositoryPlan, safety: Safety, openers: GateOverride
         *gates_of_branch_run(plan.key, rows, safety),
         *_judged(JUDGES_OF_SERVERS, plan, safety),
     ]
-    return openers.decide_each(found, plan)
+    return overrides.decide_each(found, plan)
 
 
 def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) -> Iterator[GateResult]:
@@ -244,7 +246,7 @@ def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResu
 def plan_gates(
     repositories: Iterable[RepositoryPlan],
     safety: Safety,
-    openers: GateOverrides,
+    overrides: GateOverrides,
     *,
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Policy = "warn",
@@ -264,9 +266,9 @@ def plan_gates(
     for gate in found:
         of_each = [r.gates for r in planned if _contributes(r, gate)]
         if len(of_each) != 1 or not any(_is_refusal(own, gate.gate) for own in of_each[0]):
-            results.append(openers.decide_whole(gate, of_each))
+            results.append(overrides.decide_whole(gate, of_each))
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
-    return (*results, *openers.decide_each(unnamed, None))
+    return (*results, *overrides.decide_each(unnamed, None))
 
 
 def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:

@@ -35,7 +35,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
 
 
 def judge_for_approval(
-    site: Site, mark: Mark, openers: GateOverrides, *, automatic: bool
+    site: Site, mark: Mark, overrides: GateOverrides, *, automatic: bool
 ) -> tuple[Judged, tuple[GateResult, ...]]:
     """The gates by today's tree, and what they were judged by, for the record."""
     judged = Judged(
@@ -45,7 +45,7 @@ def judge_for_approval(
         (),
         automatic,
     )
-    gates = _gates(site, mark, judged, openers)
+    gates = _gates(site, mark, judged, overrides)
     allowed = tuple(
         Allowance(g.gate, g.unit, g.value, g.limit) for g in gates if g.outcome is GateOutcome.ALLOWED
     )
@@ -104,7 +104,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     )
 
 
-def _gates(site: Site, mark: Mark, judged: Judged, openers: GateOverrides) -> tuple[GateResult, ...]:
+def _gates(site: Site, mark: Mark, judged: Judged, overrides: GateOverrides) -> tuple[GateResult, ...]:
     return mark_gates(
         site.desired,
         mark.goes,
@@ -112,7 +112,7 @@ def _gates(site: Site, mark: Mark, judged: Judged, openers: GateOverrides) -> tu
         judged.sweep,
         judged.safety,
         grace_period_seconds=judged.grace_period_seconds,
-        openers=openers,
+        overrides=overrides,
     )
 
 
@@ -123,14 +123,14 @@ def approve(
     run: Run,
     *,
     reason: str,
-    openers: GateOverrides,
+    overrides: GateOverrides,
     automatic: bool = False,
 ) -> Approval:
     """Records who approves which bytes, by what they were judged, and what was ``shown`` of the mark. Raises
     GateRefused while a gate refuses or a repository of the server could not be read, StalePlan for a mark
     made with weaker settings than the tree has now, UsageError without a reason or for an empty mark."""
     mark = stored.mark
-    openers.check_named([mark.key])
+    overrides.check_named([mark.key])
     if not reason.strip():
         raise UsageError(
             "an approval needs a reason", hint=('Add for example --reason "quarterly clean-up, ticket 42".')
@@ -138,7 +138,7 @@ def approve(
     if not mark.goes.objects:
         raise UsageError("there is nothing to approve: the mark deletes nothing", where=mark.key)
     check_readable(mark)
-    judged, gates = judge_for_approval(site, mark, openers, automatic=automatic)
+    judged, gates = judge_for_approval(site, mark, overrides, automatic=automatic)
     refuse_shut(gates, mark)
     key = approval_key(mark.mark_id)
     current = state.read(key)

@@ -42,7 +42,7 @@ class MarkOptions:
 
     mark_id: str
     settings: SweepSettings
-    openers: GateOverrides
+    overrides: GateOverrides
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Marker:
             options.settings,
             site.desired.safety,
             grace_period_seconds=site.preparer.grace_period_seconds(),
-            openers=options.openers,
+            overrides=options.overrides,
         )
         mark = Mark(
             mark_id=options.mark_id,

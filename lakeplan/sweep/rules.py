@@ -75,7 +75,7 @@ def mark_gates(
     safety: Safety,
     *,
     grace_period_seconds: int | None,
-    openers: GateOverrides,
+    overrides: GateOverrides,
 ) -> tuple[GateResult, ...]:
     """``candidates``: what is stored and old enough to go at all, of which ``goes`` would."""
     percent = 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0
@@ -89,7 +89,7 @@ def mark_gates(
         MIN_AGE: (_min_age(settings, grace_period_seconds),),
     }
     found = [v.of(gate, repository.key) for gate, vs in judged.items() for v in vs if v is not None]
-    return openers.decide_each(found, repository)
+    return overrides.decide_each(found, repository)
 
 
 def _limit(value: float, limit: float | None, unit: str) -> Verdict | None:

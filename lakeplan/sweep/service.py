@@ -111,14 +111,14 @@ def mark_all(
     run: Run,
     *,
     settings: Callable[[SweepSettings], SweepSettings],
-    openers: GateOverrides,
+    overrides: GateOverrides,
     new_mark_id: Callable[[], str],
 ) -> MarkReport:
     """Marks every selected repository. ``settings`` puts a command's options over the
     tree's. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
-    openers.check_named([*(d.key for d in wanted), *failed])
-    check_allowed(openers.allowed, [d.key for d in wanted])
+    overrides.check_named([*(d.key for d in wanted), *failed])
+    check_allowed(overrides.allowed, [d.key for d in wanted])
     report: dict[str, Made] = {**failed}
     others = cache(lambda server: other_servers(tree.servers[server], tree, ports))
     sites: list[tuple[Site, MarkOptions]] = []
@@ -128,7 +128,7 @@ def mark_all(
         except LakeplanError as error:
             report[desired.key] = error
         else:
-            sites.append((site, MarkOptions(new_mark_id(), settings(desired.sweep), openers)))
+            sites.append((site, MarkOptions(new_mark_id(), settings(desired.sweep), overrides)))
     for site, made in make_marks(sites, ports, run):
         report[site.key] = made
     return MarkReport(report)
@@ -316,7 +316,7 @@ def sweep_marks(
     ports: SweepPorts,
     *,
     shown: Mapping[str, Digests],
-    openers: GateOverrides,
+    overrides: GateOverrides,
     new_run: Callable[[], Run],
     new_official_id: Callable[[], str],
 ) -> AutomaticEnd:
@@ -326,7 +326,7 @@ def sweep_marks(
         if not mark.goes.objects:
             continue
         ends[mark.key] = _never_automatic(mark) or _sweep_one(
-            mark, tree, ports, openers, shown.get(mark.key), (new_run(), new_official_id())
+            mark, tree, ports, overrides, shown.get(mark.key), (new_run(), new_official_id())
         )
     return AutomaticEnd(ends)
 
@@ -366,7 +366,7 @@ def _sweep_one(
     mark: Mark,
     tree: DesiredTree,
     ports: SweepPorts,
-    openers: GateOverrides,
+    overrides: GateOverrides,
     shown: Digests | None,
     run_and_id: tuple[Run, str],
 ) -> SweptOrWhy:
@@ -375,7 +375,7 @@ def _sweep_one(
         site, stored = open_mark(tree, mark.mark_id, ports)
         if why := _not_shown(site, stored.mark, shown):
             return why
-        approve(site, stored, ports.state, run, reason=REASON, openers=openers, automatic=True)
+        approve(site, stored, ports.state, run, reason=REASON, overrides=overrides, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
             return f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"

@@ -101,7 +101,7 @@ class Operator:
                 world.tree(),
                 world.ports(),
                 shown={f"prod/{REPOSITORY}": np.sort(object_digests(f"prod/{REPOSITORY}", shown))},
-                openers=world.openers,
+                overrides=world.gate_overrides,
                 new_run=world.run_of,
                 new_official_id=lambda: world.new_official_id(),
             )

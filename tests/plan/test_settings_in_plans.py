@@ -41,8 +41,8 @@ def repository(name: str = "a", **fields) -> RepositoryPlan:
     return replace(plan, impact=Impact(ImpactStatus.UNAFFECTED), **fields)
 
 
-def outcomes(plan: RepositoryPlan, safety: Safety | None = None, openers=CLOSED) -> dict[str, GateOutcome]:
-    return {g.gate: g.outcome for g in gates.repository_gates(plan, safety or Safety(), openers)}
+def outcomes(plan: RepositoryPlan, safety: Safety | None = None, overrides=CLOSED) -> dict[str, GateOutcome]:
+    return {g.gate: g.outcome for g in gates.repository_gates(plan, safety or Safety(), overrides)}
 
 
 class DescribeTheGates:
@@ -66,10 +66,10 @@ class DescribeTheGates:
         note = Override(
             "a", "deleted-branches", 25, "agreed", date(2099, 1, 1), Source("lakeplan.yaml", 1, 1)
         )
-        openers = replace(CLOSED, overrides=(note,))
+        overrides = replace(CLOSED, overrides=(note,))
         for count, outcome in ((25, GateOutcome.OVERRIDDEN), (26, GateOutcome.REFUSED)):
             plan = repository(branch_lifecycle=policies(deletions=deletions(0, 0, count)))
-            assert outcomes(plan, openers=openers)["deleted-branches"] is outcome
+            assert outcomes(plan, overrides=overrides)["deleted-branches"] is outcome
 
     def it_adds_up_over_the_whole_plan(self):
         plans = [repository(n, branch_lifecycle=policies(deletions=deletions(11, 0, 0))) for n in "ab"]

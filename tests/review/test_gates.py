@@ -49,9 +49,9 @@ def a_plan(now: HorizonImpact, **changes: object) -> RepositoryPlan:
 
 
 def outcomes(
-    plan: RepositoryPlan, safety: Safety | None = None, openers: GateOverrides = SHUT
+    plan: RepositoryPlan, safety: Safety | None = None, overrides: GateOverrides = SHUT
 ) -> dict[str, str]:
-    return {g.gate: g.outcome.value for g in repository_gates(plan, safety or Safety(), openers)}
+    return {g.gate: g.outcome.value for g in repository_gates(plan, safety or Safety(), overrides)}
 
 
 def it_passes_what_stays_within_the_limits():
@@ -75,9 +75,9 @@ def it_passes_what_stays_within_the_limits():
 def it_refuses(plan: RepositoryPlan, gate: str):
     assert outcomes(plan)[gate] == "refused"
     allowed = GateOverrides(frozenset({gate}), (), date(2026, 1, 1))
-    assert outcomes(plan, openers=allowed)[gate] == "allowed"
+    assert outcomes(plan, overrides=allowed)[gate] == "allowed"
     assert (
-        outcomes(plan, openers=GateOverrides(frozenset({"other"}), (), date(2026, 1, 1)))[gate] == "refused"
+        outcomes(plan, overrides=GateOverrides(frozenset({"other"}), (), date(2026, 1, 1)))[gate] == "refused"
     )
 
 
@@ -145,8 +145,8 @@ def note(**values: object) -> Override:
     ],
 )
 def it_opens_by_override_within_its_bounds(override: Override, outcome: str):
-    openers = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
-    assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
+    overrides = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
+    assert outcomes(a_plan(horizon(expire=40)), overrides=overrides)["expired-objects"] == outcome
 
 
 class DescribeAllow:
@@ -162,8 +162,8 @@ class DescribeAllow:
         ],
     )
     def it_is_for_the_repository_that_it_names(self, allowed, outcome):
-        openers = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
-        assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == outcome
+        overrides = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
+        assert outcomes(a_plan(horizon(expire=40)), overrides=overrides)["expired-objects"] == outcome
 
     @pytest.mark.parametrize(
         ("flag", "hint"),
@@ -175,15 +175,15 @@ class DescribeAllow:
         ],
     )
     def it_has_to_name_a_repository_of_the_run(self, flag, hint):
-        openers = GateOverrides(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
         with pytest.raises(UsageError, match=f"--allow {flag}: .* is not among") as caught:
-            openers.check_named(["prod/analytics", "prod/raw"])
+            overrides.check_named(["prod/analytics", "prod/raw"])
         assert hint in caught.value.hint
 
     def it_ends_at_the_last_sign_of_equality(self):
-        openers = GateOverrides(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
         with pytest.raises(UsageError, match="--allow prod/a=b=clear: prod/a=b is not among"):
-            openers.check_named(["prod/a", "a"])
+            overrides.check_named(["prod/a", "a"])
 
     def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):
         GateOverrides(
@@ -192,21 +192,21 @@ class DescribeAllow:
 
     @pytest.mark.parametrize("flag", ["prod/a", "a"])
     def it_does_not_reach_a_repository_that_another_server_calls_so(self, flag):
-        openers = GateOverrides(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
         imposter = replace(a_plan(horizon(expire=40)), server="evil", name="prod/a")
-        assert outcomes(imposter, openers=openers)["expired-objects"] == "refused"
+        assert outcomes(imposter, overrides=overrides)["expired-objects"] == "refused"
         with pytest.raises(UsageError, match="is not among"):
-            openers.check_named(["evil/prod/a"])
-        openers = GateOverrides(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
-        openers.check_named(["evil/prod/a"])
-        assert outcomes(imposter, openers=openers)["expired-objects"] == "allowed"
+            overrides.check_named(["evil/prod/a"])
+        overrides = GateOverrides(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
+        overrides.check_named(["evil/prod/a"])
+        assert outcomes(imposter, overrides=overrides)["expired-objects"] == "allowed"
 
     def judged(self, *allowed: str, keys=("prod/a", "prod/b")):
-        openers = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset(allowed), (), date(2026, 1, 1))
         found = {}
         for key in keys:
             plan = replace(a_plan(horizon(expire=40)), server=key.split("/")[0], name=key.split("/")[1])
-            found[key] = repository_gates(plan, Safety(), openers)
+            found[key] = repository_gates(plan, Safety(), overrides)
         named = one_by_one(found)
         return [g for key in keys for g in named[key] if g.gate == "expired-objects"]
 
@@ -362,8 +362,8 @@ class DescribeWhatAGateReports:
 
     def it_says_what_opened_it_or_would(self):
         def said(*allowed: str, overrides=(), **changes: object) -> str:
-            openers = GateOverrides(frozenset(allowed), overrides, date(2026, 1, 1))
-            gates = repository_gates(a_plan(horizon(expire=40), **changes), Safety(), openers)
+            known = GateOverrides(frozenset(allowed), overrides, date(2026, 1, 1))
+            gates = repository_gates(a_plan(horizon(expire=40), **changes), Safety(), known)
             return next(g.opens_with for g in gates if g.gate == "expired-objects")
 
         assert said() == ("overrides in the tree, or --allow prod/analytics=expired-objects at a terminal")
@@ -376,8 +376,8 @@ class DescribeWhatAGateReports:
 
     def it_names_how_many_repositories_one_flag_would_open(self):
         plans = [a_plan(horizon(expire=40), name=name) for name in ("a", "b", "c")]
-        openers = GateOverrides(frozenset({"expired-objects"}), (), date(2026, 1, 1))
-        found = one_by_one({p.key: repository_gates(p, Safety(), openers) for p in plans})
+        overrides = GateOverrides(frozenset({"expired-objects"}), (), date(2026, 1, 1))
+        found = one_by_one({p.key: repository_gates(p, Safety(), overrides) for p in plans})
         assert [g.opens_with for g in found["prod/b"] if g.gate == "expired-objects"] == [
             "--allow prod/b=expired-objects at a terminal;"
             " --allow expired-objects would override this gate in 3 repositories"
@@ -397,12 +397,12 @@ def it_refuses_what_a_plan_file_says_was_allowed():
 
 
 def it_leaves_a_gate_alone_that_has_no_figure_for_an_override_with_a_bound():
-    openers = GateOverrides(frozenset(), (note(gate="adoption", max=5),), date(2026, 1, 1))
-    assert outcomes(a_plan(horizon(), adopted=True), openers=openers)["adoption"] == "refused"
-    openers = GateOverrides(frozenset(), (note(gate="adoption"),), date(2026, 1, 1))
-    assert outcomes(a_plan(horizon(), adopted=True), openers=openers)["adoption"] == "overridden"
-    openers = GateOverrides(frozenset(), (note(max=40),), date(2026, 1, 1))
-    assert outcomes(a_plan(horizon(expire=40)), openers=openers)["expired-objects"] == "overridden"
+    overrides = GateOverrides(frozenset(), (note(gate="adoption", max=5),), date(2026, 1, 1))
+    assert outcomes(a_plan(horizon(), adopted=True), overrides=overrides)["adoption"] == "refused"
+    overrides = GateOverrides(frozenset(), (note(gate="adoption"),), date(2026, 1, 1))
+    assert outcomes(a_plan(horizon(), adopted=True), overrides=overrides)["adoption"] == "overridden"
+    overrides = GateOverrides(frozenset(), (note(max=40),), date(2026, 1, 1))
+    assert outcomes(a_plan(horizon(expire=40)), overrides=overrides)["expired-objects"] == "overridden"
 
 
 def it_has_no_gate_for_a_limit_that_the_tree_does_not_set():
@@ -427,27 +427,29 @@ class DescribeTheWholePlan:
         assert gate.scope == "plan"
 
     def it_counts_as_overridden_when_every_contributor_is(self):
-        openers = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         one = a_plan(horizon(expire=90))
-        one = replace(one, gates=repository_gates(one, Safety(), openers))
+        one = replace(one, gates=repository_gates(one, Safety(), overrides))
         quiet = a_plan(horizon(expire=0), name="quiet")
-        (gate,) = [g for g in plan_gates([one, quiet], Safety(), openers) if g.gate == "expired-objects"]
+        (gate,) = [g for g in plan_gates([one, quiet], Safety(), overrides) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.OVERRIDDEN
         idle = a_plan(horizon(expire=90), name="idle", action=Action.NONE)
-        (gate,) = [g for g in plan_gates([one, idle], Safety(), openers) if g.gate == "expired-objects"]
+        (gate,) = [g for g in plan_gates([one, idle], Safety(), overrides) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.OVERRIDDEN, "what writes nothing adds nothing"
         for expire in (90, 1):
             other = a_plan(horizon(expire=expire), name="other")
-            (gate,) = [g for g in plan_gates([one, other], Safety(), openers) if g.gate == "expired-objects"]
+            (gate,) = [
+                g for g in plan_gates([one, other], Safety(), overrides) if g.gate == "expired-objects"
+            ]
             assert gate.outcome is GateOutcome.REFUSED
 
     def it_stays_passed_where_every_contributor_is_overridden(self):
-        openers = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         strict = Safety(max_expired_objects_percent=10)
         one = a_plan(horizon(expire=20))
-        one = replace(one, gates=repository_gates(one, strict, openers))
+        one = replace(one, gates=repository_gates(one, strict, overrides))
         assert [g.outcome for g in one.gates if g.gate == "expired-objects"] == [GateOutcome.OVERRIDDEN]
-        (gate,) = [g for g in plan_gates([one], Safety(), openers) if g.gate == "expired-objects"]
+        (gate,) = [g for g in plan_gates([one], Safety(), overrides) if g.gate == "expired-objects"]
         assert gate.outcome is GateOutcome.PASSED
 
     @pytest.mark.parametrize(("policy", "outcome"), [("warn", "warned"), ("fail", "refused")])
@@ -502,21 +504,21 @@ class DescribeTheWholePlan:
         ],
     )
     def it_takes_overrides_of_every_repository_only(self, override, outcome):
-        openers = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
+        overrides = GateOverrides(frozenset(), (override,), date(2026, 1, 1))
         (gate,) = [
-            g for g in plan_gates([a_plan(horizon(expire=40))], Safety(), openers) if g.unit == "percent"
+            g for g in plan_gates([a_plan(horizon(expire=40))], Safety(), overrides) if g.unit == "percent"
         ]
         assert gate.outcome.value == outcome
 
     def it_says_that_each_repository_was_opened(self):
-        openers = GateOverrides(
+        overrides = GateOverrides(
             frozenset(), (note(gate="deleted-branches", repository="analytics"),), NOW.date()
         )
         policies = PoliciesPlan(Action.CHANGE, deletions={Horizon.MONTH.value: 99})
         one = a_plan(horizon(expire=1), branch_lifecycle=policies)
-        one = replace(one, gates=repository_gates(one, Safety(), openers))
+        one = replace(one, gates=repository_gates(one, Safety(), overrides))
         quiet = a_plan(horizon(expire=1), name="quiet", branch_lifecycle=PoliciesPlan(Action.CHANGE))
-        (gate,) = [g for g in plan_gates([one, quiet], Safety(), openers) if g.gate == "deleted-branches"]
+        (gate,) = [g for g in plan_gates([one, quiet], Safety(), overrides) if g.gate == "deleted-branches"]
         assert gate.outcome is GateOutcome.OVERRIDDEN
         assert gate.opens_with == "overridden in every repository that contributes"
 

@@ -92,7 +92,7 @@ def it_refuses_once_what_has_one_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("openers", "outcome"),
+    ("overrides", "outcome"),
     [
         (opened(("analytics", None)), "overridden"),
         (opened(("analytics", 3)), "overridden"),
@@ -101,8 +101,8 @@ def it_refuses_once_what_has_one_cause() -> None:
         (GateOverrides(frozenset({"deleted-branches"}), (), NOW.date()), "allowed"),
     ],
 )
-def it_opens_as_other_gates_do(openers: GateOverrides, outcome: str) -> None:
-    (gate,) = repository_gates(a_plan(*many(3)), TWO, openers)
+def it_opens_as_other_gates_do(overrides: GateOverrides, outcome: str) -> None:
+    (gate,) = repository_gates(a_plan(*many(3)), TWO, overrides)
     assert gate.outcome.value == outcome
 
 
@@ -115,10 +115,12 @@ def it_counts_all_repositories_together() -> None:
 
 
 def it_is_overridden_over_all_when_it_is_in_each_that_deletes() -> None:
-    def outcome(openers: GateOverrides, of_b: int = 3) -> str:
+    def outcome(overrides: GateOverrides, of_b: int = 3) -> str:
         plans = [a_plan(*many(3), name="a"), a_plan(*many(of_b), name="b")]
-        plans = [replace(p, gates=repository_gates(p, TWO, openers)) for p in (*plans, a_plan(name="quiet"))]
-        (gate,) = plan_gates(plans, TWO, openers)
+        plans = [
+            replace(p, gates=repository_gates(p, TWO, overrides)) for p in (*plans, a_plan(name="quiet"))
+        ]
+        (gate,) = plan_gates(plans, TWO, overrides)
         return gate.outcome.value
 
     assert outcome(opened(("a", None), ("b", None))) == "overridden"
@@ -150,8 +152,8 @@ class DescribeTags:
         assert "1 tag (v0) may" in one.message
 
     def it_refuses_by_default_and_opens_like_any_gate(self) -> None:
-        def outcome(openers: GateOverrides) -> str:
-            gates = repository_gates(a_plan(row("f-1", "v1")), TWO, openers)
+        def outcome(overrides: GateOverrides) -> str:
+            gates = repository_gates(a_plan(row("f-1", "v1")), TWO, overrides)
             return next(g.outcome.value for g in gates if g.gate == "tag-loss")
 
         assert outcome(SHUT) == "refused"

@@ -26,7 +26,7 @@ def automatic(world: SweepWorld, shown: dict[str, Digests]) -> AutomaticEnd:
         world.tree(),
         world.ports(),
         shown=shown,
-        openers=world.openers,
+        overrides=world.gate_overrides,
         new_run=world.run_of,
         new_official_id=lambda: "official",
     )
@@ -97,7 +97,7 @@ def it_fails_one_repository_whose_part_was_changed(
         world.tree(),
         world.ports(),
         shown=named(expired),
-        openers=world.openers,
+        overrides=world.gate_overrides,
         new_run=world.run_of,
         new_official_id=lambda: "official",
     )

@@ -160,7 +160,7 @@ class DescribeApprovals:
             state,
             real.run_of(),
             reason="x",
-            openers=real.openers,
+            overrides=real.gate_overrides,
         )
         approval = read_approval(state, stored)
         assert approval is not None

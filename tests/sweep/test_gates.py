@@ -31,7 +31,7 @@ def outcomes(
     settings: SweepSettings | None = None,
     safety: Safety | None = None,
     grace: int | None = 86400,
-    openers: GateOverrides = CLOSED,
+    overrides: GateOverrides = CLOSED,
 ) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for gate in mark_gates(
@@ -41,7 +41,7 @@ def outcomes(
         settings or SweepSettings(),
         safety or Safety(),
         grace_period_seconds=grace,
-        openers=openers,
+        overrides=overrides,
     ):
         assert gate.scope == "prod/repo1"
         found.setdefault(gate.gate, []).append(gate.outcome.value)
@@ -63,7 +63,7 @@ def it_passes_where_nothing_is_old() -> None:
 
 def it_counts_no_share_of_nothing() -> None:
     gates = mark_gates(
-        Named(), Amount(), Amount(), SweepSettings(), Safety(), grace_period_seconds=0, openers=CLOSED
+        Named(), Amount(), Amount(), SweepSettings(), Safety(), grace_period_seconds=0, overrides=CLOSED
     )
     assert [gate.value for gate in gates] == [0.0, 0, 0, 0]
 
@@ -114,7 +114,7 @@ def it_reports_what_it_measured_against_which_limit() -> None:
         settings,
         safety,
         grace_period_seconds=7200,
-        openers=CLOSED,
+        overrides=CLOSED,
     )
     assert [(gate.gate, gate.value, gate.limit, gate.unit, gate.message) for gate in found] == [
         (
@@ -143,7 +143,7 @@ class DescribeOpening:
     def it_opens_by_name_only(self) -> None:
         allowed = GateOverrides(frozenset({"expired-objects"}), (), TODAY)
         settings = SweepSettings(min_age_seconds=0)
-        found = outcomes(self.goes, self.candidates, settings=settings, openers=allowed)
+        found = outcomes(self.goes, self.candidates, settings=settings, overrides=allowed)
         assert found["expired-objects"] == [GateOutcome.ALLOWED.value]
         assert found["min-age"] == [GateOutcome.REFUSED.value]
 
@@ -162,5 +162,7 @@ class DescribeOpening:
     ) -> None:
         source = Source("lakeplan.yaml", 1, 1)
         note = Override("repo*", "expired-objects", 60.0, "clean-up", date(2026, 4, 1), source)
-        openers = GateOverrides(frozenset(), (replace(note, **change),), TODAY)  # type: ignore[arg-type]
-        assert outcomes(self.goes, self.candidates, openers=openers)["expired-objects"] == [expected.value]
+        overrides = GateOverrides(frozenset(), (replace(note, **change),), TODAY)  # type: ignore[arg-type]
+        assert outcomes(self.goes, self.candidates, overrides=overrides)["expired-objects"] == [
+            expected.value
+        ]

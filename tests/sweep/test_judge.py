@@ -83,9 +83,9 @@ class DescribeApproving:
 
     def it_records_what_was_overridden_at_a_terminal_and_nothing_else(self) -> None:
         note = Override("lake", "expired-bytes", None, "clean-up", TODAY, Source("a.yaml", 1, 1))
-        openers = GateOverrides(frozenset({"expired-objects"}), (note,), TODAY)
+        overrides = GateOverrides(frozenset({"expired-objects"}), (note,), TODAY)
         safety = Safety(max_expired_objects_percent=10.0, max_expired_bytes=1)
-        judged, gates = judge_for_approval(site(safety), MARK, openers, automatic=False)
+        judged, gates = judge_for_approval(site(safety), MARK, overrides, automatic=False)
         assert judged.allowed == (Allowance("expired-objects", "percent", 20.0, 10.0),)
         assert not judged.automatic
         assert [g.outcome.value for g in gates][:2] == ["allowed", "overridden"]

@@ -172,7 +172,7 @@ class DescribeSettingsTightenedAfterTheApproval:
         mark, site = world.mark(), world.site()
         stored = world.stored(mark)
         arguments = (site, stored, world.state, world.run_of())
-        approve(*arguments, reason="automatic", openers=world.openers, automatic=True)
+        approve(*arguments, reason="automatic", overrides=world.gate_overrides, automatic=True)
         world.sweep["automatic"] = False
         with pytest.raises(GateRefused, match=r"sweep\.automatic is false"):
             world.run(mark)

@@ -237,7 +237,7 @@ class DescribeApproving:
                 world.state,
                 world.run_of(),
                 reason="  ",
-                openers=world.openers,
+                overrides=world.gate_overrides,
             )
 
     def it_refuses_an_empty_mark(self, world: SweepWorld, repo: LakeRepository) -> None:

@@ -164,13 +164,15 @@ class SweepWorld:
         return open_site(select_one(tree, f"prod/{name}", ports), tree, ports)
 
     @property
-    def openers(self) -> GateOverrides:
+    def gate_overrides(self) -> GateOverrides:
         return GateOverrides(self.allowed, tuple(self.tree().overrides), self.now().date())
 
     # ---- commands
     def mark(self, name: str = "repo1") -> Mark:
         site = self.site(name)
-        options = MarkOptions(f"m{next(self._numbers):04}", self.chosen(site.desired.sweep), self.openers)
+        options = MarkOptions(
+            f"m{next(self._numbers):04}", self.chosen(site.desired.sweep), self.gate_overrides
+        )
         ((_, made),) = make_marks([(site, options)], self.ports(), self.run_of())
         if isinstance(made, LakeplanError):
             raise made
@@ -185,7 +187,7 @@ class SweepWorld:
             self.ports(),
             self.run_of(),
             settings=lambda settings: settings,
-            openers=self.openers,
+            overrides=self.gate_overrides,
             new_mark_id=lambda: f"m{next(self._numbers):04}",
         )
 
@@ -195,7 +197,9 @@ class SweepWorld:
     def approve(self, mark: Mark) -> Approval:
         site = self.site(mark.repository)
         stored = load_mark(site, self.state, mark.mark_id)
-        return approve(site, stored, self.state, self.run_of(), reason="a test", openers=self.openers)
+        return approve(
+            site, stored, self.state, self.run_of(), reason="a test", overrides=self.gate_overrides
+        )
 
     def run(self, mark: Mark) -> SweepEnd:
         """Only the sweep; what it leaves behind for others is ``finish``'s."""

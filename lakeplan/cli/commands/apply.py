@@ -88,14 +88,14 @@ class AfterApply:
         self, tree: DesiredTree, plan: Plan, chosen: Selection, run: Run, ports: SweepPorts
     ) -> tuple[MarkReport, AutomaticEnd]:
         today = now_utc().astimezone(timezone.utc).date()
-        openers = GateOverrides(frozenset(), tuple(tree.overrides), today)
+        overrides = GateOverrides(frozenset(), tuple(tree.overrides), today)
         report = mark_all(
             tree,
             chosen,
             ports,
             run,
             settings=lambda settings: settings,
-            openers=openers,
+            overrides=overrides,
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
         end = sweep_marks(
@@ -103,7 +103,7 @@ class AfterApply:
             tree,
             ports,
             shown=shown_by(plan),
-            openers=openers,
+            overrides=overrides,
             new_run=lambda: replace(run, run_id=new_run_id(now_utc())),
             new_official_id=XidSource(lambda: now_utc().timestamp(), os.urandom).descending,
         )
@@ -365,8 +365,8 @@ class ApplyFlow:
 
     def _checks(self) -> PlanChecks:
         today = self.run.now().date()
-        openers = GateOverrides(self.options.allowed, self.session.tree.overrides, today)
-        return PlanChecks(self.session.tree, openers, forced=self.run_checks)
+        overrides = GateOverrides(self.options.allowed, self.session.tree.overrides, today)
+        return PlanChecks(self.session.tree, overrides, forced=self.run_checks)
 
     def _judge(self) -> Callable[[Plan], tuple[GateResult, ...]] | None:
         checks = self._checks()

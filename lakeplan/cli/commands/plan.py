@@ -104,8 +104,8 @@ def plan(
         ),
     )
     made = replace(made, what_if=tuple(what_if) if what_if else None)
-    openers = GateOverrides(allowed, session.tree.overrides, session.as_of.date())
-    made = PlanChecks(session.tree, openers, compared, forced=run_checks).added_to(made)
+    overrides = GateOverrides(allowed, session.tree.overrides, session.as_of.date())
+    made = PlanChecks(session.tree, overrides, compared, forced=run_checks).added_to(made)
     show_plan(made, outputs, tree=tree)
     if quiet and all(output.path is not None for output in outputs.all):
         _print_refusal(made)

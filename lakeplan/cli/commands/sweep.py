@@ -176,7 +176,7 @@ def mark(
             ports,
             this_run(tree, session.tree),
             settings=chosen,
-            openers=openers_of(session, allowed),
+            overrides=overrides_of(session, allowed),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(marks_document(made), session.tree, "marks")
@@ -210,9 +210,9 @@ def approve(
         document = outputs.shown(shown_mark(session, site, stored, contents))
         if outputs.introduce(lambda console: render_marks(document, console, following=False)):
             stored = replace(stored, shown=contents["digest"])
-        openers = openers_of(session, allowed)
+        overrides = overrides_of(session, allowed)
         given = approve_mark(
-            site, stored, ports.state, this_run(tree, session.tree), reason=reason, openers=openers
+            site, stored, ports.state, this_run(tree, session.tree), reason=reason, overrides=overrides
         )
     approval: ApprovalDocument = {**given.to_row(), "repository": site.key}
     return outputs.emit(with_costs(approval, session.tree), render_approval)
@@ -485,7 +485,7 @@ def exit_code_of(document: SweepDocument) -> int:
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK
 
 
-def openers_of(session: Session, allowed: frozenset[str]) -> GateOverrides:
+def overrides_of(session: Session, allowed: frozenset[str]) -> GateOverrides:
     """``--allow`` at a terminal, and the tree's overrides."""
     today = session.as_of.astimezone(timezone.utc).date()
     return GateOverrides(allowed, tuple(session.tree.overrides), today)
