@@ -21,7 +21,7 @@ from typing import Any
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.hosts.client import reads_answers
-from lakeplan.hosts.github import COMMIT, GitHub, request_of
+from lakeplan.hosts.github import COMMIT, GitHub
 from lakeplan.hosts.protocols import Comment, Host, HostError, Request
 from lakeplan.lakefs.credentials import Secret
 
@@ -215,7 +215,7 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     if not host.may_write(asked.login):
         raise _stranger("only people who may write to this repository can plan again")
     pull = host.pull(asked.number)
-    request = request_of(pull, host.job.repository)
+    request = host.request_of(pull)
     if pull["state"] != "open":
         raise NotAllowed("the pull request is not open", hint="Open a new one.")
     if not request.own:

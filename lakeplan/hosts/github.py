@@ -10,7 +10,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -47,52 +46,33 @@ def read_event(environ: Mapping[str, str]) -> Mapping[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the runner says of a job. ``workflow`` is the path of its file in the repository."""
-
-    repository: str
-    event: str
-    commit: str
-    branch: str
-    workflow: str
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Job:
-        repository = environ.get("GITHUB_REPOSITORY", "")
-        # org/trees/.github/workflows/lakeplan.yml@refs/heads/main
-        path = environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0]
-        return cls(
-            repository,
-            environ.get("GITHUB_EVENT_NAME", ""),
-            environ.get("GITHUB_SHA", ""),
-            environ.get("GITHUB_REF_NAME", ""),
-            path.removeprefix(f"{repository}/"),
-        )
-
-
 class GitHub:
     """One repository, for one job."""
 
     sign = "#"
 
-    def __init__(self, client: HostClient, job: Job, event: Mapping[str, Any]) -> None:
-        self.client, self.job, self.event = client, job, event
-        self._root = f"/repos/{job.repository}"
+    def __init__(self, client: HostClient, environ: Mapping[str, str], event: Mapping[str, Any]) -> None:
+        self.client, self.event = client, event
+        self.repository = environ.get("GITHUB_REPOSITORY", "")
+        self._root = f"/repos/{self.repository}"
+        self._event_name = environ.get("GITHUB_EVENT_NAME", "")
+        self._commit, self._branch = environ.get("GITHUB_SHA", ""), environ.get("GITHUB_REF_NAME", "")
+        # org/trees/.github/workflows/lakeplan.yml@refs/heads/main
+        path = environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0]
+        self._workflow = path.removeprefix(f"{self.repository}/")
 
     @classmethod
     def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitHub:
         """Raises UsageError outside a job, or without a token."""
         token = environ.get("GITHUB_TOKEN", "")
-        job = Job.of(environ)
-        if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", job.repository):
+        if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", environ.get("GITHUB_REPOSITORY", "")):
             raise UsageError(
                 "GITHUB_TOKEN or GITHUB_REPOSITORY is not set",
                 hint="Give the step the token: env: {GITHUB_TOKEN: ${{ github.token }}}.",
             )
         api = environ.get("GITHUB_API_URL", "") or API
         client = HostClient("GitHub", api, "Authorization", Secret(token), retries or RetryPolicy())
-        return cls(client, job, read_event(environ))
+        return cls(client, environ, read_event(environ))
 
     # ---- the job
     def here(self) -> int | None:
@@ -102,10 +82,10 @@ class GitHub:
     def is_fork(self) -> bool:
         """Whether the job runs for a pull request of another repository."""
         pull = self.event.get("pull_request")
-        return pull is not None and not request_of(pull, self.job.repository).own
+        return pull is not None and not self.request_of(pull).own
 
     def base_ref(self) -> str:
-        if self.job.event != "merge_group":
+        if self._event_name != "merge_group":
             return "HEAD^1"  # the merge commit is checked out
         base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
         if not COMMIT.fullmatch(base):
@@ -115,7 +95,7 @@ class GitHub:
     def head(self) -> str:
         """The commit that a status belongs to."""
         head = ((self.event.get("pull_request") or {}).get("head") or {}).get("sha")
-        return str(head or self.job.commit)
+        return str(head or self._commit)
 
     # ---- comments
     @reads_answers
@@ -148,9 +128,20 @@ class GitHub:
         found: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
         return found
 
+    def request_of(self, pull: Mapping[str, Any]) -> Request:
+        head = pull["head"]
+        return Request(
+            number=int(pull["number"]),
+            head=str(head["sha"]),
+            base=str(pull["base"]["ref"]),
+            branch=str(head["ref"]),
+            own=(head.get("repo") or {}).get("full_name") == self.repository,
+            author=str((pull.get("user") or {}).get("login") or ""),
+        )
+
     @reads_answers
     def open_requests(self) -> list[int]:
-        base = str(((self.event.get("pull_request") or {}).get("base") or {}).get("ref") or self.job.branch)
+        base = str(((self.event.get("pull_request") or {}).get("base") or {}).get("ref") or self._branch)
         path = f"{self._root}/pulls?state=open&base={quote(base, safe='')}"
         return [int(pull["number"]) for pull in self.client.pages(path)]
 
@@ -160,8 +151,8 @@ class GitHub:
         for commit in self._pushed():
             for pull in self._pulls_of(commit):
                 is_merge = pull["merged_at"] and pull["merge_commit_sha"] == commit
-                if is_merge and pull["base"]["ref"] == self.job.branch:
-                    request = request_of(pull, self.job.repository)
+                if is_merge and pull["base"]["ref"] == self._branch:
+                    request = self.request_of(pull)
                     known.setdefault(request.number, request)
         return list(known.values())
 
@@ -169,7 +160,7 @@ class GitHub:
         """The commits of the push, as one merge queue may push those of several pull requests."""
         listed = [c.get("id") for c in self.event.get("commits") or () if isinstance(c, dict)]
         commits = [c for c in listed if isinstance(c, str) and COMMIT.fullmatch(c)][-limits.HOST_COMMITS :]
-        return commits if self.job.commit in commits else [*commits, self.job.commit]
+        return commits if self._commit in commits else [*commits, self._commit]
 
     def _pulls_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
@@ -177,7 +168,7 @@ class GitHub:
     def _pulls_from(self, request: Request) -> Iterator[Mapping[str, Any]]:
         """All that its branch ever had. By commit, GitHub lists none that was closed without a merge, and for
         a merged commit only what merged it."""
-        branch = quote(f"{self.job.repository.partition('/')[0]}:{request.branch}", safe="")
+        branch = quote(f"{self.repository.partition('/')[0]}:{request.branch}", safe="")
         return self.client.pages(f"{self._root}/pulls?state=all&head={branch}")
 
     @reads_answers
@@ -185,7 +176,7 @@ class GitHub:
         """The pull requests whose merge made a commit. Several may be: who pushes it to another branch merges
         what is open there."""
         return [
-            request_of(pull, self.job.repository)
+            self.request_of(pull)
             for pull in self._pulls_of(commit)
             if pull["merged_at"] and pull["merge_commit_sha"] == commit
         ]
@@ -244,7 +235,7 @@ class GitHub:
         """Whether a run is this workflow's, for this pull request. ``moved``: when one of its commit got
         another base."""
         run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
-        return self.is_planning(run, request, self.job.workflow) and not any(
+        return self.is_planning(run, request, self._workflow) and not any(
             at >= run["created_at"] for at in moved
         )
 
@@ -255,7 +246,7 @@ class GitHub:
             and run["event"] == "pull_request"
             and run["head_sha"] == request.head
             and run["head_branch"] == request.branch
-            and (run["head_repository"] or {}).get("full_name") == self.job.repository
+            and (run["head_repository"] or {}).get("full_name") == self.repository
             and request.own
         )
 
@@ -285,18 +276,6 @@ class GitHub:
         member = f"/orgs/{quote(organization, safe='')}/teams/{quote(slug, safe='')}/memberships"
         answer = self.client.call("GET", f"{member}/{quote(login, safe='')}", accept=(404,), token=token)
         return answer.status == 200 and answer.json().get("state") == "active"
-
-
-def request_of(pull: Mapping[str, Any], repository: str) -> Request:
-    head = pull["head"]
-    return Request(
-        number=int(pull["number"]),
-        head=str(head["sha"]),
-        base=str(pull["base"]["ref"]),
-        branch=str(head["ref"]),
-        own=(head.get("repo") or {}).get("full_name") == repository,
-        author=str((pull.get("user") or {}).get("login") or ""),
-    )
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:

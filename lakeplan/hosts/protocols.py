@@ -83,8 +83,4 @@ class Host(Protocol):
 
 def put_comment(host: Host, number: int, body: str) -> str:
     """Updates lakeplan's comment that begins with the first line of ``body``, or makes it."""
-    return host.write_comment(number, body, host.own_comment(number, first_line(body)))
-
-
-def first_line(body: str) -> str:
-    return body.partition("\n")[0]
+    return host.write_comment(number, body, host.own_comment(number, body.partition("\n")[0]))
