@@ -117,7 +117,7 @@ def find(
 def parse_json(
     transport: Transport, call: Call, response: requests.Response, parse: Callable[[Fields], T]
 ) -> T:
-    """``read`` of an answer that is there already."""
+    """``read`` of an answer that has come already."""
     return _parsed(transport, call, response, lambda body: parse(Fields.of(body)))
 
 

@@ -101,7 +101,7 @@ def read_lakectl(
     """The file (``config``, else ``LAKECTL_CONFIG_FILE``, else ``.lakectl.yaml`` in ``home``), with each
     value overridden by its environment variable.
 
-    Raises CredentialsError for a file that was named and is not there, and for one that cannot be read;
+    Raises CredentialsError for a named file that does not exist, and for one that cannot be read;
     the message holds nothing of what the file says.
     """
     named = config or (Path(environ[CONFIG_FILE]) if environ.get(CONFIG_FILE) else None)
@@ -306,7 +306,7 @@ def normalise_url(url: str, *, what: str = "") -> str:
 def _check_endpoint(
     server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, approve: Approve | None
 ) -> None:
-    """Every binding that is there must agree: lakectl's endpoint and the variable can both be set."""
+    """Every binding that is set must agree: lakectl's endpoint and the variable can both be."""
     given = {name: value for name, value in bindings.items() if value}
     if not given:
         check_binding(

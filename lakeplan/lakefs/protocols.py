@@ -42,11 +42,11 @@ class MetadataReader(Protocol):
     """Range and metarange files by id, as bytes. Picklable, so that Spark workers read with it."""
 
     def read_metadata(self, kind: MetadataKind, id: str) -> bytes:
-        """The whole file. Raises DataGone or StorageNotFound when it is not there."""
+        """The whole file. Raises DataGone or StorageNotFound when it does not exist."""
 
 
 class LakeFSReader(SettingsReader, Protocol):
-    """Everything a plan asks of a server. Errors are those of ``lakeplan.errors.ServerError``."""
+    """Everything a plan reads of a server. Errors are those of ``lakeplan.errors.ServerError``."""
 
     @property
     def name(self) -> str:
@@ -119,7 +119,8 @@ class BranchReader(ObjectPinger, Protocol):
 
     def list_live(self, repository: str) -> list[LiveBranch]:
         """All branches but pins with their hidden flag, sorted by id. No answer carries the flag: it is the
-        difference of two listings (lakefs/api.md), so a branch that goes between the two may look hidden."""
+        difference of two listings (lakefs/api.md), so a branch that is deleted between the two may look
+        hidden."""
 
     def find_branch(self, repository: str, branch_id: str) -> str | None:
         """The HEAD of a branch now, or None when there is no such branch."""

@@ -413,7 +413,7 @@ class Transport:
         Raises ServerUnreachable when there is no answer, and what ``refusal`` makes of any other status.
         Reads are tried again after connection errors and 429, 500 and 503. A request that writes is sent
         once: its answer may be lost after the server acted, and what it would do a second time must be
-        judged again by whoever asked for it (``errors.may_have_acted``).
+        judged again by the caller (``errors.may_have_acted``).
         """
         what = f"{call.method} {call.relative}"
         if not self.connection.allowed.fullmatch(what):

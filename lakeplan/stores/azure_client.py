@@ -321,7 +321,7 @@ class AzureReader(AzurePlace):
         return {one.key: one for found in in_threads(of_folder, folders) for one in found}
 
     def _listed(self, wanted: list[str]) -> tuple[list[StoredObject], int]:
-        """What is stored of ``wanted``, and of how many of them, from the first, that is known."""
+        """What is stored at the wanted keys, and for how many of them, from the first, that is known."""
         found: list[StoredObject] = []
         done = 0
         first, last = wanted[0], wanted[-1]

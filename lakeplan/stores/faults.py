@@ -159,7 +159,7 @@ AZURE_CODES = _named(
         " ConditionHeadersNotSupported MultipleConditionHeadersNotSupported",
     }
 )
-"""Error codes of Azure's answers; a code that is not here is told by the class of its error."""
+"""Error codes of Azure's answers; a code that is not here is translated by the class of its error."""
 
 AZURE_CLASSES = _named(
     {
@@ -214,12 +214,12 @@ def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> K
 
 
 def is_missing_object(error: StorageError) -> bool:
-    """An object is not there. A bucket or container that is not there is something else."""
+    """Whether an object does not exist. A bucket or container that does not exist is something else."""
     return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
 
 
 def is_unsupported(error: StorageError) -> bool:
-    """The store does not know this kind of request at all."""
+    """Whether the store does not know this kind of request at all."""
     return error.message == Kind.UNSUPPORTED.value.message
 
 

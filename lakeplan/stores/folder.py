@@ -1,6 +1,5 @@
-"""A folder as a store: files are whole or not there, whoever is killed and whenever. State in a folder
-(``file://``) is atomic and safe with several processes on one machine.
-"""
+"""A folder as a store: a file is complete or does not exist, whoever is killed and whenever. State in a
+folder (``file://``) is atomic and safe with several processes on one machine."""
 
 from __future__ import annotations
 
@@ -388,7 +387,7 @@ class FolderStore(BatchDeleter, FolderReader):
         return place
 
     def _require_root(self) -> None:
-        """Nothing is known of a key in a folder that is not there."""
+        """Nothing is known of a key in a folder that does not exist."""
         if not os.path.isdir(self._root):
             raise _no_root(self.url)
 

@@ -99,7 +99,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return Deletion(key, reason_of(f"status {answer.status}", None))
 
     def _changed(self, key: str) -> Deletion | StorageError:
-        """What a failed condition or a 404 (also a proxy's) means: another object is there, or none."""
+        """What a failed condition or a 404 (also a proxy's) means: another object exists, or none."""
         try:
             return Deletion(key) if self.stat(key) is None else Deletion(key, CHANGED, changed=True)
         except StorageError as error:

@@ -163,7 +163,7 @@ class ObjectProber(Protocol):
         """What is at a key; None when nothing is."""
 
     def is_gone(self, key: str) -> bool:
-        """Whether reading the object (GET, at most one byte) finds nothing. HEAD is not asked: an answer
+        """Whether reading the object (GET, at most one byte) finds nothing. HEAD is not used: an answer
         from a cache or an index is no proof."""
 
     def facts(self) -> StoreFacts:

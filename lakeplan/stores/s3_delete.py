@@ -1,4 +1,4 @@
-"""Deleting from S3: batches of 1,000, every key's own result seen, one attempt."""
+"""Deleting from S3: batches of 1,000, every key's own result read, one attempt."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class S3Deleter(BatchDeleter, S3Place):
         else:
             named = {key: [(self._base + key, CURRENT)] for key in keys}
         tags = {self._base + key: expected[key].e_tag for key in keys if key in expected}
-        asked = [version for found in named.values() for version in found]
-        failures = self._delete_versions(asked, tags)
+        requested = [version for found in named.values() for version in found]
+        failures = self._delete_versions(requested, tags)
         for key, found in named.items():
             bad = [failures[version] for version in found if version in failures]
             if bad:
@@ -138,7 +138,7 @@ class S3Deleter(BatchDeleter, S3Place):
                 answer = self._once.get().delete_objects(Bucket=self._bucket, Delete=request)
         except StorageDenied as error:
             # Some stores refuse the whole batch for one locked object: then each is requested alone.
-            if not _tells_of_lock(_answer_of(error.__cause__)):
+            if not _names_lock(_answer_of(error.__cause__)):
                 raise
             alone = ((version, self._delete_alone(*version, tags)) for version in versions)
             return {version: failure for version, failure in alone if failure is not None}
@@ -157,7 +157,7 @@ class S3Deleter(BatchDeleter, S3Place):
                 left.pop(named[0])
         for item in answer.get("Errors", ()):
             named = _named_in(item, left)
-            if item.get("Code") in GONE and len(named) == 1:  # stores differ on what is not there any more
+            if item.get("Code") in GONE and len(named) == 1:  # stores differ on what is deleted already
                 left.pop(named[0])
             else:
                 left |= dict.fromkeys(named, _failure(item))
@@ -207,15 +207,15 @@ def _version_id(version: str) -> dict[str, str]:
     return {} if version == CURRENT else {"VersionId": version}
 
 
-def _named_in(item: dict[str, Any], asked: dict[Version, Failure]) -> list[Version]:
-    """Which of the versions that were requested an answer speaks of. Some stores name the key alone: then it
+def _named_in(item: dict[str, Any], requested: dict[Version, Failure]) -> list[Version]:
+    """Which of the requested versions an answer is about. Some stores name the key alone: then it
     can be any of its versions."""
     key = str(item.get("Key", ""))
     ids = (item.get("VersionId"), item.get("DeleteMarkerVersionId"), CURRENT)
-    exact = [(key, one) for one in ids if one is not None and (key, one) in asked]
+    exact = [(key, one) for one in ids if one is not None and (key, one) in requested]
     if exact or item.get("VersionId"):
         return exact[:1]
-    return [version for version in asked if version[0] == key]
+    return [version for version in requested if version[0] == key]
 
 
 def _answer_of(error: BaseException | None) -> dict[str, Any]:
@@ -229,11 +229,11 @@ def _failure(item: dict[str, Any]) -> Failure:
     if code == "PreconditionFailed":
         return CHANGED, False
     kind = S3_CODES.get(code)
-    reason = f"{code}: the object is locked" if _tells_of_lock(item) else reason_of(code, kind)
+    reason = f"{code}: the object is locked" if _names_lock(item) else reason_of(code, kind)
     return reason, kind is Kind.BUSY or code == "ConditionalRequestConflict"
 
 
-def _tells_of_lock(item: dict[str, Any]) -> bool:
+def _names_lock(item: dict[str, Any]) -> bool:
     text = str(item.get("Message", "")).lower()
     return "object lock" in text or "worm" in text
 

@@ -180,6 +180,6 @@ def facts_of(key: str, head: dict[str, Any]) -> StoredFacts:
 
 
 def is_readable(head: dict[str, Any]) -> bool:
-    """Archived objects are, while a restored copy of them is there (``x-amz-restore``)."""
+    """Archived objects are, while a restored copy of them exists (``x-amz-restore``)."""
     archived = head.get("StorageClass") in ARCHIVES or bool(head.get("ArchiveStatus"))
     return not archived or 'ongoing-request="false"' in str(head.get("Restore", ""))

@@ -287,7 +287,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
 
 
 def _may_overlap(one: str, other: str) -> bool:
-    """A quick look at what is before the first and after the last wildcard."""
+    """A quick comparison of what is before the first and after the last wildcard."""
 
     def ends(pattern: str) -> tuple[str, str]:
         cut = [i for i, c in enumerate(pattern) if c in "*?["]

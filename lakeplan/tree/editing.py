@@ -88,7 +88,7 @@ def _list(names: Sequence[str]) -> str:
 
 def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
     """The text with the entry's ``gc`` block replaced, or put first into the entry. None where the entry is
-    not there as a map of its own, in block style."""
+    no map of its own, in block style."""
     node = _entry(text, entry)
     if node is None or node.flow_style or not node.value:
         return None
@@ -96,7 +96,7 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
         if key.value == "gc":
             end = _end(value)
             if end <= key.end_mark.index:
-                return None  # an alias: its text stands somewhere else
+                return None  # an alias: its text is somewhere else
             return text[: key.start_mark.index] + _indented(lines, key.start_mark.column) + text[end:]
     first = node.value[0][0].start_mark
     indent = " " * first.column
@@ -283,7 +283,7 @@ def _list_of(node: yaml.MappingNode | None, key: str) -> yaml.SequenceNode | Non
 def _drop(
     text: str, block: yaml.MappingNode | None, items: yaml.SequenceNode | None, index: int
 ) -> str | None:
-    """Without one item of a list; with the last one the list's key goes."""
+    """Without one item of a list; the last one takes the list's key with it."""
     if block is None or items is None:
         return None
     if len(items.value) == 1:

@@ -42,7 +42,8 @@ class TreeFiles:
         """Paths, by file, at which the reader itself found problems: values may be missing there."""
 
     def parse(self, file: str, at: Source, path: NodePath) -> Node | None:
-        """The document of a file. A file that is not there or not text is a problem where it is named."""
+        """The document of a file. A file that does not exist or is not text is a problem where it is
+        named."""
         if file in self._parsed:
             return self._parsed[file]
         before = len(self._problems)

@@ -219,7 +219,7 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
 
 
 def _asks_for_pins(values: Mapping[FlatPath, Value]) -> bool:
-    """Whether the block asks for any: ``max`` alone, ``false`` and empty lists do not."""
+    """Whether the block requires any: ``max`` alone, ``false`` and empty lists do not."""
     return any(path[0] == "pins" and path[1] != "max" and value.value for path, value in values.items())
 
 

@@ -207,7 +207,7 @@ class _Reader:
             self._add(self._node.where("commits"), ("commits", name), f"{name!r} is a branch or tag too")
 
     def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
-        """What only a sound drawing can be asked."""
+        """Checks that need a sound drawing."""
         if len(self._problems) > self._before:
             return
         try:

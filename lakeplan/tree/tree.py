@@ -1,4 +1,4 @@
-"""Loads a tree and checks it as a whole; what planning asks of it."""
+"""Loads a tree and checks it as a whole; what planning reads of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from lakeplan.values.notify import Event, NotifyConfig
 
 
 class KeyReader:
-    """Tells which server and which name or glob a key means."""
+    """Finds out which server and which name or glob a key means."""
 
     def __init__(self, servers: Collection[str], default_server: str | None, problems: Problems) -> None:
         self._servers = servers
@@ -66,7 +66,7 @@ class KeyReader:
         self._problems = problems
 
     def read(self, key: str, given: Node | None, at: Source, path: NodePath) -> tuple[str, str] | None:
-        """Server and name; None, with a problem, when they is unknown. ``given`` is the entry's
+        """Server and name; None, with a problem, when either is unknown. ``given`` is the entry's
         ``server``."""
         prefix, slash, name = key.rpartition("/")
         server = self._server(prefix if slash else None, given, at, path)
@@ -90,7 +90,7 @@ class KeyReader:
         return self._default if self._default in self._servers else None
 
     def known_server(self, name: str, at: Source, path: NodePath) -> bool:
-        """Whether a server is there; a problem with the nearest one when it is not."""
+        """Whether a server exists; a problem with the nearest one when it does not."""
         if name in self._servers:
             return True
         if self._servers:
@@ -132,7 +132,7 @@ class RootFile:
     notify: NotifyConfig | None = None
     approvers: str | None = None
     name: str = ""
-    """What tells the tree from other trees of the same servers; "" when it has no name."""
+    """What distinguishes the tree from other trees of the same servers; "" when it has no name."""
     manages: tuple[str, ...] | None = None
     """Globs over the repositories that the tree may manage; None: all."""
     checks: tuple[Check, ...] = ()
@@ -439,8 +439,8 @@ class Tree(RootFile):
         found = build(server, name, naming, merged, self.safety, tree=self.name)
         if self.notify is None:
             return found
-        told = self.notify.channel_for(Event.BRANCH_DELETION, found.owner)
-        return replace(found, notice_channel=told.name if told is not None else "")
+        channel = self.notify.channel_for(Event.BRANCH_DELETION, found.owner)
+        return replace(found, notice_channel=channel.name if channel is not None else "")
 
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""

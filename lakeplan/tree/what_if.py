@@ -14,7 +14,7 @@ from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, pa
 from lakeplan.values.desired import Source
 
 SET = "--set"
-"""What stands for the file in the place of such a value."""
+"""The file in the source of such a value."""
 OF_TREE = ("safety", "bounds", "unmanaged")
 OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)

@@ -201,7 +201,7 @@ _NOT_PRINTABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
-    """``text`` as written; ``plain`` when it stood without quotes."""
+    """``text`` as written; ``plain`` when it has no quotes."""
 
     source: Source
     value: Scalar
@@ -413,7 +413,7 @@ class _Builder:
             frame.key, frame.has_key = None, False
 
     def _value_at_key(self, node: Node, frame: _Frame) -> Node:
-        """An empty value stands where its key stands: its own position may be past the end of the file."""
+        """An empty value has the position of its key: its own may be past the end of the file."""
         if isinstance(node, ScalarNode) and node.plain and not node.text:
             return ScalarNode(frame.key_source, None, "", True)
         return node

@@ -30,7 +30,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """What ``call`` returns or raises. Raises TooSlow when that takes longer.
 
     No library limits the whole of a request: each limits the wait for the next bytes only, so that a head or
-    a body of one byte a second never ends. The call goes on in a thread of its own, which nobody waits for;
+    a body of one byte a second never ends. The call continues in a thread of its own, which nobody waits for;
     so it is for calls that may be given up at any point, which a request whose answer is lost is anyway.
     """
     outcome = _Outcome(call)

@@ -57,7 +57,7 @@ class PullRequest:
 
 
 class Keep(str, Enum):
-    """Why a branch stays. The first three are exemptions of the documents (lakefs/branch-lifecycle.md)."""
+    """Why a branch is kept. The first three are exemptions of the documents (lakefs/branch-lifecycle.md)."""
 
     DEFAULT_BRANCH = "default_branch"
     NO_CREATION_TIME = "no_creation_time"
@@ -102,10 +102,10 @@ class BranchVerdict:
 
 @dataclass(frozen=True)
 class Consequence:
-    """What follows for one branch when all that are due go: commits on its main line that are kept now or
-    within 30 days (or when everything is past the default days) and that nothing keeps then, and the data
-    that no commit holds any more that is still kept in the end. Two branches may count the same. Objects are
-    None where they were not read. ``tags`` are on those commits, each beside one branch: a tag keeps no
+    """What follows for one branch when all that are due are deleted: commits on its main line that are kept
+    now or within 30 days (or when everything is past the default days) and that nothing keeps then, and the
+    data that no commit holds any more that is still kept in the end. Two branches may count the same. Objects
+    are None where they were not read. ``tags`` are on those commits, each beside one branch: a tag keeps no
     data (lakefs/retention.md)."""
 
     commits: int
@@ -141,9 +141,9 @@ class MomentTotal:
 
 @dataclass(frozen=True)
 class BranchOutlook:
-    """One line of a branch plan. ``staged`` None: not looked at, because the branch stays anyway.
+    """One line of a branch plan. ``staged`` None: not read, because the branch is kept anyway.
     ``safe_until``: until when its HEAD is kept after a deletion, under the default days; None without rules
-    (nothing is collected) or where the branch stays. ``only_here`` None: it is not stale, or nothing looked.
+    (nothing is collected) or where the branch is kept. ``only_here`` None: not stale, or not read.
     """
 
     facts: BranchFacts

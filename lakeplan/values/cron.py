@@ -82,7 +82,7 @@ class Cron:
 
 
 def parse_cron(text: str) -> Cron:
-    """Raises ValueError in words."""
+    """Raises ValueError with a message for people."""
     parts = _WORDS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
         raise ValueError(f"{text!r} is not a cron line of five fields such as '0 * * * *'")

@@ -1,4 +1,4 @@
-"""What a tree asks of servers and repositories, and its own checks of plans."""
+"""What a tree configures: servers, repositories, and its own checks of plans."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Price:
 
 @dataclass(frozen=True, order=True)
 class Source:
-    """Where a value stands: ``file`` relative to the tree's root, 1-based line and column."""
+    """Where a value is: ``file`` relative to the tree's root, 1-based line and column."""
 
     file: str
     line: int
@@ -227,7 +227,7 @@ class ServerConfig:
     endpoint_url: str
     branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
     branch_lifecycle_schedule: str | None = None
-    """Cron line of the server's own job, when the tree tells it: a server's API does not."""
+    """Cron line of the server's own job, when the tree says so: a server's API does not."""
     time_zone: str = "UTC"
     storages: Mapping[str, StorageConfig] = field(default_factory=dict)
     cost_per_gb_month: Price | None = None
@@ -264,7 +264,7 @@ class DesiredRepository:
     """The name of the tree; "" when it has none."""
     pins: PinSettings = field(default_factory=PinSettings)
     notice_channel: str | None = None
-    """The channel that is told before a branch is deleted; "" when nobody is. None: the tree does not say."""
+    """The channel that is notified before a branch is deleted; "" for none. None: the tree does not say."""
 
     @property
     def asks_for_pins(self) -> bool:

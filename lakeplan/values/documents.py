@@ -106,7 +106,7 @@ class Following(TypedDict):
 
 
 class Losses(TypedDict):
-    """What is lost with a branch. ``uncommitted`` None: not looked at."""
+    """What is lost with a branch. ``uncommitted`` None: not read."""
 
     uncommitted: int | None
     uncommitted_more: bool

@@ -1,4 +1,4 @@
-"""Notifications: channels of a tree, who hears of what, and a message before it is formatted."""
+"""Notifications: channels of a tree, who is notified of what, and a message before it is formatted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NotifyConfig:
         return None
 
     def __str__(self) -> str:
-        """One line that differs whenever somebody else would be told."""
+        """One line that differs whenever somebody else would be notified."""
         channels = [f"{c.name} ({', '.join(e.value for e in c.events)})" for c in self.channels.values()]
         owners = [f"{owner}: {name}" for owner, name in sorted(self.owners.items())]
         return "; ".join(
@@ -79,7 +79,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a command has to tell, before anybody knows whom."""
+    """What a command reports, before its receivers are known."""
 
     event: Event
     title: str

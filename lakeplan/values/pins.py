@@ -41,7 +41,7 @@ def may_be_pin(branch: LiveBranch) -> bool:
 
 @dataclass(frozen=True)
 class Pin:
-    """A pinned commit. ``days`` is its own rule, or None for the default days; ``reasons`` say what wants it,
+    """A pinned commit. ``days`` is its own rule, or None for the default days; ``reasons`` say why,
     such as ``tag v1``. Of a pin on record they are its ``holds`` alone."""
 
     commit_id: str

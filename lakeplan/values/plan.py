@@ -76,7 +76,7 @@ class HorizonImpact:
 
 class ImpactStatus(str, Enum):
     """``simulated``: objects were read. ``unaffected``: no commit changes sides, so no object can.
-    ``unknown``: it are unknown (a gate). ``not_asked``: nothing changes, or ``--simulate none``
+    ``unknown``: objects could not be read (a gate). ``not_asked``: nothing changes, or ``--simulate none``
     on a repository without writes."""
 
     SIMULATED = "simulated"
@@ -107,7 +107,7 @@ class PrefixImpact:
 @dataclass(frozen=True)
 class Backlog:
     """What the stored rules already let expire: collectable today, whatever this plan does. Objects are None
-    unless ``--backlog`` asked to read them."""
+    unless ``--backlog`` was given."""
 
     commits: int
     objects: int | None = None
@@ -131,7 +131,7 @@ class Impact:
     commits_digest: str = ""
     """SHA-256 over all commits kept now, with the verdicts that keep them: equal digests, equal impact."""
     blind_to: tuple[str, ...] = ()
-    """What could not be seen, in words: dangling commits under ``--read-only``, staged data always."""
+    """What was not read, as sentences: dangling commits under ``--read-only``, staged data always."""
     shown: Shown | None = None
     """What expires, one by one. None: nothing was judged, or there are too many."""
 
@@ -181,7 +181,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Loosening:
-    """One value that lets more through in the checked-out tree than at the base. ``scope`` is ``tree`` or
+    """One safety value that is weaker in the checked-out tree than at the base. ``scope`` is ``tree`` or
     ``server/name``; ``path`` as the tree writes it; ``before`` and ``after`` in words; ``where`` the place in
     the checked-out tree, when there is one."""
 
@@ -208,7 +208,7 @@ class RepositoryPlan:
     expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
     the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
     repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
-    rules; ``branch_lifecycle`` and ``object_lifecycle`` are there when the tree manages them on the server,
+    rules; ``branch_lifecycle`` and ``object_lifecycle`` are set when the tree manages them on the server,
     ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
     ``cost_per_gb_month`` is the server's price, where the tree has one. ``pins``: None where there are none
     and the tree requires none; rules and their ETags are without the entries of pins.
@@ -241,8 +241,8 @@ class RepositoryPlan:
     cost_per_gb_month: Price | None = None
     pins: PinsPlan | None = field(default=None, metadata=OPTIONAL)
     held_deletions: tuple[str, ...] = field(default=(), metadata=BESIDE)
-    """Held branches that the server's policies would delete, in words; not in the plan file, whose gates say
-    it."""
+    """Held branches that the server's policies would delete, as sentences; not in the plan file, whose gates
+    say it."""
 
     @property
     def key(self) -> str:
@@ -274,7 +274,7 @@ class RepositoryPlan:
 
     @property
     def impact_known(self) -> bool:
-        """Whether the objects that go are known. What object rules newly expire is not simulated."""
+        """Whether the objects that expire are known. What object rules newly expire is not simulated."""
         now, rules = self.impact.now, self.object_lifecycle
         tightened = rules is not None and rules.tightened
         return now is not None and now.objects_expire is not None and not tightened
@@ -315,7 +315,7 @@ class Plan:
     there is one. ``allowed`` are the gates opened with ``--allow``. ``base`` is the git commit of ``--base``:
     ``loosenings`` are held against it, gates were judged by the stricter limits of both, and
     ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply.
-    ``sweep_guards`` by ``server/name``: what ``apply --sweep`` keeps to where the tree alone is looser.
+    ``sweep_guards`` by ``server/name``: the limits of ``apply --sweep`` where the tree alone has weaker ones.
     ``runner``: who read the ranges; None where nothing was read."""
 
     as_of: datetime

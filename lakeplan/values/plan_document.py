@@ -1,6 +1,6 @@
 """The JSON form of a plan: every dataclass field under its own name, nothing else.
 
-``digest`` is the SHA-256 of the canonical document without itself: a cut or edited file is told at once.
+``digest`` is the SHA-256 of the canonical document without itself: a cut or edited file is noticed at once.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def rules_from_body(body: Mapping[str, Json]) -> GcRules:
 
 
 def encode(value: Json) -> Json:
-    """A dataclass, and what stands in it, as plain JSON data under its own names."""
+    """A dataclass and its values as plain JSON data, under its own names."""
     if isinstance(value, GcRules):
         return value.to_body()
     if isinstance(value, Enum):

@@ -60,7 +60,7 @@ class BranchFate:
     tags: tuple[str, ...] = ()
 
     def newly(self, moment: datetime) -> bool:
-        """Whether the change lets it go by ``moment``: the stored policies would not have."""
+        """Whether the change deletes it by ``moment`` and the stored policies would not have."""
         stored = self.before_at is not None and self.before_at <= moment
         return self.goes_at is not None and self.goes_at <= moment and not stored
 
@@ -95,8 +95,8 @@ class SettingPlan:
 class PoliciesPlan(SettingPlan):
     """``after`` is what the tree says: a policy without an id gets the server's. ``reordered`` means that
     nothing but the order differs, which has no effect on which branches are deleted. ``fates`` are the
-    branches that go, soonest first; ``deletions`` counts, by horizon, those that the change newly deletes;
-    ``exempt_branches`` those that the server gives no creation time for."""
+    branches that are deleted, soonest first; ``deletions`` counts, by horizon, those that the change newly
+    deletes; ``exempt_branches`` those that the server gives no creation time for."""
 
     kind = SettingKind.BRANCH_LIFECYCLE
     before: tuple[Policy, ...] | None = None
@@ -118,7 +118,7 @@ class PoliciesPlan(SettingPlan):
 
 @dataclass(frozen=True)
 class ObjectRulesPlan(SettingPlan):
-    """Object rules expire objects by a commit; what they let go is reclaimed by the collector later."""
+    """Object rules expire objects by a commit; the collector reclaims them later."""
 
     kind = SettingKind.OBJECT_LIFECYCLE
     before: tuple[ObjectRule, ...] | None = None
@@ -126,12 +126,12 @@ class ObjectRulesPlan(SettingPlan):
 
     @property
     def tightened(self) -> bool:
-        """Whether some rule is added or changed: objects may go that were kept."""
+        """Whether some rule is added or changed: objects may expire that were kept."""
         return any(change.action is not Action.CLEAR for change in self.changes)
 
 
 BY_POLICY = "policy"
-"""The reason of a branch that goes."""
+"""The reason of a branch that is deleted."""
 
 
 _AWAITS_NOTICE = frozenset(keep.value for keep in AWAITS_NOTICE)
@@ -141,7 +141,7 @@ _GO_WHEN_DUE = _AWAITS_NOTICE | {Keep.NOT_CROSSED.value, Keep.EXEMPTED.value}
 @dataclass(frozen=True)
 class BranchRow:
     """One branch of a document. ``verdict`` is ``delete`` or ``keep``; ``reason`` is ``policy`` or a value of
-    ``Keep``; ``uncommitted`` None: not looked at, because it stays anyway; ``only_here`` None: it is not
+    ``Keep``; ``uncommitted`` None: not read, because it is kept anyway; ``only_here`` None: it is not
     among the stale branches."""
 
     branch_id: str
@@ -171,11 +171,11 @@ class BranchRow:
 
     @property
     def is_expired(self) -> bool:
-        """Whether it goes, at once or after its notice."""
+        """Whether it is deleted, at once or after its notice."""
         return self.goes or self.reason in _AWAITS_NOTICE
 
     def is_deleted_by(self, moment: datetime) -> bool:
-        """Whether it goes by then if nobody writes; what is uncommitted on it may keep it all the same."""
+        """Whether it is deleted by then if nobody writes; uncommitted changes may keep it all the same."""
         due = self.due is not None and self.due <= moment
         return self.goes or (due and self.reason in _GO_WHEN_DUE)
 
@@ -217,7 +217,7 @@ def _second(moment: datetime | None) -> datetime | None:
 class BranchesPlan:
     """Every branch of a repository and what ``branches run`` makes of it; an apply deletes none of them.
 
-    ``as_of`` is the moment that ages are told for. ``deletions`` counts by horizon those that go by then, if
+    ``as_of`` is the moment that ages count to. ``deletions`` counts by horizon those deleted by then, if
     nobody writes. ``totals`` is what follows from the deletions that are due, under the rules that the plan
     leaves behind, at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``; empty without deletions or
     rules. ``unknown`` says why the branches could not be inspected.
@@ -248,7 +248,7 @@ INLINE_RECORDS = 2_000
 
 
 class Bit(IntFlag):
-    """Why a record is there."""
+    """Why there is a record of an object or a commit."""
 
     NOW = 1
     """The object expires at once."""

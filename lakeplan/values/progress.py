@@ -21,7 +21,7 @@ class Progress(Protocol):
         """A piece of work of ``total`` steps (None: unknown); the callable reports steps that are done."""
 
     def note(self, text: str) -> None:
-        """Says how work goes that another program does; without a terminal too."""
+        """Reports on work that another program does; without a terminal too."""
 
 
 class Silent:

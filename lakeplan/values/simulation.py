@@ -29,7 +29,7 @@ MAX_VERDICT_BITS = 62
 
 @dataclass(frozen=True)
 class Transition:
-    """An object *goes* when any ``before`` bit is set in its mask and no ``after`` bit is."""
+    """An object expires when any ``before`` bit is set in its mask and no ``after`` bit is."""
 
     before: int
     after: int
@@ -79,7 +79,7 @@ class _ByMask:
     by_mask: Mapping[int, Amount]
 
     def amount(self, transition: Transition) -> Amount:
-        """What goes in a transition."""
+        """What expires in a transition."""
         return total_of(amount for mask, amount in self.by_mask.items() if transition.goes(mask))
 
     def kept(self, bits: int) -> Amount:
@@ -90,7 +90,7 @@ class _ByMask:
 @dataclass(frozen=True)
 class StoredAmounts(_ByMask):
     """Which of the objects an S3 inventory has: ``by_mask`` as in ``ImpactResult``. ``created``: its date
-    (ISO 8601). ``problem``: why it was not used, in words; the rest is empty then."""
+    (ISO 8601). ``problem``: why it was not used, as a sentence; the rest is empty then."""
 
     created: str = ""
     by_mask: Mapping[int, Amount] = field(default_factory=dict)

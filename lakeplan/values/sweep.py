@@ -215,8 +215,8 @@ OFFICIAL_ENGINE: Final = "lakefs-spark-client"
 
 
 def unknown_to_official(key: str, value: object) -> str:
-    """Why lakeFS's own job cannot do what a setting of ``sweep`` asks for; "" where it can. ``value`` is as
-    the tree or a mark has it."""
+    """Why lakeFS's own job does not support a value of a setting of ``sweep``; "" where it does. ``value`` is
+    as the tree or a mark has it."""
     if key == "mode" and value != "delete":
         return "it only deletes"
     if key == "versions" and value != Versions.MARKER.value:
@@ -290,7 +290,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Marked:
-    """What a mark found: parts that hold what may go, parts that hold what is kept, amounts by class,
+    """What a mark found: parts with what may be deleted, parts with what is kept, amounts by class,
     and who found it."""
 
     going: tuple[Part, ...]

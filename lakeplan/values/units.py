@@ -38,7 +38,7 @@ MAX_NOTICE_SECONDS = 365 * 86400
 
 
 def parse_notice_period(text: str) -> int:
-    """Seconds, at most a year: who was told longer ago than that has forgotten. Raises ValueError."""
+    """Seconds, at most a year: nobody remembers an older notice. Raises ValueError."""
     seconds = parse_age(text)
     if seconds > MAX_NOTICE_SECONDS:
         raise ValueError("a notice period must be at most 365 days")
