@@ -126,22 +126,14 @@ def default_branch_of(folder: Path) -> str | None:
     return name.removeprefix(begin) if name.startswith(begin) else None
 
 
-def prefix_of(folder: Path) -> str | None:
-    """``folder`` relative to the top of its git work tree (``""`` at the top), or None outside git."""
-    try:
-        return find_work_folder(folder).prefix
-    except LakeplanError:
-        return None
-
-
 def tree_prefix(tree: Path) -> str:
     """The tree's folder as its host knows it: relative to the git repository, else to where the command
     runs; ``""`` at the top."""
-    prefix = prefix_of(tree)
-    if prefix is None:
+    try:
+        return find_work_folder(tree).prefix
+    except LakeplanError:
         relative = os.path.relpath(tree)
-        prefix = "" if relative == "." or relative.startswith("..") else relative.replace(os.sep, "/")
-    return prefix
+        return "" if relative == "." or relative.startswith("..") else relative.replace(os.sep, "/")
 
 
 def head_of(folder: Path) -> str | None:

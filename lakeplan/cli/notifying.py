@@ -25,8 +25,20 @@ if TYPE_CHECKING:
 def publisher_of(config: NotifyConfig | None, environ: Mapping[str, str]) -> Publisher:
     if config is None:
         return NoPublisher()
+
+    # What speaks HTTP, and what writes payloads, is imported only when something is sent.
+    def post(channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
+        from lakeplan.review.webhook import Webhooks
+
+        return Webhooks(environ)(channel, payload, id, seconds)
+
+    def payload_of(kind: ChannelKind, message: Message) -> bytes:
+        from lakeplan.output.occasions import payload
+
+        return payload(kind, message)
+
     link = ci_of(environ).get("run_url", "")
-    return Notifier(config, _Posting(environ), _payload, Clocks(now_utc), link=link)
+    return Notifier(config, post, payload_of, Clocks(now_utc), link=link)
 
 
 def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
@@ -49,21 +61,3 @@ def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
 
     found = url_of(channel, environ)
     return found.problem if isinstance(found, Answer) else ""
-
-
-class _Posting:
-    """Imports the HTTP client only when something is sent."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def __call__(self, channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
-        from lakeplan.review.webhook import Webhooks
-
-        return Webhooks(self._environ)(channel, payload, id, seconds)
-
-
-def _payload(kind: ChannelKind, message: Message) -> bytes:
-    from lakeplan.output.occasions import payload
-
-    return payload(kind, message)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.git import commit_of, find_work_folder, has_file, head_of, prefix_of, write_folder
+from lakeplan.cli.git import commit_of, find_work_folder, has_file, head_of, tree_prefix, write_folder
 from lakeplan.errors import LakeplanError
 
 ROOT_FILE = "lakeplan.yaml"
@@ -75,16 +75,17 @@ def it_names_a_commit_that_is_not_there(repository: Path, ref: str) -> None:
     assert "shallow" in caught.value.hint
 
 
-def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path) -> None:
+def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LakeplanError, match="--base needs a git repository: not in a git"):
         find_work_folder(tmp_path)
-    assert prefix_of(tmp_path) is None
+    monkeypatch.chdir(tmp_path)
+    assert (tree_prefix(tmp_path), tree_prefix(tmp_path / "deploy")) == ("", "deploy")
     assert head_of(tmp_path) is None
 
 
 def it_knows_a_folder_from_the_top(repository: Path) -> None:
-    assert (prefix_of(repository), prefix_of(repository / "deploy")) == ("", "deploy")
-    assert prefix_of(repository / "deploy/trée") == "deploy/trée"
+    assert (tree_prefix(repository), tree_prefix(repository / "deploy")) == ("", "deploy")
+    assert tree_prefix(repository / "deploy/trée") == "deploy/trée"
     assert head_of(repository / "deploy") == git(repository, "rev-parse", "HEAD")
 
 
