@@ -41,6 +41,10 @@ class Family:
         return next((unit for unit in ("seconds", "bytes") if self.name.endswith(f"_{unit}")), "")
 
 
+Volume = tuple[Family, Family]
+"""Objects, and their bytes."""
+
+
 class Exposition:
     """Samples by family, in the order in which families come up. ``tree``: the name of the tree, a label of
     every sample, so that files of several trees can be read together; "": there is no such label."""
@@ -56,6 +60,11 @@ class Exposition:
         if value is not None:
             shown = str(int(value)) if float(value).is_integer() else repr(float(value))
             self._samples.setdefault(family, {})[tuple(label or "" for label in labels)] = shown
+
+    def add_volume(self, volume: Volume, amount: Json | None, *labels: str) -> None:
+        """``objects`` and ``size_bytes``; none for an unknown amount."""
+        for family, key in zip(volume, ("objects", "size_bytes"), strict=True):
+            self.add(family, None if amount is None else amount[key], *labels)
 
     def at(self, family: Family, moment: str | None, *labels: str | None) -> None:
         """A sample of an ISO 8601 moment."""
@@ -108,6 +117,16 @@ def _family(command: str, name: str, text: str, *labels: str, repository: bool =
     return family
 
 
+def _volume(command: str, name: str, text: str, *labels: str) -> Volume:
+    """A gauge of objects and one of bytes, which ``{}`` stands for in the name and the help."""
+    helps = {unit: text.format(unit) for unit in ("objects", "bytes")}
+    objects, size = (
+        _family(command, name.format(unit), f"{words[0].upper()}{words[1:]}", *labels)
+        for unit, words in helps.items()
+    )
+    return objects, size
+
+
 _drift = partial(_family, "drift")
 _storage = partial(_family, "storage")
 _plan = partial(_family, "plan")
@@ -133,12 +152,9 @@ LAST_SWEEP = _drift("last_sweep_timestamp_seconds", "When the latest sweep last 
 LAST_SWEEP_FINISHED = _drift(
     "last_sweep_finished", "1 when the latest sweep has processed every marked object."
 )
-LAST_SWEEP_OBJECTS = _drift("last_sweep_objects", "Objects of the latest sweep, by status.", "status")
-LAST_SWEEP_BYTES = _drift("last_sweep_bytes", "Bytes of the latest sweep, by status.", "status")
-RECLAIMED_OBJECTS = _drift("reclaimed_objects", "Objects permanently deleted by all sweeps.")
-RECLAIMED_BYTES = _drift("reclaimed_bytes", "Bytes permanently deleted by all sweeps.")
-QUARANTINED_OBJECTS = _drift("quarantined_objects", "Objects in quarantine that are not purged yet.")
-QUARANTINED_BYTES = _drift("quarantined_bytes", "Bytes in quarantine that are not purged yet.")
+LAST_SWEEP_VOLUME = _volume("drift", "last_sweep_{}", "{} of the latest sweep, by status.", "status")
+RECLAIMED_VOLUME = _volume("drift", "reclaimed_{}", "{} permanently deleted by all sweeps.")
+QUARANTINED_VOLUME = _volume("drift", "quarantined_{}", "{} in quarantine that are not purged yet.")
 DRIFT_COST = _drift(
     "drift_cost_per_gb_month", "Price of a GB per month on the server, as set in the tree.", "currency"
 )
@@ -158,32 +174,21 @@ PLAN_COMMITS = _plan(
     "Commits that would newly expire by the horizon, assuming no new commits.",
     "horizon",
 )
-PLAN_OBJECTS = _plan(
-    "plan_expiring_objects",
-    "Objects that would newly expire by the horizon, assuming no new commits. Upper bound.",
+PLAN_VOLUME = _volume(
+    "plan",
+    "plan_expiring_{}",
+    "{} that would newly expire by the horizon, assuming no new commits. Upper bound.",
     "horizon",
 )
-PLAN_BYTES = _plan(
-    "plan_expiring_bytes",
-    "Bytes that would newly expire by the horizon, assuming no new commits. Upper bound.",
-    "horizon",
-)
-PLAN_RISK_OBJECTS = _plan(
-    "plan_at_risk_objects",
-    "Objects that the server would delete although the documented rule keeps them.",
-    "horizon",
-)
-PLAN_RISK_BYTES = _plan(
-    "plan_at_risk_bytes",
-    "Bytes that the server would delete although the documented rule keeps them.",
+PLAN_RISK_VOLUME = _volume(
+    "plan",
+    "plan_at_risk_{}",
+    "{} that the server would delete although the documented rule keeps them.",
     "horizon",
 )
 BACKLOG_COMMITS = _plan("plan_backlog_commits", "Commits that have already expired under the stored rules.")
-BACKLOG_OBJECTS = _plan(
-    "plan_backlog_objects", "Objects that have already expired under the stored rules (`--backlog`)."
-)
-BACKLOG_BYTES = _plan(
-    "plan_backlog_bytes", "Bytes that have already expired under the stored rules (`--backlog`)."
+BACKLOG_VOLUME = _volume(
+    "plan", "plan_backlog_{}", "{} that have already expired under the stored rules (`--backlog`)."
 )
 PLAN_BRANCHES = _plan(
     "plan_deleted_branches",
@@ -213,13 +218,11 @@ LIFECYCLE_FAILURE = _lifecycle_plan(
 )
 LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches, by verdict.", "verdict")
 LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for each gate that refuses.", "gate")
-FOLLOW_OBJECTS = _lifecycle_plan(
-    "lifecycle_plan_following_objects",
-    "Objects that would expire because their branches are deleted.",
+FOLLOW_VOLUME = _volume(
+    "branches plan",
+    "lifecycle_plan_following_{}",
+    "{} that would expire because their branches are deleted.",
     "horizon",
-)
-FOLLOW_BYTES = _lifecycle_plan(
-    "lifecycle_plan_following_bytes", "Bytes that would expire because their branches are deleted.", "horizon"
 )
 STALE_BRANCHES = _lifecycle_plan(
     "lifecycle_plan_stale_branches",
@@ -237,28 +240,21 @@ RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for each gate tha
 # ---- sweep
 MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was created.")
 MARK_FAILURE = _sweep_mark("sweep_mark_failure", "1 when the repository could not be marked.")
-MARK_OBJECTS = _sweep_mark("sweep_mark_going_objects", "Objects that a sweep may delete.")
-MARK_BYTES = _sweep_mark("sweep_mark_going_bytes", "Bytes that a sweep may delete.")
-MARK_CLASS_OBJECTS = _sweep_mark("sweep_mark_objects", "Marked objects, by class.", "class")
-MARK_CLASS_BYTES = _sweep_mark("sweep_mark_bytes", "Marked bytes, by class.", "class")
+MARK_VOLUME = _volume("sweep mark", "sweep_mark_going_{}", "{} that a sweep may delete.")
+MARK_CLASS_VOLUME = _volume("sweep mark", "sweep_mark_{}", "Marked {}, by class.", "class")
 MARK_REFUSED = _sweep_mark("sweep_mark_gates_refused", "1 for each gate that refuses.", "gate")
 MARKS = _sweep_list("sweep_marks", "Marks recorded in the state.", "approved")
 SWEEP_AT = _sweep_run("sweep_run_timestamp_seconds", "When the sweep ended or stopped.")
 SWEEP_FINISHED = _sweep_run("sweep_run_finished", "1 when every marked object has been processed.")
-SWEEP_OBJECTS = _sweep_run("sweep_run_objects", "Marked objects, by status.", "status")
-SWEEP_BYTES = _sweep_run("sweep_run_bytes", "Marked bytes, by status.", "status")
+SWEEP_VOLUME = _volume("sweep run", "sweep_run_{}", "Marked {}, by status.", "status")
 SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that are needed again.")
 
 # ---- storage
 STORAGE_AT = _storage("storage_timestamp_seconds", "When the repository was measured.")
-STORAGE_OBJECTS = _storage(
-    "storage_objects", "Objects, by part; a part that is not known is missing.", "part"
+STORAGE_VOLUME = _volume("storage", "storage_{}", "{}, by part; a part that is not known is missing.", "part")
+STORAGE_CLASS_VOLUME = _volume(
+    "storage", "storage_class_{}", "Stored {}, by storage class (--by-class).", "class"
 )
-STORAGE_BYTES = _storage("storage_bytes", "Bytes, by part; a part that is not known is missing.", "part")
-STORAGE_CLASS_OBJECTS = _storage(
-    "storage_class_objects", "Stored objects, by storage class (--by-class).", "class"
-)
-STORAGE_CLASS_BYTES = _storage("storage_class_bytes", "Stored bytes, by storage class (--by-class).", "class")
 STORAGE_FAILURE = _storage("storage_failure", "1 when the repository could not be measured.")
 
 
@@ -313,15 +309,14 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
         made.add(PLAN_KNOWN, impact["status"] != "unknown" and not _by_object_rules(repository), *labels)
     for horizon, figures in impact["horizons"].items():
         made.add(PLAN_COMMITS, figures["commits_expire"], *labels, horizon)
-        made.add(PLAN_OBJECTS, figures["objects_expire"], *labels, horizon)
-        made.add(PLAN_BYTES, figures["bytes_expire"], *labels, horizon)
-        made.add(PLAN_RISK_OBJECTS, figures["objects_at_risk"], *labels, horizon)
-        made.add(PLAN_RISK_BYTES, figures["bytes_at_risk"], *labels, horizon)
+        expiring = {"objects": figures["objects_expire"], "size_bytes": figures["bytes_expire"]}
+        made.add_volume(PLAN_VOLUME, expiring, *labels, horizon)
+        at_risk = {"objects": figures["objects_at_risk"], "size_bytes": figures["bytes_at_risk"]}
+        made.add_volume(PLAN_RISK_VOLUME, at_risk, *labels, horizon)
     backlog = impact["backlog"]
     if backlog is not None:
         made.add(BACKLOG_COMMITS, backlog["commits"], *labels)
-        made.add(BACKLOG_OBJECTS, backlog["objects"], *labels)
-        made.add(BACKLOG_BYTES, backlog["size_bytes"], *labels)
+        made.add_volume(BACKLOG_VOLUME, backlog, *labels)
     for branches in (repository["branch_lifecycle"], repository["lifecycle"]):
         for horizon, number in (branches or {}).get("deletions", {}).items():
             made.add(PLAN_BRANCHES, number, *labels, horizon)
@@ -372,12 +367,9 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     made.at(LAST_SWEEP, last["at"], *labels)
     made.add(LAST_SWEEP_FINISHED, last["finished"], *labels)
     for status in _OUTCOMES:
-        made.add(LAST_SWEEP_OBJECTS, last[status]["objects"], *labels, status)
-        made.add(LAST_SWEEP_BYTES, last[status]["size_bytes"], *labels, status)
-    made.add(RECLAIMED_OBJECTS, reclaimed["objects"], *labels)
-    made.add(RECLAIMED_BYTES, reclaimed["size_bytes"], *labels)
-    made.add(QUARANTINED_OBJECTS, quarantined["objects"], *labels)
-    made.add(QUARANTINED_BYTES, quarantined["size_bytes"], *labels)
+        made.add_volume(LAST_SWEEP_VOLUME, last[status], *labels, status)
+    made.add_volume(RECLAIMED_VOLUME, reclaimed, *labels)
+    made.add_volume(QUARANTINED_VOLUME, quarantined, *labels)
 
 
 def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str = "") -> str:
@@ -413,8 +405,7 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = ""
         if all(only["size_bytes"] is not None for only in stale):
             made.add(STALE_BYTES, sum(only["size_bytes"] for only in stale), *labels)
         for horizon, total in repository["totals"].items():
-            made.add(FOLLOW_OBJECTS, total["objects"], *labels, horizon)
-            made.add(FOLLOW_BYTES, total["size_bytes"], *labels, horizon)
+            made.add_volume(FOLLOW_VOLUME, total, *labels, horizon)
     return made.text()
 
 
@@ -441,11 +432,9 @@ def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "")
         labels = of_repository(key, owner_of(key))
         made.at(MARK_AT, mark["marked_at"], *labels)
         made.add(MARK_FAILURE, 0, *labels)
-        made.add(MARK_OBJECTS, mark["goes"]["objects"], *labels)
-        made.add(MARK_BYTES, mark["goes"]["size_bytes"], *labels)
+        made.add_volume(MARK_VOLUME, mark["goes"], *labels)
         for name, amount in mark["classes"].items():
-            made.add(MARK_CLASS_OBJECTS, amount["objects"], *labels, name)
-            made.add(MARK_CLASS_BYTES, amount["size_bytes"], *labels, name)
+            made.add_volume(MARK_CLASS_VOLUME, amount, *labels, name)
         add_refused(made, MARK_REFUSED, mark["gates"], labels)
     for key in document["failed"]:
         made.add(MARK_FAILURE, 1, *of_repository(key, owner_of(key)))
@@ -468,8 +457,7 @@ def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = ""
     made.at(SWEEP_AT, document["at"], *labels)
     made.add(SWEEP_FINISHED, document["finished"], *labels)
     for status in _OUTCOMES:
-        made.add(SWEEP_OBJECTS, document[status]["objects"], *labels, status)
-        made.add(SWEEP_BYTES, document[status]["size_bytes"], *labels, status)
+        made.add_volume(SWEEP_VOLUME, document[status], *labels, status)
     made.add(SWEEP_BACK, document["came_back"], *labels)
     return made.text()
 
@@ -483,12 +471,9 @@ def storage_metrics(document: StorageDocument) -> str:
         labels = of_repository(row["repository"], row.get("owner") or "")
         made.at(STORAGE_AT, row["as_of"], *labels)
         for part, amount in parts_of(row):
-            if amount is not None:
-                made.add(STORAGE_OBJECTS, amount["objects"], *labels, part)
-                made.add(STORAGE_BYTES, amount["size_bytes"], *labels, part)
+            made.add_volume(STORAGE_VOLUME, amount, *labels, part)
         for one in row.get("classes") or ():
-            made.add(STORAGE_CLASS_OBJECTS, one["objects"], *labels, one["storage_class"])
-            made.add(STORAGE_CLASS_BYTES, one["size_bytes"], *labels, one["storage_class"])
+            made.add_volume(STORAGE_CLASS_VOLUME, one, *labels, one["storage_class"])
     for key in document["failed"]:
         made.add(STORAGE_FAILURE, 1, *of_repository(key, ""))
     return made.text()

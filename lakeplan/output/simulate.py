@@ -109,13 +109,13 @@ def _rules(rules: RulesBody) -> str:
 
 
 def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, AmountRow]) -> None:
-    at_most = "at most " if document["at_most"] else ""
+    up_to = "up to " if document["at_most"] else ""
 
     def row(label: str, key: Figure, style: str = "") -> list[Cell]:
         return [Cell(text, style) for text in (label, *amounts(objects[key]))]
 
     rows = [
-        row(f"{at_most}deleted", "goes", "bold"),
+        row(f"{up_to}deleted", "goes", "bold"),
         row("  expired", "expired"),
         row("  never committed", "never_committed"),
     ]
@@ -163,21 +163,17 @@ def render_curve(document: CurveDocument, console: Console) -> None:
         f"{count(read['ranges'])} ranges with {count(read['entries'])} entries read",
         indent=2,
     )
-    at_most = "at most " if document["at_most"] else ""
+    up_to = "up to " if document["at_most"] else ""
     held = document["committed"]
-    page.line(f"{at_most}{_volume(held)}, depend on commits", indent=2)
+    page.line(f"{up_to}{volume(held)}, depend on commits", indent=2)
     garbage = document["never_committed"]
     if garbage["objects"]:
-        page.line(f"{_volume(garbage)}, were never committed and expire at any retention", indent=2)
+        page.line(f"{volume(garbage)}, were never committed and expire at any retention", indent=2)
     cost = Money.of(document)
     _curves(page, document["curves"], held["size_bytes"], cost)
     if document["horizon"] is not None:
         _horizon(page, document["horizon"], cost)
     _warnings(page, document)
-
-
-def _volume(part: AmountRow) -> str:
-    return f"{count(part['objects'])} objects, {size(part['size_bytes'])}"
 
 
 def title_of(curve: CurveRow) -> str:
@@ -236,7 +232,7 @@ def _row(
     return (
         *(Cell(text, style) for text in cells),
         Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
-        Cell(f"+{_volume(risk)}" if risk and risk["objects"] else "", "bold red"),
+        Cell(f"+{volume(risk)}" if risk and risk["objects"] else "", "bold red"),
     )
 
 
@@ -251,7 +247,7 @@ def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, assuming no new commits")
     by = moment(horizon["until"])
-    page.line(f"{_volume(gone)}, already expired; {_volume(total)}, by {by}", indent=2)
+    page.line(f"{volume(gone)}, already expired; {volume(total)}, by {by}", indent=2)
     losses = horizon["days_with_losses"]
     if losses:
         rows = [

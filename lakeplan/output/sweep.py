@@ -112,7 +112,7 @@ def forecast_words(row: ForecastRow) -> str:
     if most is None:
         said = f"at least {volume(least)}" if least is not None else "nothing of this moment"
     elif least is None or least == most:
-        said = f"at most {volume(most)}"
+        said = f"up to {volume(most)}"
     else:
         said = f"{count(least['objects'])} to {volume(most)}"
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
