@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page, code, names_of, prose, table
 from lakeplan.output.report_shell import (
     About,
-    Markup,
     Section,
     anchor,
     behind,
     cards,
     cells,
-    el,
-    join,
     table_of,
     unread_section,
     whole_page,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.report_impact import gates_section
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
     About,
-    Markup,
     Section,
     cards,
     cells,
-    el,
     folder,
-    join,
     table,
     table_of,
     whole_page,

@@ -7,6 +7,27 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeplan.output.drawing import (
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Frame,
+    Markup,
+    area_path,
+    axes,
+    column,
+    day_ticks,
+    el,
+    foot,
+    frame,
+    join,
+    level,
+    picture,
+    step_path,
+    tick,
+    upright,
+)
 from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
@@ -17,37 +38,8 @@ from lakeplan.output.report_impact import (
     notes_section,
     summary_section,
 )
-from lakeplan.output.report_shell import (
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Cell,
-    Frame,
-    Markup,
-    Section,
-    amount,
-    area_path,
-    axes,
-    behind,
-    cells,
-    column,
-    data_block,
-    day_ticks,
-    el,
-    figure,
-    foot,
-    frame,
-    join,
-    level,
-    page,
-    picture,
-    step_path,
-    table,
-    tick,
-    upright,
-)
-from lakeplan.output.simulate import goes_at, title_of
+from lakeplan.output.report_shell import Cell, Section, amount, behind, cells, data_block, figure, page, table
+from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, known, moment, size, volume
 
@@ -160,7 +152,7 @@ def _goes(row: Json) -> Cell:
         stays = "kept; the stored policies delete it" if row["before_at"] else "stays"
         return (stays, {"data_sort": "9"})
     new = "" if row["before_at"] else ", newly"
-    return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
+    return (f"{moment(row['expiring_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
 
 
 _NAMES = 6
@@ -478,7 +470,9 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
         parts += _mark(f, curve, proposed, "then", "proposed")
     parts += [_worse(f, point) for point in worse]
     name = title_of(curve)
-    said = [f"{days(at)}: {size(goes_at(curve, at)['size_bytes'])} go." for at in dict.fromkeys(marked)]
+    said = [
+        f"{days(at)}: {size(expiring_at(curve, at)['size_bytes'])} expire." for at in dict.fromkeys(marked)
+    ]
     caption = f"{name}: filled: what expires by the documented rule."
     if worse:
         caption += " Marks: retention at which the server would delete more."
@@ -494,7 +488,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
 def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> list[Markup]:
     if at is None or not 0 <= at <= f.span:
         return []
-    goes = goes_at(curve, at)
+    goes = expiring_at(curve, at)
     marked = upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
     if cls == "then":  # under the other one, which may stand close by
         marked[1] = Markup(marked[1].replace(f'y="{TOP + 12}"', f'y="{TOP + 30}"'))
@@ -517,7 +511,7 @@ def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:
     for at in shown:
         server = asked.get(at)
         risk = "not asked" if server is None else f"{count(server['at_risk']['objects'])} more"
-        rows.append([days(at), *amounts(goes_at(curve, at), cost), risk])
+        rows.append([days(at), *amounts(expiring_at(curve, at), cost), risk])
     headers = ("days", "objects expire", "bytes expire", *cost.header(" "), "the server deletes")
     return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)
 

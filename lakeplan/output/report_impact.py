@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
 from lakeplan.output.plan_impact import (
@@ -19,7 +20,7 @@ from lakeplan.output.plan_impact import (
     tag_table,
 )
 from lakeplan.output.plan_settings import TITLES, settings_of
-from lakeplan.output.report_shell import Cell, Markup, Section, amount, cells, el, join, table, table_of
+from lakeplan.output.report_shell import Cell, Section, amount, cells, table, table_of
 from lakeplan.output.tables import costs, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, count_of, percent, priced, size, sums, volume
 

@@ -7,12 +7,27 @@ library that draws PNG is among lakeplan's requirements, and a browser makes one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from rich.console import Console
 
+from lakeplan.output.drawing import (
+    LEFT,
+    WIDTH,
+    Frame,
+    Label,
+    Markup,
+    area_path,
+    axes,
+    column,
+    day_ticks,
+    el,
+    frame,
+    join,
+    step_path,
+    words,
+)
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.text import (
     Money,
@@ -23,7 +38,6 @@ from lakeplan.output.text import (
     duration,
     moment,
     percent,
-    safe,
     size,
     volume,
 )
@@ -181,8 +195,8 @@ def title_of(curve: CurveRow) -> str:
     return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
 
 
-def goes_at(curve: CurveRow, at: int) -> DaysPoint:
-    """What the documented rule lets go at ``at`` days: the last step at or before them."""
+def expiring_at(curve: CurveRow, at: int) -> DaysPoint:
+    """What expires by the documented rule at ``at`` days: the last step at or before them."""
     steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 
@@ -224,7 +238,7 @@ def _row(
     *,
     bars: bool,
 ) -> tuple[str | Cell, ...]:
-    goes = goes_at(curve, at)
+    goes = expiring_at(curve, at)
     style = "bold" if at == curve["days_now"] else ""
     risk = asked[at]["at_risk"] if at in asked else None
     share = percent(goes["size_bytes"], whole) if whole else ""
@@ -279,11 +293,9 @@ def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
     return list(rows.values())
 
 
-WIDTH, PANEL, HEIGHT = 960, 396, 150
-LEFT, GAP, ROW = 64, 80, 236
-TOP = 92
-TICKS = 4
+PANEL, HEIGHT, GAP, ROW = 396, 150, 80, 236
 TITLE_LENGTH = 60
+HEAD = 92
 
 STYLE = """
 svg { --ink: #1f2328; --dim: #59636e; --grid: #d8dee4; --paper: #ffffff; --fill: #4a7dbd; --line: #27588f;
@@ -294,202 +306,143 @@ svg { --ink: #1f2328; --dim: #59636e; --grid: #d8dee4; --paper: #ffffff; --fill:
 }
 text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .title { font-size: 17px; font-weight: 600; } .head { font-size: 14px; font-weight: 600; }
-.dim { fill: var(--dim); } .end { text-anchor: end; } .mid { text-anchor: middle; }
+.dim, .soft { fill: var(--dim); } .end { text-anchor: end; } .mid { text-anchor: middle; }
 .paper { fill: var(--paper); } .grid { stroke: var(--grid); } .area { fill: var(--fill); fill-opacity: .28; }
 .step { fill: none; stroke: var(--line); stroke-width: 1.8; } .bar { fill: var(--fill); }
 .now { stroke: var(--now); stroke-dasharray: 4 3; } .server { fill: var(--warn); }
 .gap { stroke: var(--warn); stroke-width: 1.5; } .warn { fill: var(--warn); }
 """
 
-Amount = Callable[["AmountRow"], int]
-Label = Callable[[int], str]
-Place = Callable[[float], str]
+Measure = Callable[["AmountRow"], int]
+
+
+def _bytes(amount: AmountRow) -> int:
+    return amount["size_bytes"]
+
+
+def _objects_of(amount: AmountRow) -> int:
+    return amount["objects"]
+
+
+PANELS: tuple[tuple[int, Measure, Label, str], ...] = (
+    (LEFT, _bytes, size, "bytes"),
+    (LEFT + PANEL + GAP, _objects_of, count, "objects"),
+)
+"""Left edge, figure, its words and its name."""
 
 
 def curve_svg(document: CurveDocument) -> str:
     """The whole picture as text of an SVG file."""
-    rows = [_curve_row(curve, TOP + n * ROW) for n, curve in enumerate(document["curves"])]
-    bottom = TOP + len(rows) * ROW
+    rows = [_curve_row(curve, HEAD + n * ROW) for n, curve in enumerate(document["curves"])]
+    bottom = HEAD + len(rows) * ROW
     horizon = document["horizon"]
     if horizon is not None:
         rows.append(_horizon_row(horizon, bottom))
         bottom += ROW
-    at_most = "upper bounds, from metadata alone; " if document["at_most"] else ""
+    upper = "upper bounds, from metadata alone; " if document["at_most"] else ""
     title = f"What expires at each retention: {document['repository']}"
-    held = f"{at_most}{volume(document['committed'])}, depend on commits"
-    note = f"as of {moment(document['as_of'])}; {held}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {WIDTH} {bottom}" '
-        f'width="{WIDTH}" height="{bottom}">',
-        f"<title>{_safe(title)}</title><desc>{_safe(_description(document))}</desc><style>{STYLE}</style>",
-        f'<rect class="paper" width="{WIDTH}" height="{bottom}"/>',
-        _text(24, 34, title, "title", limit=100),
-        _text(24, 54, note, "dim", limit=150),
+    held = f"{upper}{volume(document['committed'])}, depend on commits"
+    picture = el(
+        "svg",
+        el("title", title),
+        el("desc", _description(document)),
+        Markup(f"<style>{STYLE}</style>"),
+        el("rect", cls="paper", width=WIDTH, height=bottom),
+        words(24, 34, _clipped(title, 100), "title"),
+        words(24, 54, _clipped(f"as of {moment(document['as_of'])}; {held}", 150), "dim"),
         _legend(document),
         *rows,
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+        xmlns="http://www.w3.org/2000/svg",
+        role="img",
+        viewBox=f"0 0 {WIDTH} {bottom}",
+        width=WIDTH,
+        height=bottom,
+    )
+    return f"{picture}\n"
+
+
+def _clipped(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _description(document: CurveDocument) -> str:
     """What the picture says, for those who do not see it."""
-    said = []
-    for curve in document["curves"]:
-        now = curve["now"]
-        said.append(
-            f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(now['objects'], 'object')} of "
-            f"{size(now['size_bytes'])} expire."
-        )
-    return " ".join(said)
+    return " ".join(
+        f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(curve['now']['objects'], 'object')} of "
+        f"{size(curve['now']['size_bytes'])} expire."
+        for curve in document["curves"]
+    )
 
 
-def _legend(document: CurveDocument) -> str:
+def _legend(document: CurveDocument) -> Markup:
     parts = [
-        '<rect class="area" x="24" y="65" width="22" height="10"/><path class="step" d="M24 65H46"/>',
-        _text(52, 74, "expires by the documented rule", "dim"),
-        '<line class="now" x1="252" x2="274" y1="70" y2="70"/>',
-        _text(280, 74, "days of the rules now", "dim"),
+        el("rect", cls="area", x=24, y=65, width=22, height=10),
+        el("path", cls="step", d="M24 65H46"),
+        words(52, 74, "expires by the documented rule", "dim"),
+        el("line", cls="now", x1=252, x2=274, y1=70, y2=70),
+        words(280, 74, "days of the rules now", "dim"),
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
-        parts.append('<path class="server" d="M424 70l5-5 5 5-5 5z"/>')
-        parts.append(_text(440, 74, "the server deletes more at this retention", "warn"))
-    return "".join(parts)
+        parts.append(el("path", cls="server", d="M424 70l5-5 5 5-5 5z"))
+        parts.append(words(440, 74, "the server deletes more at this retention", "warn"))
+    return join(parts)
 
 
-def _curve_row(curve: CurveRow, top: int) -> str:
+def _titles(top: int, title: str, note: str) -> list[Markup]:
+    return [words(24, top + 14, title, "head"), words(WIDTH - 24, top + 14, note, "dim end")]
+
+
+def _curve_row(curve: CurveRow, top: int) -> Markup:
     note = f"{days(curve['days_now'])} now: {volume(curve['now'])} expire"
     last = max(curve["points"][-1]["days"], curve["days_now"], 1)
     differ = [p["days"] for p in curve["server"] if p["at_risk"]["objects"]]
     span = max(-(-last * 11 // 10), *differ, 2)
-    return "".join(
-        [
-            _text(24, top + 14, title_of(curve), "head", limit=TITLE_LENGTH),
-            _text(WIDTH - 24, top + 14, note, "dim end"),
-            _panel(curve, LEFT, top + 30, span, lambda a: a["size_bytes"], size, "bytes"),
-            _panel(curve, LEFT + PANEL + GAP, top + 30, span, lambda a: a["objects"], count, "objects"),
-        ]
-    )
-
-
-def _panel(curve: CurveRow, left: int, top: int, span: int, of: Amount, label: Label, name: str) -> str:
-    peaks = [of(p) for p in (*curve["points"], *curve["server"])]
-    highest = nice_ceiling(max([*peaks, 1]))
-    x, y = _scale(span, left, left + PANEL), _scale(highest, top + HEIGHT, top)
-    steps = [(p["days"], of(p)) for p in curve["points"]]
-    path = f"M{x(0)} {y(steps[0][1])}" + "".join(f"H{x(at)}V{y(goes)}" for at, goes in steps[1:])
-    path += f"H{x(span)}"
-    parts = [
-        _grid(left, top, y, highest, label),
-        _ticks(top + HEIGHT, x, _even(span)),
-        _text(left + PANEL, top + HEIGHT + 34, f"{name} that expire, by days of retention", "dim end"),
-        f'<path class="area" d="{path}V{y(0)}H{x(0)}Z"/><path class="step" d="{path}"/>',
-    ]
-    if 0 <= curve["days_now"] <= span:
-        at = x(curve["days_now"])
-        parts.append(f'<line class="now" x1="{at}" x2="{at}" y1="{top}" y2="{top + HEIGHT}"/>')
-    parts += [
-        _server_mark(curve, point, x, y, of, label)
-        for point in curve["server"]
-        if point["at_risk"]["objects"] and point["days"] <= span
-    ]
-    return "".join(parts)
-
-
-def _server_mark(
-    curve: CurveRow,
-    point: ServerDaysPoint,
-    x: Place,
-    y: Place,
-    of: Amount,
-    label: Label,
-) -> str:
-    at, high = x(point["days"]), y(of(point))
-    said = f"{days(point['days'])}: the server deletes {label(of(point))}, {label(of(point['at_risk']))} more"
-    return (
-        f'<g><title>{_safe(said)}</title><line class="gap" x1="{at}" x2="{at}" '
-        f'y1="{y(of(goes_at(curve, point["days"])))}" y2="{high}"/>'
-        f'<path class="server" transform="translate({at} {high})" d="M-5 0l5-5 5 5-5 5z"/></g>'
-    )
-
-
-def _horizon_row(horizon: HorizonRow, top: int) -> str:
-    note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
-    parts = [
-        _text(24, top + 14, f"The next {days(horizon['days'])}, assuming no new commits", "head"),
-        _text(WIDTH - 24, top + 14, note, "dim end"),
-    ]
-    panels: tuple[tuple[int, Amount, Label, str], ...] = (
-        (LEFT, lambda a: a["size_bytes"], size, "bytes"),
-        (LEFT + PANEL + GAP, lambda a: a["objects"], count, "objects"),
-    )
-    for left, of, label, name in panels:
-        parts.append(_bars(horizon, left, top + 30, of, label, name))
-    return "".join(parts)
-
-
-def _bars(horizon: HorizonRow, left: int, top: int, of: Amount, label: Label, name: str) -> str:
-    losses, span = horizon["days_with_losses"], horizon["days"]
-    highest = nice_ceiling(max([1, *(of(loss) for loss in losses)]))
-    x, y = _scale(span, left, left + PANEL), _scale(highest, top + HEIGHT, top)
-    width = max(1.0, PANEL / span * 0.8)
-    parts = [
-        _grid(left, top, y, highest, label),
-        _ticks(top + HEIGHT, x, _even(span)),
-        _text(left + PANEL, top + HEIGHT + 34, f"{name} that expire, by days from now", "dim end"),
-    ]
-    for loss in losses:
-        high = float(y(of(loss)))
-        said = f"by {moment(loss['until'])}: {label(of(loss))}"
-        parts.append(
-            f'<rect class="bar" x="{float(x(loss["day"])) - width:.1f}" y="{high:.1f}" width="{width:.1f}" '
-            f'height="{top + HEIGHT - high:.1f}"><title>{_safe(said)}</title></rect>'
+    parts = _titles(top, _clipped(title_of(curve), TITLE_LENGTH), note)
+    for left, of, label, name in PANELS:
+        peaks = [of(p) for p in (*curve["points"], *curve["server"])]
+        parts += _steps(
+            frame(span, peaks, HEIGHT, left=left, top=top + 30, width=PANEL), curve, of, label, name
         )
-    return "".join(parts)
+    return join(parts)
 
 
-def _grid(left: int, top: int, y: Place, highest: int, label: Label) -> str:
-    parts = []
-    for value in sorted({highest * n // TICKS for n in range(TICKS + 1)}):
-        at = y(value)
-        parts.append(f'<line class="grid" x1="{left}" x2="{left + PANEL}" y1="{at}" y2="{at}"/>')
-        parts.append(_text(left - 6, float(at) + 4, label(value), "dim end"))
-    return "".join(parts)
+def _steps(f: Frame, curve: CurveRow, of: Measure, label: Label, name: str) -> list[Markup]:
+    steps = [(p["days"], of(p)) for p in curve["points"]]
+    parts = [
+        *axes(f, label, day_ticks(int(f.span)), f"{name} that expire, by days of retention"),
+        el("path", cls="area", d=area_path(f, steps)),
+        el("path", cls="step", d=step_path(f, steps)),
+    ]
+    if 0 <= curve["days_now"] <= f.span:
+        at = f.x(curve["days_now"])
+        parts.append(el("line", cls="now", x1=at, x2=at, y1=f.top, y2=f.floor))
+    return parts + [
+        _server_mark(f, curve, point, of, label)
+        for point in curve["server"]
+        if point["at_risk"]["objects"] and point["days"] <= f.span
+    ]
 
 
-def _ticks(bottom: int, x: Place, values: Iterable[int]) -> str:
-    return "".join(_text(float(x(value)), bottom + 16, f"{value:,}", "dim mid") for value in values)
+def _server_mark(f: Frame, curve: CurveRow, point: ServerDaysPoint, of: Measure, label: Label) -> Markup:
+    at, high, low = f.x(point["days"]), f.y(of(point)), f.y(of(expiring_at(curve, point["days"])))
+    more = label(of(point["at_risk"]))
+    return el(
+        "g",
+        el("title", f"{days(point['days'])}: the server deletes {label(of(point))}, {more} more"),
+        el("line", cls="gap", x1=at, x2=at, y1=low, y2=high),
+        el("path", cls="server", transform=f"translate({at} {high})", d="M-5 0l5-5 5 5-5 5z"),
+    )
 
 
-def _even(span: int) -> list[int]:
-    """Round days from 0 to ``span``, few enough to stand apart."""
-    for step in (1, 2, 5, 7, 10, 14, 30, 60, 90, 180, 365, 730, 1825, 3650, 7300):
-        if span // step <= 8:
-            return list(range(0, span + 1, step))
-    return [0, span]
-
-
-def nice_ceiling(value: int) -> int:
-    """The next number at or above ``value`` of one or two digits and zeros, in quarters that are whole from
-    4 on, so that every line of a grid can be labelled exactly."""
-    power = 1
-    while True:
-        for lead in (1, 2, 4, 6, 8):
-            if lead * power >= value:
-                return lead * power
-        power *= 10
-
-
-def _scale(span: int, start: int, end: int) -> Place:
-    return lambda value: f"{start + (end - start) * value / span:.1f}"
-
-
-def _text(x: float, y: float, text: str, classes: str, *, limit: int = 0) -> str:
-    if limit and len(text) > limit:
-        text = text[: limit - 1] + "…"
-    return f'<text class="{classes}" x="{x:g}" y="{y:g}">{_safe(text)}</text>'
-
-
-def _safe(text: str) -> str:
-    """Names are other people's text: never markup, nothing that hides or reorders."""
-    return escape(safe(text))
+def _horizon_row(horizon: HorizonRow, top: int) -> Markup:
+    note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
+    losses, span = horizon["days_with_losses"], horizon["days"]
+    parts = _titles(top, f"The next {days(span)}, assuming no new commits", note)
+    for left, of, label, name in PANELS:
+        f = frame(span, map(of, losses), HEIGHT, left=left, top=top + 30, width=PANEL)
+        parts += axes(f, label, day_ticks(span), f"{name} that expire, by days from now")
+        for loss in losses:
+            said = f"by {moment(loss['until'])}: {label(of(loss))}"
+            width = max(1.0, PANEL / span * 0.8)
+            parts.append(column(f, loss["day"] - 0.8, width, of(loss), "bar", said))
+    return join(parts)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
     About,
-    Markup,
     Section,
     anchor,
     behind,
     cards,
     cells,
-    el,
     folder,
-    join,
     table,
     table_of,
     unread_section,

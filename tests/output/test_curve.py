@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from lakeplan.output.simulate import curve_svg, nice_ceiling, render_curve
+from lakeplan.output.drawing import nice_ceiling
+from lakeplan.output.simulate import curve_svg, render_curve
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "curve.v1.json").read_text())
 SVG = "{http://www.w3.org/2000/svg}"

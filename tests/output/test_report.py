@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from lakeplan.output.drawing import Markup, el
 from lakeplan.output.report import render_report
-from lakeplan.output.report_shell import SCRIPTS, STYLES, Markup, asset, data_block, el, script, styles, table
+from lakeplan.output.report_shell import SCRIPTS, STYLES, asset, data_block, script, styles, table
 from lakeplan.plan.page import report_page_document
 from tests.output import report_pages
 
