@@ -43,6 +43,7 @@ from lakeplan.stores.shared import (
     in_threads,
     not_equal,
     unclear_404,
+    unless_missing,
 )
 from lakeplan.stores.urls import NO_ACCESS, Access, AzureLocation
 from lakeplan.values.objects import StoredObject, batches
@@ -335,12 +336,7 @@ class AzureStore(AzureDeleter, AzureCopier):
     """``lakeplan.stores.protocols.SweepStore`` under a path of a container."""
 
     def stat(self, key: str) -> StoredFacts | None:
-        try:
-            return facts_of(key, self._properties(key))
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
+        return unless_missing(lambda: facts_of(key, self._properties(key)))
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. Only Azure's own word for a missing blob is taken for one."""

@@ -100,15 +100,10 @@ class AzurePlace(RecordPlace):
             return "a name with . or .. in its path would be taken for another blob's"
         return super()._unusable(key)
 
-    def get_record(self, key: str) -> Versioned | None:
-        try:
-            with azure_errors(self._where(key)):
-                found = self._client.get().download_blob(self._base + key)
-                return Versioned(found.readall(), str(found.properties.etag))
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
+    def _read_record(self, key: str) -> Versioned:
+        with azure_errors(self._where(key)):
+            found = self._client.get().download_blob(self._base + key)
+            return Versioned(found.readall(), str(found.properties.etag))
 
     def put_record(self, key: str, data: bytes, *, if_version: str | None) -> str:
         """Writes a record only if it has this version (None: only if there is none), and returns its ETag.

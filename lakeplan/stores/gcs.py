@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
-from lakeplan.stores.faults import Kind, error_of, is_missing_object, reason_of
+from lakeplan.stores.faults import Kind, error_of, reason_of
 from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, json_of, stored_object
 from lakeplan.stores.shared import (
     CHANGED,
@@ -22,6 +22,7 @@ from lakeplan.stores.shared import (
     in_threads,
     not_encrypted_alike,
     not_equal,
+    unless_missing,
 )
 from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
 from lakeplan.values.objects import StoredObject
@@ -106,12 +107,7 @@ class GcsStore(BatchDeleter, GcsReader):
             return error
 
     def stat(self, key: str) -> StoredFacts | None:
-        try:
-            return self._describe(key)[1]
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
+        return unless_missing(lambda: self._describe(key)[1])
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. A 404 counts only when a listing does not show the object either."""

@@ -22,7 +22,7 @@ import requests
 from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
-from lakeplan.stores.faults import Kind, error_of, is_missing_object
+from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages, unclear_404
 from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
@@ -340,14 +340,9 @@ class GcsPlace(RecordPlace):
             raise error_for(answer, self._where(key))
         return str(json_of(answer, self._where(key))["generation"])
 
-    def get_record(self, key: str) -> Versioned | None:
+    def _read_record(self, key: str) -> Versioned:
         """An object and its generation."""
-        try:
-            answer = self._checked(key, self._download(key))
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
+        answer = self._checked(key, self._download(key))
         generation = answer.headers.get("x-goog-generation", "")
         if not generation.isdecimal():
             raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")

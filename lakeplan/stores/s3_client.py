@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 from botocore.parsers import ResponseParserError
 
-from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.errors import WriteConflict
 from lakeplan.stores.bounded import bound_s3, bounded_pages, whole_listing
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_boto_error
 from lakeplan.stores.protocols import StoredColumns, Versioned
@@ -260,15 +260,10 @@ class S3Place(RecordPlace):
             )
             yield from bounded_pages(whole_listing(pages, where), first_of, where)
 
-    def get_record(self, key: str) -> Versioned | None:
-        try:
-            with boto_errors(self._where(key)):
-                answer = self._client.get().get_object(**self._at(key))
-                return Versioned(answer["Body"].read(), str(answer["ETag"]))
-        except StorageError as error:
-            if is_missing_object(error):
-                return None
-            raise
+    def _read_record(self, key: str) -> Versioned:
+        with boto_errors(self._where(key)):
+            answer = self._client.get().get_object(**self._at(key))
+            return Versioned(answer["Body"].read(), str(answer["ETag"]))
 
     def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         """Writes a record under a condition, and returns its ETag. Raises WriteConflict when the condition

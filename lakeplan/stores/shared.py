@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
 from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.stores.faults import is_missing_object
 from lakeplan.stores.protocols import NamespaceReader, Versioned
 from lakeplan.stores.urls import Location
 from lakeplan.values.objects import StoredObject
@@ -82,15 +83,29 @@ class Opened:
 class RecordPlace(Opened, ABC):
     """A place whose objects can be records."""
 
-    @abstractmethod
     def get_record(self, key: str) -> Versioned | None:
         """None when there is none."""
+        return unless_missing(lambda: self._read_record(key))
+
+    @abstractmethod
+    def _read_record(self, key: str) -> Versioned:
+        """Raises StorageNotFound when there is none."""
 
     def _version_of(self, key: str, data: bytes) -> str | None:
         """The version of a record that is exactly ``data``. A write that was sent twice and conflicts with it
         was ours both times: the first answer was lost."""
         present = self.get_record(key)
         return present.version if present is not None and present.data == data else None
+
+
+def unless_missing(read: Callable[[], T]) -> T | None:
+    """What ``read`` returns; None when the object does not exist."""
+    try:
+        return read()
+    except StorageError as error:
+        if is_missing_object(error):
+            return None
+        raise
 
 
 def in_threads(call: Callable[[T], U], items: Iterable[T]) -> list[U]:
