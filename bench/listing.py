@@ -19,9 +19,8 @@ from typing import Any
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items
 from lakeplan.simulation.listings import list_stored
 from lakeplan.simulation.observing import Source, fetch, known_as, observe
-from lakeplan.stores.open import open_namespace, parse_location
+from lakeplan.stores.open import Access, S3Location, open_namespace, parse_location
 from lakeplan.stores.s3_client import S3Client
-from lakeplan.stores.urls import Access, S3Location
 
 AT_ONCE = 4
 PREFIXES = 20

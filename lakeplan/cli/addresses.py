@@ -24,8 +24,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
 from lakeplan.stores.folder import written_beside
-from lakeplan.stores.open import parse_location
-from lakeplan.stores.urls import FolderLocation
+from lakeplan.stores.open import FolderLocation, parse_location
 from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress
 

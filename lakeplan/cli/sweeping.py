@@ -16,9 +16,8 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.credentials import check_binding, variable
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
-from lakeplan.stores.open import open_sweep_store, parse_location
+from lakeplan.stores.open import AzureLocation, folder_of, open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.stores.urls import AzureLocation, folder_of
 from lakeplan.sweep.collector import LakefsAccess, check_conf, storage_access
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions

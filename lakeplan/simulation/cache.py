@@ -13,9 +13,8 @@ from typing import Protocol
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.open import open_state, parse_location
+from lakeplan.stores.open import FolderLocation, open_state, parse_location
 from lakeplan.stores.protocols import StateWriter
-from lakeplan.stores.urls import FolderLocation
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 
 

@@ -33,6 +33,7 @@ from lakeplan.stores.faults import (
     reason_of,
     translate_azure_error,
 )
+from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.shared import (
     CHANGED,
     NOT_NAMED,
@@ -45,7 +46,6 @@ from lakeplan.stores.shared import (
     unclear_404,
     unless_missing,
 )
-from lakeplan.stores.urls import NO_ACCESS, Access, AzureLocation
 from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 

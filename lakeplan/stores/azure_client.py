@@ -20,9 +20,9 @@ from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
+from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import KEYS_A_PAGE, LazyClient, RecordPlace, in_threads
-from lakeplan.stores.urls import NO_ACCESS, Access, AzureLocation
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount

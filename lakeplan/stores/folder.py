@@ -19,6 +19,7 @@ from lakeplan.errors import StorageError, StorageNotFound
 from lakeplan.limits import TooLarge, read_file
 from lakeplan.stores.bounded import too_large
 from lakeplan.stores.faults import OS_ERRORS, Kind, error_of, translate_os_error
+from lakeplan.stores.open import FolderLocation
 from lakeplan.stores.protocols import Versioned
 from lakeplan.stores.shared import (
     CHANGED,
@@ -30,7 +31,6 @@ from lakeplan.stores.shared import (
     check_key,
     not_equal,
 )
-from lakeplan.stores.urls import FolderLocation
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions

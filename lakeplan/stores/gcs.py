@@ -13,6 +13,7 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.faults import Kind, error_of, reason_of
 from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, json_of, stored_object
+from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.shared import (
     CHANGED,
     TOO_MANY_VERSIONS,
@@ -24,7 +25,6 @@ from lakeplan.stores.shared import (
     not_equal,
     unless_missing,
 )
-from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
 

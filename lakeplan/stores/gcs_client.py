@@ -23,9 +23,9 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
 from lakeplan.stores.faults import Kind, error_of
+from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages, unclear_404
-from lakeplan.stores.urls import NO_ACCESS, Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url

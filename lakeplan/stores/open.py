@@ -1,29 +1,186 @@
-"""The one way to open a namespace or a store of documents: what opens each kind of storage.
+"""Where a namespace or a state store is, and the one way to open it: what opens each kind of storage.
 
-The vendors' libraries take most of a second to import, so each opener imports its own when it is used.
+The vendors' libraries take most of a second to import, so each is imported when something is opened.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from urllib.parse import quote
 
 from lakeplan.errors import StorageError
 from lakeplan.stores.protocols import NamespaceReader, StateWriter, SweepStore
-from lakeplan.stores.urls import (
-    Access,
-    AzureLocation,
-    FolderLocation,
-    GcsLocation,
-    Location,
-    S3Location,
-    parse_azure_location,
-    parse_folder_location,
+from lakeplan.values.storages import AZURE_SUFFIXES, BY_SCHEME
+from lakeplan.values.urls import (
+    BadUrl,
+    WebUrl,
+    parse_bucket_url,
+    parse_folder_url,
+    parse_local_url,
+    parse_web_url,
+    scheme_of,
+    shown_url,
 )
-from lakeplan.values.storages import BY_SCHEME
-from lakeplan.values.urls import scheme_of, shown_url
+
+T = TypeVar("T")
+
+AZURE_EXAMPLE = "https://<account>.blob.core.windows.net/<container>/<path>"
+_NAME = re.compile(r"\$(root|web|logs)|[a-z0-9](-?[a-z0-9]){0,62}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class FolderLocation:
+    """A folder of this machine. ``path`` is absolute."""
+
+    path: str
+
+    @property
+    def url(self) -> str:
+        return "file://" + quote(self.path)
+
+
+class _BelowPrefix:
+    """``prefix`` has no slash at either end; "" is the whole bucket or container."""
+
+    prefix: str
+
+    @property
+    def base(self) -> str:
+        """How all keys begin in the bucket or container."""
+        return f"{self.prefix}/" if self.prefix else ""
+
+
+@dataclass(frozen=True)
+class BucketLocation(_BelowPrefix):
+    scheme: ClassVar[str]
+    bucket: str
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Raises StorageError."""
+        parse = partial(parse_bucket_url, schemes=(cls.scheme,))
+        found = _strict(parse, url, f"{cls.scheme}://bucket/prefix")
+        return cls(found.bucket, found.prefix)
+
+
+class S3Location(BucketLocation):
+    scheme = "s3"
+
+
+class GcsLocation(BucketLocation):
+    scheme = "gs"
+
+
+@dataclass(frozen=True)
+class AzureLocation(_BelowPrefix):
+    """``account_url`` is scheme and host (and, as Azurite has it, the account as first part of the path)."""
+
+    account_url: str
+    account: str
+    container: str
+    prefix: str
+
+    @property
+    def is_azure(self) -> bool:
+        """Whether the host is Azure's own."""
+        return self.account_url in {f"https://{self.account}{suffix}" for suffix in AZURE_SUFFIXES}
+
+    @property
+    def url(self) -> str:
+        return f"{self.account_url}/{self.container}" + (f"/{quote(self.prefix)}" if self.prefix else "")
+
+
+class Location(Protocol):
+    """Where something is, without credentials."""
+
+    @property
+    def url(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Access:
+    """``endpoint_url`` and ``region`` win over the environment's, for stores that have them. The seconds
+    limit each connection and each wait for an answer; None is the store's own limit."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    connect_seconds: float | None = None
+    read_seconds: float | None = None
+
+
+NO_ACCESS = Access()
+
+
+def parse_folder_location(url: str) -> FolderLocation:
+    """Of ``file:///…`` or an absolute path. Raises StorageError, as does the one below."""
+    example = "/absolute/path" if url.startswith("/") else "file:///absolute/path"
+    return FolderLocation(_strict(parse_folder_url, url, example))
+
+
+def parse_azure_location(url: str) -> AzureLocation:
+    found = _strict(parse_web_url, url, AZURE_EXAMPLE)
+    parts = list(found.parts)
+    root = found.origin
+    if (account := _azure_account(found)) is None:
+        if not (found.host == "localhost" or found.address is not None) or not parts:
+            raise StorageError("not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
+        if found.address is not None and found.address.is_link_local:
+            raise StorageError(
+                "a link-local address cannot be storage", where=shown_url(url), hint=AZURE_EXAMPLE
+            )
+        # Azurite, and gateways that are reached by address, carry the account in the path.
+        account = parts.pop(0)
+        root = f"{root}/{account}"
+    if not parts:
+        raise StorageError("the container is missing", where=root, hint=f"{root}/<container>/<path>")
+    if not _NAME.fullmatch(parts[0]) or not _NAME.fullmatch(account):
+        raise StorageError("not the name of a container or an account", where=shown_url(url))
+    return AzureLocation(root, account, parts[0], "/".join(parts[1:]))
+
+
+def folder_of(namespace: str, root: str) -> str:
+    """The folder of a ``local://`` namespace below a server's own folder ``root``. Raises StorageError for
+    one that leads out of it, by ``..`` or through a symbolic link."""
+    top = os.path.abspath(root)
+    folder = os.path.join(top, *_strict(parse_local_url, namespace, "local://folder"))
+    real = os.path.realpath(top)
+    if os.path.commonpath((os.path.realpath(folder), real)) != real:
+        raise StorageError(
+            "the namespace leads out of the server's folder through a symbolic link",
+            where=shown_url(namespace),
+            hint="Check storages.*.path in the tree.",
+        )
+    return folder
+
+
+def _azure_account(found: WebUrl) -> str | None:
+    """The account of an address that is Azure's own, by HTTPS on its own port; None for any other host."""
+    account, _, rest = found.host.partition(".")
+    if f".{rest}" not in AZURE_SUFFIXES:
+        return None
+    if found.scheme != "https" or found.port is not None:
+        raise StorageError(
+            "an Azure URL has the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
+        )
+    return account
+
+
+def _strict(parse: Callable[[str], T], url: str, example: str) -> T:
+    try:
+        return parse(url)
+    except BadUrl as error:
+        raise StorageError(str(error), where=shown_url(url), hint=f"Use for example {example}.") from None
+
 
 L = TypeVar("L", bound=Location)
 

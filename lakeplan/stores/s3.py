@@ -16,11 +16,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, is_unsupported, translate_boto_error
+from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import ONLY_NEW, boto_errors
 from lakeplan.stores.s3_delete import S3Deleter
 from lakeplan.stores.s3_reader import S3Reader, facts_of, is_readable
 from lakeplan.stores.shared import ConditionalState, check_copy, not_encrypted_alike, not_equal, unclear_404
-from lakeplan.stores.urls import NO_ACCESS, Access, S3Location
 from lakeplan.values.sweep import StoredFacts, StoreFacts
 
 GIB = 1 << 30

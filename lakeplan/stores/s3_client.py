@@ -25,9 +25,9 @@ from botocore.parsers import ResponseParserError
 from lakeplan.errors import WriteConflict
 from lakeplan.stores.bounded import bound_s3, bounded_pages, whole_listing
 from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_boto_error
+from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.protocols import StoredColumns, Versioned
 from lakeplan.stores.shared import LazyClient, RecordPlace
-from lakeplan.stores.urls import NO_ACCESS, Access, S3Location
 from lakeplan.values.bodies import quiet_logs
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -10,10 +10,10 @@ from botocore.exceptions import ClientError
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
 from lakeplan.stores.faults import S3_CODES, Kind, error_of, is_unsupported, reason_of
+from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import S3Client, S3Place, boto_errors
 from lakeplan.stores.s3_reader import first_version, stored_object
 from lakeplan.stores.shared import CHANGED, NOT_NAMED, TOO_MANY_VERSIONS, BatchDeleter, in_threads
-from lakeplan.stores.urls import NO_ACCESS, Access, S3Location
 from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.sweep import Deletion, Versions
 

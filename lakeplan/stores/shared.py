@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.stores.faults import is_missing_object
+from lakeplan.stores.open import Location
 from lakeplan.stores.protocols import NamespaceReader, Versioned
-from lakeplan.stores.urls import Location
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
 

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from lakeplan.errors import CredentialsError, LakeplanError, UsageError
-from lakeplan.stores.open import parse_location
-from lakeplan.stores.urls import Access, AzureLocation, S3Location
+from lakeplan.stores.open import Access, AzureLocation, S3Location, parse_location
 from lakeplan.values.urls import scheme_of
 
 

@@ -10,9 +10,8 @@ from azure.storage.blob import BlobProperties, ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_client import find_credential
-from lakeplan.stores.open import open_namespace, parse_location
+from lakeplan.stores.open import AzureLocation, open_namespace, parse_location
 from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader, Remnants
-from lakeplan.stores.urls import AzureLocation
 from lakeplan.values.simulation import Amount
 from tests.lakefs.conftest import Answer, Scripted
 from tests.stores.storage_contract import Put, StorageContract

@@ -16,11 +16,18 @@ from lakeplan.simulation.cache import FolderCache
 from lakeplan.stores.azure import AzureStore
 from lakeplan.stores.azure_client import AzureClient
 from lakeplan.stores.bounded import bounded_pages
-from lakeplan.stores.open import open_namespace, open_state, open_sweep_store, parse_location
+from lakeplan.stores.open import (
+    Access,
+    AzureLocation,
+    S3Location,
+    open_namespace,
+    open_state,
+    open_sweep_store,
+    parse_location,
+)
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3 import S3Store
 from lakeplan.stores.s3_client import S3Client
-from lakeplan.stores.urls import Access, AzureLocation, S3Location
 from lakeplan.values.sweep import Deletion, Versions
 from tests.cpu import PATIENCE
 from tests.dripping import serving

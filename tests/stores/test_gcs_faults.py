@@ -18,10 +18,9 @@ from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreB
 from lakeplan.stores import gcs_client
 from lakeplan.stores.gcs import GcsStore
 from lakeplan.stores.gcs_client import GcsClient
-from lakeplan.stores.open import open_state, open_sweep_store
+from lakeplan.stores.open import Access, GcsLocation, open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
 from lakeplan.stores.shared import CHANGED
-from lakeplan.stores.urls import Access, GcsLocation
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Versions

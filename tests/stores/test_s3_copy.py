@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError
+from lakeplan.stores.open import Access, S3Location
 from lakeplan.stores.s3 import S3Store
-from lakeplan.stores.urls import Access, S3Location
 from tests.faulty_store import Answer, FaultyStore, Rule
 
 MIB = 1 << 20

@@ -34,9 +34,8 @@ from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.stores.open import open_namespace, parse_location
+from lakeplan.stores.open import AzureLocation, folder_of, open_namespace, parse_location
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.stores.urls import AzureLocation, folder_of
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
 from lakeplan.values.desired import Price

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.open import parse_location
-from lakeplan.stores.urls import AzureLocation, FolderLocation, S3Location, folder_of
+from lakeplan.stores.open import AzureLocation, FolderLocation, S3Location, folder_of, parse_location
 
 
 @pytest.mark.parametrize(
