@@ -158,7 +158,7 @@ class CommitVerdict:
 
     @property
     def at_risk(self) -> bool:
-        """The rule keeps it and the server lets it go."""
+        """The rule keeps it, and the server would expire it."""
         return self.documented and not self.server
 
 
@@ -166,7 +166,7 @@ def judge(
     refs: Refs, rules: GcRules, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> Mapping[str, CommitVerdict]:
     """The verdict on every commit, by commit id, at ``as_of`` (aware) with the server in ``zone``. Needs no
-    Spark and no server. Raises LakeplanError for a history that cannot be one: a HEAD that is missing, a
+    Spark and no server. Raises LakeplanError for an impossible history: a HEAD that is missing, a
     commit that is its own ancestor."""
     graph = CommitGraph.from_refs(refs)
     server = server_verdict(graph, rules, as_of, zone)

@@ -1,9 +1,9 @@
 """Errors that reach a person: what happened, where, what to do. And the exit codes of every command.
 
-The tree (the exit code stands behind those that set their own)::
+The tree, with the exit code of each class that sets one::
 
     LakeplanError                       1
-    ├── UsageError                      64  a command line, an option or a value that cannot be meant
+    ├── UsageError                      64  an invalid command line, option or value
     ├── ConfigError                     1   the tree; carries every problem at once
     ├── CredentialsError                1   missing, or bound to another endpoint
     ├── FormatError                     1   a damaged or foreign file; names it

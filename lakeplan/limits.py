@@ -87,7 +87,7 @@ SERVER_GLOB_CHARACTERS = 64 * KIB
 GLOB_PAIRS = 5_000_000
 """Characters of all pairs of a hold and a server's pattern that a plan compares for one repository."""
 YAML_NODES = 500_000
-"""Values of one file, with every alias counted as what it stands for."""
+"""Values of one file, with every alias counted as the values it repeats."""
 YAML_DEPTH = 64
 
 # Files named on the command line.

@@ -111,7 +111,7 @@ class Mapped:
         if not isinstance(key, yaml.ScalarNode):
             self._problems.add(key, self.path, "a key must be a word")
         elif key.value in self._values:
-            self._problems.add(key, self.child(key.value), "stands here twice")
+            self._problems.add(key, self.child(key.value), "is given twice")
         else:
             self._values[key.value] = value
             self._keys[key.value] = key

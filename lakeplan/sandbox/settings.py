@@ -490,7 +490,7 @@ def prepare_commits(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("POST", "/gc/prepare_commits/async")
 def start_prepare_commits(repo: OpenRepository, request: Request) -> Response:
-    """Done at once, told by the status. Missing rules are the task's error, not this call's."""
+    """The task is done at once. Missing rules are the task's error, not this call's."""
     task = "GCPC" + secrets.token_urlsafe(15)
     status: dict[str, object] = {"completed": True, "task_id": task, "update_time": repo.service.timestamp()}
     try:
@@ -508,7 +508,7 @@ def prepare_commits_status(repo: OpenRepository, request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a run goes on: at a path of a branch; "" is the beginning."""
+    """Where the next file of a run begins: at a path of a branch; "" is the first."""
 
     run_id: str
     branch: str

@@ -375,23 +375,16 @@ _EXAMPLE = """\
 """
 
 
-def scaffold(endpoints: Mapping[str, str], state_url: str | None) -> dict[str, str]:
-    """Every file of a new tree by its path."""
-    return {ROOT_FILE: _root(endpoints, state_url), IGNORE: IGNORED}
-
-
-def _root(endpoints: Mapping[str, str], state_url: str | None) -> str:
-    lines = ["apiVersion: lakeplan/v1", "servers:"]
-    lines += [f"  {quoted(name)}: {{endpoint_url: {quoted(url)}}}" for name, url in endpoints.items()]
+def root_file(endpoints: Mapping[str, str], state_url: str | None) -> str:
+    """The text of a new tree's ``lakeplan.yaml``."""
+    text = servers_only(endpoints, None)
     if len(endpoints) > 1:
-        lines.append(f"defaults: {{server: {quoted(next(iter(endpoints)))}}}")
+        text += f"defaults: {{server: {quoted(next(iter(endpoints)))}}}\n"
     if state_url is None:
-        lines.append(
-            "# state: {url: s3://bucket/lakeplan}   # a CI runner needs one; else .lakeplan beside this"
-        )
+        state = "# state: {url: s3://bucket/lakeplan}   # a CI runner needs one; else .lakeplan beside this"
     else:
-        lines.append(f"state: {{url: {quoted(state_url)}}}")
-    return "\n".join(lines) + "\n" + _REST + _EXAMPLE
+        state = f"state: {{url: {quoted(state_url)}}}"
+    return f"{text}{state}\n{_REST}{_EXAMPLE}"
 
 
 @command(without="redact_paths no_progress")
@@ -440,7 +433,7 @@ def init(
     host: Ci = options.one_of("--ci", ci, get_args(Ci))
     files: dict[str, str] = {}
     if host == "none" or endpoint or not (tree / ROOT_FILE).is_file():
-        files = scaffold(endpoints_of(endpoint, lakectl_config), state)
+        files = {ROOT_FILE: root_file(endpoints_of(endpoint, lakectl_config), state), IGNORE: IGNORED}
         server, url = _checked(files, tree), state
     else:
         loaded = load_tree(tree, os.environ)

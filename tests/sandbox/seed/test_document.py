@@ -80,7 +80,7 @@ class DescribeMistakes:
             ("gc_rules: {default_retention_days: 1, branches: [main]}", "branches: must be a mapping"),
             ("protect: {patterns: main}", "protect.patterns: must be a list"),
             ("revert: {branch: main, ref: main, parent: 0}", "at least 1"),
-            ("tag: {name: a, name: b, ref: main}", "tag.name: stands here twice"),
+            ("tag: {name: a, name: b, ref: main}", "tag.name: is given twice"),
         ],
     )
     def it_says_what_is_wrong(self, step, mistake):
