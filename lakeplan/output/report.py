@@ -152,7 +152,7 @@ def _goes(row: Json) -> Cell:
         stays = "kept; the stored policies delete it" if row["before_at"] else "stays"
         return (stays, {"data_sort": "9"})
     new = "" if row["before_at"] else ", newly"
-    return (f"{moment(row['expiring_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
+    return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
 
 
 _NAMES = 6
