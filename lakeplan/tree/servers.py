@@ -5,7 +5,7 @@ judge a plan (``checks``).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import available_timezones
@@ -64,6 +64,25 @@ def _time_zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
+def _check_time_zone(zone: str) -> None:
+    if zone == "UTC" or zone in _time_zones():
+        return
+    if _time_zones():
+        raise ValueError(f"there is no time zone {zone!r}: write one such as Europe/Berlin, or UTC")
+    raise ValueError("this machine has no time zones but UTC: install the package tzdata")
+
+
+def _check_region(region: str) -> None:
+    """A region becomes a part of a host's name."""
+    if not _REGION.fullmatch(region):
+        raise ValueError("a region has letters, digits and - only, such as eu-central-1")
+
+
+def _check_manifest(url: str) -> None:
+    if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
+        raise BadUrl("this names no manifest.json")
+
+
 class ServersReader:
     """Reads the ``servers`` block."""
 
@@ -111,7 +130,7 @@ class ServersReader:
             endpoint_url=self._url(node, path) or "",
             branch_lifecycle_engine=engine,
             branch_lifecycle_schedule=schedule,
-            time_zone=self._time_zone(node, path),
+            time_zone=self._checked(node, "time_zone", path, _check_time_zone) or "UTC",
             storages=found,
             cost_per_gb_month=self._price(node, path),
             cost_source=cost.source if (cost := node.items.get(COST)) is not None else None,
@@ -124,17 +143,10 @@ class ServersReader:
         if not isinstance(block, MapNode):
             return "none", None
         engine = cast(Engine, text_of(block.items.get("engine")) or "none")
-        line = self._text(block, "schedule", path)
-        if line is None:
-            return engine, None
-        at = block.items["schedule"].source
-        if engine != "server":
+        line = self._checked(block, "schedule", path, parse_cron)
+        if line is not None and engine != "server":
             text = "this is the schedule of the server's own job, which works with the engine server only"
-            self._problems.add(at, (*path, "schedule"), text)
-        try:
-            parse_cron(line)
-        except ValueError as error:
-            self._problems.add(at, (*path, "schedule"), str(error))
+            self._problems.add(block.items["schedule"].source, (*path, "schedule"), text)
         return engine, line
 
     def _price(self, node: MapNode, path: NodePath) -> Price | None:
@@ -148,7 +160,7 @@ class ServersReader:
         return StorageConfig(
             type=kind or "",
             endpoint_url=self._url(node, path),
-            region=self._region(node, path),
+            region=self._checked(node, "region", path, _check_region),
             path=self._text(node, "path", path),
             inventory=self._inventory(node, path, kind),
             inventory_max_age_seconds=self._problems.parsed(
@@ -157,57 +169,30 @@ class ServersReader:
         )
 
     def _inventory(self, node: MapNode, path: NodePath, kind: str | None) -> str | None:
-        url = self._text(node, "inventory", path)
-        if url is None:
-            return None
-        at = node.items["inventory"].source
-        if kind not in WITH_INVENTORY:
-            self._problems.add(at, (*path, "inventory"), "only a storage of the type s3 has an S3 inventory")
-        try:
-            if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
-                raise BadUrl("this names no manifest.json")
-        except BadUrl as error:
-            text = f"{error}; write where its manifest is, such as s3://bucket/…/manifest.json"
+        if "inventory" in node.items and kind not in WITH_INVENTORY:
+            at, text = node.items["inventory"].source, "only a storage of the type s3 has an S3 inventory"
             self._problems.add(at, (*path, "inventory"), text)
-            return None
-        return url
+        hint = "; write where its manifest is, such as s3://bucket/…/manifest.json"
+        return self._checked(node, "inventory", path, _check_manifest, hint)
 
     def _url(self, node: MapNode, path: NodePath) -> str | None:
-        url = self._text(node, "endpoint_url", path)
-        if url is None:
+        hint = f"; write a URL such as {EXAMPLE}"
+        url = self._checked(node, "endpoint_url", path, parse_web_url, hint)
+        return None if url is None else url.rstrip("/")
+
+    def _checked(
+        self, node: MapNode, key: str, path: NodePath, check: Callable[[str], object], hint: str = ""
+    ) -> str | None:
+        """The text at a key; None, with a problem, where ``check`` raises ValueError."""
+        text = self._text(node, key, path)
+        if text is None:
             return None
         try:
-            parse_web_url(url)
-        except BadUrl as error:
-            self._problems.add(
-                node.items["endpoint_url"].source,
-                (*path, "endpoint_url"),
-                f"{error}; write a URL such as {EXAMPLE}",
-            )
+            check(text)
+        except ValueError as error:
+            self._problems.add(node.items[key].source, (*path, key), f"{error}{hint}")
             return None
-        return url.rstrip("/")
-
-    def _region(self, node: MapNode, path: NodePath) -> str | None:
-        """A region becomes a part of a host's name."""
-        region = self._text(node, "region", path)
-        if region is None or _REGION.fullmatch(region):
-            return region
-        text = "a region has letters, digits and - only, such as eu-central-1"
-        self._problems.add(node.items["region"].source, (*path, "region"), text)
-        return None
-
-    def _time_zone(self, node: MapNode, path: NodePath) -> str:
-        zone = self._text(node, "time_zone", path)
-        if zone is None or zone == "UTC":
-            return "UTC"
-        if zone in _time_zones():
-            return zone
-        if _time_zones():
-            text = f"there is no time zone {zone!r}: write one such as Europe/Berlin, or UTC"
-        else:
-            text = "this machine has no time zones but UTC: install the package tzdata"
-        self._problems.add(node.items["time_zone"].source, (*path, "time_zone"), text)
-        return "UTC"
+        return text
 
     def _text(self, node: MapNode, key: str, path: NodePath) -> str | None:
         """A text with its variables read. None when it is absent or a variable is missing."""
