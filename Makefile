@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE := 1
-# Two at a time, a file in one process: Spark and the test servers start once a process.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three at a time, also on two cores: a third of the time they wait for servers and processes. A file is in one
+# process: Spark and the test servers start once a process.
+PYTEST_ARGS ?= -n 3 --dist loadfile
 
 .PHONY: help setup java demo test test-extended lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
 help:
