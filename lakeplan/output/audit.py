@@ -44,11 +44,8 @@ def render_audit(document: AuditDocument, console: Console) -> None:
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
-    for key, failure in document["failed"].items():
-        page.heading(key, "not read")
-        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
-    page.blank()
-    page.labelled("Audit:", "bold", total_words(document), indent=0)
+    page.failed(document["failed"], "not read")
+    page.total("Audit:", total_words(document))
     if document["unfinished"]:
         rest = names_of(document["unfinished"][:_NAMED], len(document["unfinished"]))
         page.warnings([f"stopped before {rest}: continue with --resume"])

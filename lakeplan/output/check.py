@@ -43,11 +43,8 @@ def render_check(document: CheckDocument, console: Console) -> None:
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
-    for key, failure in document["failed"].items():
-        page.heading(key, "not checked")
-        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
-    page.blank()
-    page.labelled("Check:", "bold", _total(document), indent=0)
+    page.failed(document["failed"], "not checked")
+    page.total("Check:", _total(document))
 
 
 def _total(document: CheckDocument) -> str:

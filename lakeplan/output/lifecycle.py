@@ -85,10 +85,9 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
     for caveat in document["caveats"]:
         page.dim(f"Idle ages: {caveat}.", indent=0)
     summary = document["summary"]
-    page.blank()
     failed = f", {count_of(summary['failed'], 'repository')} failed" if summary["failed"] else ""
     text = f"{count(summary['delete'])} to delete, {count(summary['keep'])} to keep{failed}."
-    page.labelled("Lifecycle plan:", "bold", f"{text} Judged at {moment(document['as_of'])}.", indent=0)
+    page.total("Lifecycle plan:", f"{text} Judged at {moment(document['as_of'])}.")
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
@@ -310,12 +309,11 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     render_gates(page, gates_of(document))
     _not_ours(page, document)
     summary = document["summary"]
-    page.blank()
     errors = summary["repositories_failed"]
     failed = f", {count_of(errors, 'repository')} failed" if errors else ""
     noticed = f", notice given of {count_of(summary['noticed'], 'branch')}" if summary["noticed"] else ""
     text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{noticed}{failed}."
-    page.labelled("Lifecycle run:", "bold", f"{text} Run {document['run_id']}.", indent=0)
+    page.total("Lifecycle run:", f"{text} Run {document['run_id']}.")
 
 
 def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
@@ -328,11 +326,10 @@ def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
         if repository["failure"]:
             _failure(page, repository["failure"])
     summary = document["summary"]
-    page.blank()
     text = f"{count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
     uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
     text += f"{count(summary['failed'])} failed{uncertain}."
-    page.labelled("Lifecycle undo:", "bold", text, indent=0)
+    page.total("Lifecycle undo:", text)
 
 
 def render_exemption(document: ExemptionDocument, console: Console) -> None:
@@ -340,10 +337,10 @@ def render_exemption(document: ExemptionDocument, console: Console) -> None:
     page = Page(console)
     name = f"{document['repository']} {document['branch_id']}"
     if document["removed"]:
-        page.labelled("Exemption removed:", "bold", f"{name}. Its policies apply again.", indent=0)
+        page.total("Exemption removed:", f"{name}. Its policies apply again.")
         return
     text = f"{name} until {moment(document['until'])}. Run it with --remove to end that."
-    page.labelled("Exempt:", "bold", text, indent=0)
+    page.total("Exempt:", text)
 
 
 def _undone(page: Page, branch: UndoneBranch) -> None:

@@ -47,8 +47,7 @@ def render_drift(document: DriftDocument, console: Console) -> None:
         page.blank()
         page.hanging(Cell("i", "cyan"), note)
     _render_written(page, document)
-    page.blank()
-    page.labelled("Drift:", "bold", _sum(document["summary"]), indent=0)
+    page.total("Drift:", _sum(document["summary"]))
 
 
 def _render_written(page: Page, document: DriftDocument) -> None:
@@ -319,10 +318,9 @@ def render_doctor(document: DoctorDocument, console: Console) -> None:
             lines.append(page.join(Cell("do: ", "dim"), check["hint"]))
         page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
     summary = document["summary"]
-    page.blank()
     passed = f"{count(summary['ok'])} ok, {count_of(summary['warn'], 'warning')}"
     failed = f"{count(summary['fail'])} failed."
-    page.labelled(f"Doctor ({document['for']}):", "bold", f"{passed}, {failed}", indent=0)
+    page.total(f"Doctor ({document['for']}):", f"{passed}, {failed}")
 
 
 def render_collector_runs(document: CollectorRunsDocument, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
@@ -12,6 +13,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from lakeplan.output.text import count, count_of, safe, safe_segments
+
+if TYPE_CHECKING:
+    from lakeplan.values.documents import ErrorRow
 
 _NARROWEST = 40
 _NAME_WIDTH = 14
@@ -68,6 +72,17 @@ class Page:
     def labelled(self, label: str, style: str, text: str, *, indent: int = 2) -> None:
         """``FAILED why``, the label in its style."""
         self.line(Cell(label, style), f" {text}", indent=indent)
+
+    def total(self, label: str, text: str) -> None:
+        """The line that sums everything up, after a blank one."""
+        self.blank()
+        self.labelled(label, "bold", text, indent=0)
+
+    def failed(self, failed: Mapping[str, ErrorRow], what: str) -> None:
+        """Repositories that failed: which, ``what`` was not done, why, and what to do."""
+        for key, error in failed.items():
+            self.heading(key, what)
+            self.failure(error["message"], hint=error["hint"], indent=2)
 
     def failure(self, *lines: str | Cell | Text, hint: str = "", indent: int = 0) -> None:
         """What failed, why, and what to do."""

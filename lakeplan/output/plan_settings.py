@@ -19,7 +19,7 @@ from lakeplan.output.lifecycle import (
 )
 from lakeplan.output.page import Cell, Page, code, names, prose, table
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
-from lakeplan.output.text import UNKNOWN, Money, count, count_of, days, moment, size
+from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, moment
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry
@@ -268,10 +268,8 @@ def changing(repository: Json) -> list[Json]:
 def _row(pin: Json) -> list[str]:
     own = pin["retention_days"]
     rule = "default" if own is None else days(own)
-    objects = UNKNOWN if pin["objects"] is None else count(pin["objects"])
-    amount = UNKNOWN if pin["size_bytes"] is None else size(pin["size_bytes"])
     reasons = "no longer required" if pin["state"] == "retired" else ", ".join(pin["reasons"])
-    return [pin["branch_id"], pin["state"], rule, reasons, objects, amount]
+    return [pin["branch_id"], pin["state"], rule, reasons, *amounts(pin)]
 
 
 _HEADERS = ("", "rule", "for", "protects alone", "")
@@ -286,18 +284,14 @@ def render_pins(page: Page, document: Json) -> None:
         pins = changing(repository)
         page.blank()
         page.line(Cell(key_of(repository), "bold"), f": {_counts(repository)}")
-        rows: list[list[str | Cell]] = []
-        for pin in pins[:_SHOWN]:
-            name, state, rule, reasons, objects, amount = _row(pin)
-            rows.append([ITEM_MARKS[_MARKS[state]], name, state, rule, reasons, objects, amount])
+        rows: list[Row] = [[ITEM_MARKS[_MARKS[pin["state"]]], *_row(pin)] for pin in pins[:_SHOWN]]
         headers = ("", "", *_HEADERS)
         if page.has_room(headers, rows, indent=3):
             page.table(headers, rows, figures=(5, 6), indent=3)
         else:
             for pin in pins[:_SHOWN]:
                 _pin_block(page, pin)
-        if len(pins) > _SHOWN:
-            page.dim(f"and {count(len(pins) - _SHOWN)} more, in the plan file", indent=3)
+        page.rest(len(pins), _SHOWN, "more, in the plan file", indent=3)
 
 
 def _pin_block(page: Page, pin: Json) -> None:
@@ -324,13 +318,12 @@ def markdown_pins(repository: Json) -> str:
     pins = changing(repository)
     if not pins:
         return ""
-    rows = []
-    for pin in pins[:_SHOWN]:
-        name, state, rule, reasons, objects, amount = _row(pin)
-        rows.append([code(name), state, rule, prose(reasons), objects, amount])
-    more = (
-        f"\nand {count_of(len(pins) - _SHOWN, 'pin')} more, in the plan file\n" if len(pins) > _SHOWN else ""
-    )
+    rows = [
+        [code(name), state, rule, prose(reasons), *figures]
+        for name, state, rule, reasons, *figures in map(_row, pins[:_SHOWN])
+    ]
+    left = len(pins) - _SHOWN
+    more = f"\nand {count_of(left, 'pin')} more, in the plan file\n" if left > 0 else ""
     title = f"\n#### {code(key_of(repository))}: pins, {_counts(repository)}\n\n"
     headers = ("pin", "", "rule", "for", "objects that it alone protects", "bytes")
     return title + table(headers, rows, figures=(4, 5)) + more

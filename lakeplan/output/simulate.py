@@ -293,7 +293,7 @@ def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
     return list(rows.values())
 
 
-PANEL, HEIGHT, GAP, ROW = 396, 150, 80, 236
+PANEL, HEIGHT, GAP, ROW = 396, 150, 70, 236
 TITLE_LENGTH = 60
 HEAD = 92
 

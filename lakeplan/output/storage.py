@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Cell, Page
+from lakeplan.output.page import Page
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
     About,
@@ -78,14 +78,11 @@ def render_storage(document: StorageDocument, console: Console) -> None:
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
-    for key, failure in document["failed"].items():
-        page.heading(key, "not read")
-        page.failure(Cell(failure["message"]), hint=failure["hint"], indent=2)
+    page.failed(document["failed"], "not read")
     if owners := document.get("owners"):
         page.heading("Owners", "what a repository shares with another is counted in each")
         owners_table(owners, ("stored", "held", "reclaimable", "noncurrent")).print_on(page)
-    page.blank()
-    page.labelled("Storage:", "bold", _total(document), indent=0)
+    page.total("Storage:", _total(document))
 
 
 OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced", "noncurrent")
