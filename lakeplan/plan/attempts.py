@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lakeplan.branches.fates import takes
@@ -41,27 +42,25 @@ TRIES = 3
 longer than a server's caches last, and must still be what was checked."""
 
 
-class Attempt(ABC):
-    """Check, write, read back, record; subclasses know what is written. ``live`` is the repository planned
-    again just before, when the gates were judged."""
+@dataclass(frozen=True)
+class Job:
+    """What an apply does to one repository. ``live`` is the repository planned again just before, when the
+    gates were judged. ``force`` skips the ETag checks and sends no precondition."""
 
-    def __init__(
-        self,
-        repository: RepositoryPlan,
-        live: RepositoryPlan | None,
-        run: Run,
-        state: StateWriter,
-        history: RunJournal,
-        *,
-        setting: str,
-        force: bool,
-    ) -> None:
-        self.repository = repository
-        self.live = live
-        self.run = run
-        self.state = state
-        self.force = force
-        self._history = history
+    repository: RepositoryPlan
+    live: RepositoryPlan | None
+    run: Run
+    state: StateWriter
+    history: RunJournal
+    force: bool
+
+
+class Attempt(ABC):
+    """Check, write, read back, record; subclasses know what is written."""
+
+    def __init__(self, job: Job, setting: str) -> None:
+        self.repository, self.live, self.force = job.repository, job.live, job.force
+        self.run, self.state, self._history = job.run, job.state, job.history
         self._setting = setting
         self._sent = False
         self._written = False
@@ -257,18 +256,9 @@ class Attempt(ABC):
 
 
 class RulesAttempt(Attempt):
-    def __init__(
-        self,
-        repository: RepositoryPlan,
-        live: RepositoryPlan | None,
-        run: Run,
-        state: StateWriter,
-        history: RunJournal,
-        *,
-        force: bool,
-    ) -> None:
-        super().__init__(repository, live, run, state, history, setting=GC, force=force)
-        self._before = self._seen = repository.before
+    def __init__(self, job: Job) -> None:
+        super().__init__(job, GC)
+        self._before = self._seen = job.repository.before
         self._stored = StoredRules(None, None)
 
     @property
@@ -362,20 +352,10 @@ StoredList = Stored[Policy] | Stored[ObjectRule]
 
 
 class SettingAttempt(Attempt):
-    """One list. ``force`` skips the ETag checks and sends no precondition."""
+    """One list."""
 
-    def __init__(
-        self,
-        repository: RepositoryPlan,
-        live: RepositoryPlan | None,
-        setting: PoliciesPlan | ObjectRulesPlan,
-        run: Run,
-        state: StateWriter,
-        history: RunJournal,
-        *,
-        force: bool,
-    ) -> None:
-        super().__init__(repository, live, run, state, history, setting=setting.kind.value, force=force)
+    def __init__(self, job: Job, setting: PoliciesPlan | ObjectRulesPlan) -> None:
+        super().__init__(job, setting.kind.value)
         self._plan = setting
         self._seen: StoredList = Stored(None)
         self._before: Sequence[SettingItem] | None = setting.before

@@ -27,16 +27,13 @@ from lakeplan.errors import (
     WriteUncertain,
     may_have_acted,
 )
-from lakeplan.plan.attempts import RulesAttempt
+from lakeplan.plan.attempts import Job, RulesAttempt
 from lakeplan.plan.pins import PinInspection, When, inspect_pins
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.review.run import PINS, Applied, Outcome, PinSync, Run, WritableServer, read_back
+from lakeplan.review.run import PINS, Applied, Outcome, PinSync, WritableServer, read_back
 from lakeplan.review.selection import read_all_refs
-from lakeplan.state.store import RunJournal
-from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.pins import Pin, may_be_pin
-from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.repository import Branch
 from lakeplan.values.rules import Action, GcRules
 
@@ -57,18 +54,8 @@ class PinnedRulesAttempt(RulesAttempt):
     _look: PinInspection
     _renew: Callable[[], None]
 
-    def __init__(
-        self,
-        repository: RepositoryPlan,
-        live: RepositoryPlan | None,
-        run: Run,
-        state: StateWriter,
-        history: RunJournal,
-        *,
-        force: bool,
-        pins: PinSync,
-    ) -> None:
-        super().__init__(repository, live, run, state, history, force=force)
+    def __init__(self, job: Job, pins: PinSync) -> None:
+        super().__init__(job)
         self._pins = pins
         self._record = PinRecord()
         self._steps: dict[Write, Step] = {}

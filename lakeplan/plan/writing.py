@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lakeplan.errors import LakeplanError
-from lakeplan.plan.attempts import Attempt, RulesAttempt, SettingAttempt
+from lakeplan.plan.attempts import Attempt, Job, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal
 from lakeplan.state.baselines import record_forecast
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
+from lakeplan.state.store import Lease, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.values.simulation import Amount
 
@@ -44,7 +44,8 @@ def write(
     facts = _history_facts(plan, live, plan_digest, force)
     history = open_journal(ports.state, run, run.command, **facts)
     history.save()
-    attempts = {r.key: _attempts(r, again.get(r.key), run, ports, history, force=force) for r in work}
+    jobs = (Job(r, again.get(r.key), run, ports.state, history, force) for r in work)
+    attempts = {job.repository.key: _attempts(job, ports) for job in jobs}
     ends = _with_damaged_state(attempts, ports)
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
@@ -104,28 +105,17 @@ def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) 
     return set(repository.unexpanded) - given
 
 
-def _attempts(
-    repository: RepositoryPlan,
-    live: RepositoryPlan | None,
-    run: Run,
-    ports: ApplyPorts,
-    history: RunJournal,
-    *,
-    force: bool,
-) -> list[Attempt]:
+def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
     """What is to be written, in order: GC rules, then policies, then object rules."""
     found: list[Attempt] = []
+    repository = job.repository
     pins = ports.pins.get(repository.key)
-    changes = any(r is not None and r.pins is not None and r.pins.writes for r in (repository, live))
+    changes = any(r is not None and r.pins is not None and r.pins.writes for r in (repository, job.live))
     if pins is not None and (repository.action.writes or changes):
-        found.append(PinnedRulesAttempt(repository, live, run, ports.state, history, force=force, pins=pins))
+        found.append(PinnedRulesAttempt(job, pins))
     elif repository.action.writes:
-        found.append(RulesAttempt(repository, live, run, ports.state, history, force=force))
-    found += [
-        SettingAttempt(repository, live, setting, run, ports.state, history, force=force)
-        for setting in repository.settings
-        if setting.action.writes
-    ]
+        found.append(RulesAttempt(job))
+    found += [SettingAttempt(job, setting) for setting in repository.settings if setting.action.writes]
     return found
 
 
