@@ -50,16 +50,8 @@ def object_rules_setting(document: Mapping[str, Any], sources: Mapping[str, Sour
         return None
     if block == CLEAR:
         return Cleared.CLEAR
-    rules = tuple(
-        ObjectRule(
-            id=item["id"],
-            branches=tuple(item["branches"]),
-            prefix=item["prefix"],
-            expire_after_days=item["expire_after_days"],
-            description=item.get("description", ""),
-        )
-        for item in block["rules"]
-    )
+    # The keys of an item are the fields of a rule.
+    rules = tuple(ObjectRule(**{**item, "branches": tuple(item["branches"])}) for item in block["rules"])
     places = [sources[f"/{OBJECT_RULES_BLOCK}/rules/{n}/expire_after_days"] for n in range(len(rules))]
     return ObjectRulesDesired(rules, min(places))
 

@@ -189,8 +189,7 @@ def beside(plan: Plan) -> bool:
 
 
 def _beside(plan: Plan) -> list[RepositoryPlan]:
-    named = [r for r in plan.repositories if r.impact.shown is not None]
-    return [r for r in named if r.impact.shown and r.impact.shown.records > INLINE_RECORDS]
+    return [r for r in plan.repositories if r.impact.shown and r.impact.shown.records > INLINE_RECORDS]
 
 
 def _briefly(error: Exception) -> str:
