@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from lakeplan.output.plan import summary_text, what_if
 from lakeplan.output.plan_changes import key_of, loosened, writing
 from lakeplan.output.plan_impact import scope_of
-from lakeplan.output.text import safe
+from lakeplan.output.text import Json, safe
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import ProblemRow, ProblemsDocument
-
-Json = Mapping[str, Any]
 
 _PLACE = re.compile(r"(?P<file>[^\n:]+):(?P<line>[0-9]{1,9})(?::(?P<column>[0-9]{1,9}))?")
 _LEADING = re.compile(r"[^\n:]+\.(?:ya?ml|json):[0-9]{1,9}(?::[0-9]{1,9})?(?=: )")

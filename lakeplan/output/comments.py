@@ -8,7 +8,7 @@ how it ended first, then what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ from lakeplan.output.plan_settings import (
     why_they_stay,
 )
 from lakeplan.output.tables import markdown_cells
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, moment, size
+from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow
@@ -96,7 +96,7 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
 
 
 def staying_branches(repository: Json) -> str:
-    """What stays, by reason, and the totals of what follows; folded."""
+    """Branches that are kept, by reason, and the totals of what then expires; folded."""
     found, cost = repository["lifecycle"], Money.of(repository)
     if found is None or found["unknown"] or not deletions_of(repository):
         return ""
@@ -257,8 +257,6 @@ def _prefixes(repository: Json) -> str:
 def _size(value: int | None) -> str:
     return f"**{UNKNOWN}**" if value is None else size(value)
 
-
-Json = Mapping[str, Any]
 
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes; GitLab takes more."""

@@ -66,7 +66,7 @@ _ENDS = {
 
 
 def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
-    """Every branch of every repository: what goes first, then what stays and until when."""
+    """Every branch of every repository: those to delete first, then those kept and until when."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], _subtitle(repository))
@@ -91,8 +91,8 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
-    """Branches that go: by which policy and since when, until when their commits are safe and what goes then
-    (columns only where there is something to say); below it what is lost with a branch."""
+    """Branches to delete: by which policy and since when, until when their commits are safe and what
+    then expires (columns only where one has a value); below it what is lost with a branch."""
     if not branches:
         return
     wide = page.width >= _WIDE
@@ -145,7 +145,7 @@ def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
 
 
 def staying_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
-    """Branches that stay: why, and until when."""
+    """Branches that are kept: why, and until when."""
     if branches:
         headers = ("", "kept", "age", "idle", "because", "deleted at")
         page.table(headers, [_staying(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
@@ -228,7 +228,7 @@ def losses(branch: Losses) -> list[str]:
 
 
 def reason_of(branch: BranchEntry) -> str:
-    """Why a branch stays, without its policy."""
+    """Why a branch is kept, without its policy."""
     return _REASONS.get(branch["reason"], branch["reason"])
 
 
@@ -246,7 +246,7 @@ def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
 
 
 def follows_table(page: Page, repository: Following, cost: Money) -> None:
-    """What the deletions let go later, all together."""
+    """What expires later because of the deletions, all together."""
     totals = repository["totals"]
     if not totals:
         return

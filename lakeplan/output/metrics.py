@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakeplan.output.text import KEY, safe
+from lakeplan.output.text import KEY, Json, safe
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument
 
 
-Json = Mapping[str, Any]
 Owners = Callable[[str], str]
 """The owner of ``server/name``, "" when there is none: for documents that do not say."""
 
@@ -410,7 +409,7 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = ""
 
 
 def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
-    """Branches by outcome; those that no policy let go are ``kept``."""
+    """Branches by outcome; those that no policy deletes are ``kept``."""
     made = Exposition(tree_name)
     made.at(RUN_AT, document["at"])
     add_refused(made, RUN_REFUSED, document["gates"], ("", "", ""))
@@ -425,7 +424,7 @@ def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "")
 
 
 def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """What each mark would take and what it leaves, by class."""
+    """What each mark would delete and what it keeps, by class."""
     made = Exposition(tree_name)
     for mark in document["marks"]:
         key = f"{mark['server']}/{mark['repository']}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -26,12 +26,10 @@ from lakeplan.output.plan_settings import (
     render_run_branches,
     render_setting_changes,
 )
-from lakeplan.output.text import count, count_of, moment, size, sums
+from lakeplan.output.text import Json, count, count_of, moment, size, sums
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow
-
-Json = Mapping[str, Any]
 
 
 def render_plan(document: Json, console: Console) -> None:
@@ -121,7 +119,7 @@ def summary_text(document: Json) -> str:
 
 
 def _branches(summary: Json) -> str:
-    """What the next ``branches run`` deletes, and what that lets go in the end."""
+    """What the next ``branches run`` deletes, and what expires in the end because of it."""
     going, keep = summary["branches_delete"], count(summary["branches_keep"])
     if not going:
         return f" none to delete, {keep} kept."
@@ -135,7 +133,7 @@ def _branches(summary: Json) -> str:
 
 
 def _impact(summary: Json) -> list[str | Cell]:
-    """What goes now, in 30 days where that is more, and at risk; unknown impacts first."""
+    """What expires now, in 30 days where that is more, and at risk; unknown impacts first."""
     costs = summary["cost_expire"]
     text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import count_of, days
-
-Json = Mapping[str, Any]
+from lakeplan.output.text import Json, count_of, days
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
 from lakeplan.output.tables import Amount, Change, Label, Name, Share, Table, Value, costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, priced, size
+from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, priced, size
 from lakeplan.values.plan import STAGED_DATA
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
@@ -65,8 +65,6 @@ def prefix_table(prefixes: Iterable[Json], cost: Money) -> Table:
     rows = [[Name(p["prefix"]), *volume_cells(p, cost)] for p in largest_first]
     return Table(("largest prefixes (now)", "objects", "bytes", *cost.header()), rows)
 
-
-Json = Mapping[str, Any]
 
 AT_MOST = "upper bounds: uncommitted changes were not read and can only reduce these numbers"
 NO_REASON = "no reason was given"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from lakeplan.branches.fates import EVEREST
 from lakeplan.output.lifecycle import (
@@ -19,13 +19,12 @@ from lakeplan.output.lifecycle import (
 )
 from lakeplan.output.page import Cell, Page, code, names, prose, table
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, moment
+from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, days, moment
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry
 
 
-Json = Mapping[str, Any]
 Row = list[str | Cell]
 
 TITLES = {"branch_lifecycle": "branch lifecycle policies", "object_lifecycle": "object lifecycle rules"}
@@ -190,7 +189,7 @@ def deletions_of(repository: Json) -> list[BranchEntry]:
 
 
 def staying_of(repository: Json) -> list[BranchEntry]:
-    """Soonest to go first."""
+    """Branches that are kept, those deleted soonest first."""
     found = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
     return sorted(found, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
 
@@ -221,7 +220,7 @@ def render_run_branches(page: Page, document: Json) -> None:
 
 
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:
-    """One repository: counts, what goes, what stays (or why, in figures), and what follows."""
+    """One repository: counts, branches to delete and to keep (or why, in figures), and what then expires."""
     found, cost = repository["lifecycle"], Money.of(repository)
     if found["unknown"]:
         title = page.join(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakeplan.output.drawing import (
     LEFT,
@@ -41,7 +41,19 @@ from lakeplan.output.report_impact import (
 from lakeplan.output.report_shell import Cell, Section, amount, behind, cells, data_block, figure, page, table
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, days, known, moment, size, volume
+from lakeplan.output.text import (
+    UNKNOWN,
+    Json,
+    Money,
+    amounts,
+    count,
+    count_of,
+    days,
+    known,
+    moment,
+    size,
+    volume,
+)
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import CurveDocument, CurveRow, ServerDaysPoint
@@ -404,8 +416,6 @@ def _reasons() -> Markup:
         aria_labelledby="graph-why-title",
     )
 
-
-Json = Mapping[str, Any]
 
 _CURVES = 12
 _OTHER_RULES = (

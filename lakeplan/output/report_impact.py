@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.plan import summary_text
@@ -22,9 +21,7 @@ from lakeplan.output.plan_impact import (
 from lakeplan.output.plan_settings import TITLES, settings_of
 from lakeplan.output.report_shell import Cell, Section, amount, cells, table, table_of
 from lakeplan.output.tables import costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, count, count_of, percent, priced, size, sums, volume
-
-Json = Mapping[str, Any]
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, percent, priced, size, sums, volume
 
 OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
 _ROWS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,7 +14,7 @@ from typing import Any
 from lakeplan.output.drawing import Attribute, Child, Markup, el, text
 from lakeplan.output.plan import what_if
 from lakeplan.output.tables import Amount, Cost, Table, Value
-from lakeplan.output.text import UNKNOWN, count, moment
+from lakeplan.output.text import UNKNOWN, Json, count, moment
 from lakeplan.values.urls import is_digest
 
 
@@ -141,8 +141,6 @@ def unread_section(document: Json, stopped: str, hint: str) -> Section | None:
     body = table("Repositories that were not read", headers, lines, hidden_caption=True)
     return Section("failed", "Not read", body)
 
-
-Json = Mapping[str, Any]
 
 STYLES = ("page.css", "graph.css")
 TREE_SCRIPTS = ("page.js", "tree.js", "start_tree.js")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -28,13 +27,11 @@ from lakeplan.output.plan_settings import (
     run_branches_of,
     settings_of,
 )
-from lakeplan.output.text import Money, count, count_of, days, duration, moment, safe, volume
+from lakeplan.output.text import Json, Money, count, count_of, days, duration, moment, safe, volume
 
 if TYPE_CHECKING:
     from lakeplan.explain.policy_test import GraphRow, PolicyTestDocument, ResultRow
     from lakeplan.values.rules import RulesBody
-
-Json = Mapping[str, Any]
 
 
 def render_repository(repository: Json, console: Console) -> None:

@@ -1,7 +1,7 @@
 """Simulations and curves as pages, and a curve as a picture: SVG of plain shapes, for light and dark pages.
 
 Each rule has a row: bytes at the left, objects at the right, both as functions of its days. The filled step
-is the documented rule; where the server, asked at a day, takes more, a mark stands above it. SVG only: no
+is the documented rule; a mark above it is what the server deletes where that is more. SVG only: no
 library that draws PNG is among lakeplan's requirements, and a browser makes one from this.
 """
 
@@ -72,7 +72,7 @@ _KEPT: tuple[tuple[Figure, str], ...] = (
 
 
 def render_simulate(document: SimulateDocument, console: Console) -> None:
-    """Prints the summary of a simulation: what was asked, what goes and why, where, and warnings."""
+    """Prints the rules, what would be deleted and kept and why, where it is, and warnings."""
     page = Page(console)
     page.line(Cell(document["namespace"], "bold"), f"  as of {moment(document['as_of'])}")
     page.line(_read(document), indent=2)
@@ -168,7 +168,7 @@ BAR_FROM_WIDTH = 100
 
 
 def render_curve(document: CurveDocument, console: Console) -> None:
-    """Prints what goes at how many days, rule by rule, then what goes when, then warnings."""
+    """Prints what expires at each retention, rule by rule, then the forecast, then warnings."""
     page = Page(console)
     page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
     read, refs = document["read"], document["refs"]
@@ -238,14 +238,14 @@ def _row(
     *,
     bars: bool,
 ) -> tuple[str | Cell, ...]:
-    goes = expiring_at(curve, at)
+    expiring = expiring_at(curve, at)
     style = "bold" if at == curve["days_now"] else ""
     risk = asked[at]["at_risk"] if at in asked else None
-    share = percent(goes["size_bytes"], whole) if whole else ""
-    cells = (f"{page.arrow} {at:,}" if style else f"{at:,}", *amounts(goes, cost), share)
+    share = percent(expiring["size_bytes"], whole) if whole else ""
+    cells = (f"{page.arrow} {at:,}" if style else f"{at:,}", *amounts(expiring, cost), share)
     return (
         *(Cell(text, style) for text in cells),
-        Cell(_bar(page, goes["size_bytes"], whole) if bars else "", "cyan"),
+        Cell(_bar(page, expiring["size_bytes"], whole) if bars else "", "cyan"),
         Cell(f"+{volume(risk)}" if risk and risk["objects"] else "", "bold red"),
     )
 

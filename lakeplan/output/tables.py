@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lakeplan.output.page import Cell, Page, code, prose
 from lakeplan.output.page import table as markdown
-from lakeplan.output.text import NO_MONEY, UNKNOWN, Money, count, known, percent, size
-
-Json = Mapping[str, Any]
+from lakeplan.output.text import NO_MONEY, UNKNOWN, Json, Money, count, known, percent, size
 
 
 @dataclass(frozen=True)
