@@ -123,7 +123,16 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
 
 
 def _table(key: str, rows: Sequence[Json]) -> Markup:
-    headers = ("branch", "HEAD", "idle for", "age", "own commits", "days stored", "days proposed", "goes")
+    headers = (
+        "branch",
+        "HEAD",
+        "idle for",
+        "age",
+        "own commits",
+        "days stored",
+        "days proposed",
+        "deleted at",
+    )
     shown = [
         [
             r["branch"],
@@ -133,7 +142,7 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
             _known(r["own_commits"]),
             _known(r["days_before"]),
             _known(r["days_after"]),
-            _goes(r),
+            _deleted_at(r),
         ]
         for r in rows
     ]
@@ -159,10 +168,10 @@ def _known(value: int | None) -> Cell:
     return ("not known", {"data_sort": -1}) if value is None else (count(value), {"data_sort": value})
 
 
-def _goes(row: Json) -> Cell:
+def _deleted_at(row: Json) -> Cell:
     if row["goes_at"] is None:
-        stays = "kept; the stored policies delete it" if row["before_at"] else "stays"
-        return (stays, {"data_sort": "9"})
+        kept = "kept; the stored policies delete it" if row["before_at"] else "kept"
+        return (kept, {"data_sort": "9"})
     new = "" if row["before_at"] else ", newly"
     return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
 
