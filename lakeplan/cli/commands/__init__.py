@@ -68,6 +68,7 @@ MODULES = {
     "import": "trees",
     "init": "trees",
     "storage": "fleet",
+    "test": "validate",
 }
 """Modules with several commands."""
 
