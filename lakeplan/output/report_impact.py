@@ -111,7 +111,9 @@ def gates_section(document: Json) -> Section | None:
     passed = len(gates) - len(shown)
     parts: list[Markup] = []
     if rows:
-        parts.append(table("Gates", ("gate", "of", "outcome", "why", "opened by"), rows, hidden_caption=True))
+        parts.append(
+            table("Gates", ("gate", "applies to", "outcome", "why", "override"), rows, hidden_caption=True)
+        )
     parts += more(len(shown))
     parts.append(el("p", f"{count_of(passed, 'gate')} passed.", cls="dim"))
     return Section("gates", "Gates", join(parts))
