@@ -64,11 +64,7 @@ def request_of(key: str, found: Survey, what: Consequences, reader: LakeFSReader
 
 
 def follow(
-    found: Survey,
-    what: Consequences | None,
-    result: ImpactResult | LakeplanError | None,
-    *,
-    simulated: bool,
+    found: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
 ) -> Followed:
     """Both parts together. ``simulated``: whether the simulation was asked at all."""
     if what is None:
@@ -290,10 +286,7 @@ def _count(outlook: RepositoryOutlook) -> int:
 
 # ---- what follows
 def _follow(
-    tree: DesiredTree,
-    looked: list[RepositoryOutlook],
-    options: LifecycleOptions,
-    ports: LifecyclePorts,
+    tree: DesiredTree, looked: list[RepositoryOutlook], options: LifecycleOptions, ports: LifecyclePorts
 ) -> list[RepositoryOutlook]:
     judged: dict[str, Consequences] = {}
     stale: dict[str, StaleBranches] = {}
@@ -330,9 +323,7 @@ def _stale_key(key: str) -> str:
 
 
 def _with_stale(
-    repository: RepositoryOutlook,
-    stale: StaleBranches | None,
-    answer: ImpactResult | LakeplanError | None,
+    repository: RepositoryOutlook, stale: StaleBranches | None, answer: ImpactResult | LakeplanError | None
 ) -> RepositoryOutlook:
     if repository.survey is None:
         return repository
@@ -362,10 +353,7 @@ def repository_gates(
 
 
 def whole_gates(
-    tree: DesiredTree,
-    count: int,
-    overrides: gates.GateOverrides,
-    repositories: list[RepositoryOutlook],
+    tree: DesiredTree, count: int, overrides: gates.GateOverrides, repositories: list[RepositoryOutlook]
 ) -> tuple[GateResult, ...]:
     """The same over all repositories; overridden when it is in every repository that deletes."""
     deleting = [r.gates for r in repositories if _count(r)]

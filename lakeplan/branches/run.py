@@ -68,10 +68,7 @@ LONGEST_SLEEP = 60.0
 
 
 def serve(
-    cron: Cron,
-    tick: Callable[[], int],
-    now: Callable[[], datetime],
-    wait: Callable[[float], bool],
+    cron: Cron, tick: Callable[[], int], now: Callable[[], datetime], wait: Callable[[float], bool]
 ) -> int:
     """Runs ``tick`` at every moment of the schedule; runs that were missed are not made up for. ``wait``
     sleeps so many seconds and says whether to stop. A run that fails is logged, and the next one comes.

@@ -16,12 +16,7 @@ from lakeplan.cli.addresses import address_question, is_state_inside
 from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
-from lakeplan.lakefs.client import (
-    LakeFSBranchReader,
-    LakeFSIdentifier,
-    LakeFSServer,
-    connect,
-)
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSIdentifier, LakeFSServer, connect
 from lakeplan.lakefs.credentials import (
     STATE_URL,
     Approve,

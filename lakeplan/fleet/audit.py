@@ -173,10 +173,7 @@ def each_repository(
         reader = ports.reader(server)
         min_age = _min_age(ports, server)
         live = [one for one in reader.list_repositories() if takes(server, one.id)]
-        with (
-            ports.progress.task(f"{what} {server}", len(live)) as step,
-            ThreadPoolExecutor(WORKERS) as pool,
-        ):
+        with ports.progress.task(f"{what} {server}", len(live)) as step, ThreadPoolExecutor(WORKERS) as pool:
 
             def one(
                 repository: Repository, server: str = server, min_age: timedelta = min_age

@@ -86,10 +86,7 @@ def _loaded(folder: Path) -> ModuleType:
     for name in [name for name in os.environ if name.startswith("NUMBA_") and name != _CHECKED]:
         del os.environ[name]
     # This one alone: where it cannot write, others would take folders that nobody checked.
-    os.environ |= {
-        "NUMBA_CACHE_DIR": str(folder),
-        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
-    }
+    os.environ |= {"NUMBA_CACHE_DIR": str(folder), "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
     with _no_configuration_file():
         config = importlib.import_module("numba.core.config")
         vars(config)["_config_fname"] = ""

@@ -173,10 +173,7 @@ def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
         )
     )
     identity = entry_identity(
-        size=entry.size,
-        e_tag=entry.e_tag,
-        metadata=dict(entry.metadata),
-        content_type=entry.content_type,
+        size=entry.size, e_tag=entry.e_tag, metadata=dict(entry.metadata), content_type=entry.content_type
     )
     return identity, message
 

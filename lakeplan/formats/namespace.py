@@ -344,7 +344,6 @@ def checked_mark_id(mark_id: str) -> str:
     """A mark's id becomes part of keys. Raises UsageError for what is none."""
     if not mark_id or mark_id != quote(mark_id, safe="") or mark_id.startswith("."):
         raise UsageError(
-            f"{mark_id!r} is not a mark id",
-            hint="Run `lakeplan sweep list` to list marks and their ids.",
+            f"{mark_id!r} is not a mark id", hint="Run `lakeplan sweep list` to list marks and their ids."
         )
     return mark_id

@@ -310,11 +310,7 @@ def _check_endpoint(
     given = {name: value for name, value in bindings.items() if value}
     if not given:
         check_binding(
-            f"server {server.name}",
-            server.endpoint_url,
-            None,
-            variable=endpoint_name,
-            approve=approve,
+            f"server {server.name}", server.endpoint_url, None, variable=endpoint_name, approve=approve
         )
     for name, value in given.items():
         check_binding(f"server {server.name}", server.endpoint_url, value, variable=name, approve=approve)

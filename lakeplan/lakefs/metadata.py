@@ -202,11 +202,7 @@ def _complete(response: requests.Response) -> bool:
 def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:
     """One try, no redirects further on, and nothing of ours but the signed URL itself."""
     response = session.get(
-        url,
-        auth=NoAuth(),
-        timeout=(timeouts.connect, timeouts.read),
-        allow_redirects=False,
-        stream=True,
+        url, auth=NoAuth(), timeout=(timeouts.connect, timeouts.read), allow_redirects=False, stream=True
     )
     read_whole(response, limits.TABLE_BYTES, time.monotonic)
     return response

@@ -31,11 +31,7 @@ NAMED_BY: dict[NamedBy, str] = {
     "hold": "hold",
 }
 _HEADERS = ("branch", "commit", "path", "problem", "named by", "last collected by", "copy in")
-_FIGURES = {
-    "checked": "named",
-    "missing": "missing",
-    "other size": "resized",
-}
+_FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
 
 def render_check(document: CheckDocument, console: Console) -> None:

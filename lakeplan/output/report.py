@@ -31,13 +31,7 @@ from lakeplan.output.drawing import (
 from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
-from lakeplan.output.report_impact import (
-    gates_section,
-    impact_section,
-    more,
-    notes_section,
-    summary_section,
-)
+from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
 from lakeplan.output.report_shell import Cell, Section, amount, behind, cells, data_block, figure, page, table
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs

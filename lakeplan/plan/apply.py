@@ -293,12 +293,7 @@ def _check_gates(
 
 
 def check(
-    reviewed: Plan,
-    live: Plan,
-    limits: _Limits,
-    *,
-    now: datetime,
-    force: bool,
+    reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime, force: bool
 ) -> tuple[RepositoryPlan, ...]:
     """What to write, in order, or an error with nothing written.
 

@@ -85,12 +85,7 @@ def inspect_branches(
         clock = clock_warning(readers.refs, desired.name, look.now)
         recalled = recall(ports.state, readers, desired, server.endpoint_url, look.now)
         found = survey(
-            desired,
-            readers,
-            recalled,
-            When(look.now, look.as_of, zone),
-            whole=True,
-            read_only=look.read_only,
+            desired, readers, recalled, When(look.now, look.as_of, zone), whole=True, read_only=look.read_only
         )
     except LakeplanError as error:
         return BranchInspection(unknown=str(error))

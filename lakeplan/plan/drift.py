@@ -13,13 +13,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.baselines import read_last_applied
 from lakeplan.plan.documents import DriftDocument, DriftedRow, LastAppliedRow, LastSweepRow, RecordedRow
-from lakeplan.plan.drift_compare import (
-    HeadPorts,
-    RepositoryDrift,
-    compare,
-    manages,
-    record_server_heads,
-)
+from lakeplan.plan.drift_compare import HeadPorts, RepositoryDrift, compare, manages, record_server_heads
 from lakeplan.plan.drift_rules import DriftClass, MatchingRun, unmanaged_new
 from lakeplan.plan.gather_settings import server_policies
 from lakeplan.review.selection import Selection, failure_of

@@ -136,13 +136,7 @@ def gather(
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
     settings = gather_settings(
-        desired,
-        reader,
-        server,
-        repository,
-        listed,
-        as_of,
-        read_refs=lambda: read_refs()[0],
+        desired, reader, server, repository, listed, as_of, read_refs=lambda: read_refs()[0]
     )
     warnings += (*settings.warnings, *unheld)
     action = action_of(before, after)

@@ -289,11 +289,7 @@ def _inventory_warnings(
 
 
 def _judge_one(
-    tree: DesiredTree,
-    desired: DesiredRepository,
-    reader: LakeFSReader,
-    options: PlanOptions,
-    ports: Ports,
+    tree: DesiredTree, desired: DesiredRepository, reader: LakeFSReader, options: PlanOptions, ports: Ports
 ) -> _Judged | RepositoryPlan:
     server = tree.servers[desired.server]
     read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))

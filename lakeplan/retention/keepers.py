@@ -121,11 +121,7 @@ class Keeper:
 
 
 def why(
-    graph: CommitGraph,
-    rules: GcRules,
-    commit: str,
-    as_of: datetime,
-    zone: tzinfo = timezone.utc,
+    graph: CommitGraph, rules: GcRules, commit: str, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> list[Keeper]:
     """Why the documented rule keeps a commit (by id) at ``as_of``; empty when it does not. Branches first,
     ascending by name, then dangling starts, the longest first. Raises LakeplanError for an unknown commit."""

@@ -9,14 +9,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 
 from lakeplan.errors import UsageError
-from lakeplan.retention.graph import (
-    NO_RANK,
-    CommitGraph,
-    Edges,
-    Starts,
-    active_flags,
-    starts_of,
-)
+from lakeplan.retention.graph import NO_RANK, CommitGraph, Edges, Starts, active_flags, starts_of
 from lakeplan.values.rules import GcRules
 
 DAY_US = 86_400_000_000

@@ -265,11 +265,7 @@ def _read(state: StateReader, run_id: str) -> RunRecord:
 
 
 RUN = records.record(
-    {
-        "command": records.text,
-        "by": records.record({}),
-        "started_at": records.moment,
-    },
+    {"command": records.text, "by": records.record({}), "started_at": records.moment},
     {
         "plan_digest": records.text,
         "plan_as_of": records.moment,

@@ -15,13 +15,7 @@ from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
-from lakeplan.simulation.inputs import (
-    Collected,
-    NamespaceMetadata,
-    collect_ranges,
-    fetch_each,
-    listing_items,
-)
+from lakeplan.simulation.inputs import Collected, NamespaceMetadata, collect_ranges, fetch_each, listing_items
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.requests import (
     DamagedFile,

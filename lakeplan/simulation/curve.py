@@ -303,13 +303,7 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
             continue
         goes = _sum(each for mask, each in found.masks.items() if not mask & point.bit)
         documented = goes_at(needed, point.days)
-        server.append(
-            {
-                "days": point.days,
-                **goes.to_row(),
-                "at_risk": (goes - documented).to_row(),
-            }
-        )
+        server.append({"days": point.days, **goes.to_row(), "at_risk": (goes - documented).to_row()})
     return {
         "branch_id": varied.branch_id,
         "days_now": days_now,
@@ -431,11 +425,7 @@ def of_repository(
 ) -> CurveInput:
     """A repository of a server, through its API: metadata alone, nothing listed; or what an inventory has."""
     source = Source(
-        key,
-        metadata,
-        Addresses((storage_namespace,)),
-        young_from_us=young_from_us,
-        inventory=inventory,
+        key, metadata, Addresses((storage_namespace,)), young_from_us=young_from_us, inventory=inventory
     )
     listing = None if inventory is None else inventory.items()
     return CurveInput(graph, source, listing=listing, blind_to=blind_to)

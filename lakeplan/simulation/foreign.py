@@ -243,11 +243,7 @@ def _fetch_metarange(one: tuple[ForeignRanges, str]) -> bytes:
 
 
 def _read_odd(
-    packets: Iterable[Packet],
-    _: Leaves,
-    *,
-    readers: Sequence[tuple[str, MetadataReader]],
-    use_compiled: bool,
+    packets: Iterable[Packet], _: Leaves, *, readers: Sequence[tuple[str, MetadataReader]], use_compiled: bool
 ) -> Iterator[Packet]:
     """The step that reads ranges. ``readers``: name and reader of each repository, by number."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:

@@ -91,18 +91,14 @@ def chosen(columns: StoredColumns, mask: npt.NDArray[np.bool_]) -> StoredColumns
         return columns
     rows = pa.array(mask)
     return StoredColumns(
-        columns.keys.filter(rows),
-        columns.sizes[mask],
-        columns.modified_us[mask],
-        columns.e_tags.filter(rows),
+        columns.keys.filter(rows), columns.sizes[mask], columns.modified_us[mask], columns.e_tags.filter(rows)
     )
 
 
 def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
     """``namespace.is_candidate_key`` of each."""
     below = pc.and_(
-        pc.starts_with(keys, DATA_PREFIX.encode()),
-        pc.greater(pc.binary_length(keys), len(DATA_PREFIX)),
+        pc.starts_with(keys, DATA_PREFIX.encode()), pc.greater(pc.binary_length(keys), len(DATA_PREFIX))
     )
     # A folder named by dots alone makes no candidate.
     plain = pc.and_not(below, pc.match_substring(keys, b"/."))
@@ -228,10 +224,7 @@ class Inventory:
         if longest is not None and longest > limits.KEY_BYTES:
             raise FormatError("has a key that is longer than keys can be", where=f"{self.url}: {key}")
         stored = StoredColumns(
-            keys,
-            table["size"].to_numpy(),
-            table["modified_us"].to_numpy(),
-            table["e_tag"].combine_chunks(),
+            keys, table["size"].to_numpy(), table["modified_us"].to_numpy(), table["e_tag"].combine_chunks()
         )
         inside = pc.and_(
             pc.starts_with(keys, self.base.encode()),

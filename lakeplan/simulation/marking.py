@@ -228,10 +228,7 @@ class StepMarker:
             going.add(MarkClass.NEVER_COMMITTED.value)
         writer = Writer(request.store, request.prefix, frozenset(going))
         files = sum(len(one.items) for one in asking)
-        with (
-            self._progress.task(f"reading {files} files", None),
-            self._open(rows) as (runner, choice),
-        ):
+        with self._progress.task(f"reading {files} files", None), self._open(rows) as (runner, choice):
             written = Step(partial(write_parts, writer=writer), PLACES_A_MARK)
             return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
 
@@ -256,10 +253,7 @@ class StepMarker:
         rows = entries + sum(part.rows for part in request.parts)
         asking = [Asking(source, HeldAgain(), items, rows), *foreign]
         found: set[str] = set()
-        with (
-            self._progress.task("looking again at what is held", None),
-            self._open(rows) as (runner, _),
-        ):
+        with self._progress.task("looking again at what is held", None), self._open(rows) as (runner, _):
             for of, data in _answers(runner, asking):
                 if of is Of.OBJECTS:
                     found.update(from_bytes(data)["address"].to_pylist())

@@ -74,11 +74,7 @@ class Facts(NamedTuple):
     holders: Holders = ()
 
     def __or__(self, other: Facts) -> Facts:
-        return Facts(
-            self.mask | other.mask,
-            max(self.last, other.last),
-            union((self.holders, other.holders)),
-        )
+        return Facts(self.mask | other.mask, max(self.last, other.last), union((self.holders, other.holders)))
 
 
 def union(sets: Iterable[Holders]) -> Holders:

@@ -128,11 +128,7 @@ def _samples(request: SurveyRequest, collected: Collected, source: Source) -> It
 
 
 def _sample(
-    request: SurveyRequest,
-    items: Mapping[str, WorkItem],
-    source: Source,
-    draw: random.Random,
-    seen: set[str],
+    request: SurveyRequest, items: Mapping[str, WorkItem], source: Source, draw: random.Random, seen: set[str]
 ) -> Iterator[SampledEntry]:
     """Ranges are drawn by their bytes, then entries of each: about as if entries were drawn from all.
     Objects of ``seen`` are left out, and those that are drawn are added to it."""

@@ -117,11 +117,7 @@ class AzureCopier(AzureReader):
         data: bytes = (
             self._client.get()
             .download_blob(
-                self._base + key,
-                offset=start,
-                length=length,
-                etag=found.etag,
-                match_condition=UNCHANGED,
+                self._base + key, offset=start, length=length, etag=found.etag, match_condition=UNCHANGED
             )
             .readall()
         )

@@ -182,8 +182,7 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
             raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names no account for its SAS")
         return _sas(location, sas)
     raise StorageDenied(
-        "AZURE_STORAGE_CONNECTION_STRING has neither AccountKey nor SharedAccessSignature",
-        where=location.url,
+        "AZURE_STORAGE_CONNECTION_STRING has neither AccountKey nor SharedAccessSignature", where=location.url
     )
 
 

@@ -137,11 +137,7 @@ class ObjectDeleter(Protocol):
         """The most keys one request may name (S3 1,000, Azure 256)."""
 
     def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        versions: Versions,
-        expected: Mapping[str, StoredObject] | None = None,
+        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject] | None = None
     ) -> list[Deletion]:
         """Deletes at most ``batch_size`` objects; one answer a key, in the order of ``keys``. A key where
         nothing is counts as deleted. One attempt: raises StoreBusy when the store refused the whole batch for

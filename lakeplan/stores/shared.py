@@ -149,11 +149,7 @@ class BatchDeleter(Opened, ABC):
     batch_size: int
 
     def delete(
-        self,
-        keys: Sequence[str],
-        *,
-        versions: Versions,
-        expected: Mapping[str, StoredObject] | None = None,
+        self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject] | None = None
     ) -> list[Deletion]:
         if len(keys) > self.batch_size:
             raise StorageError(

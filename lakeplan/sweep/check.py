@@ -236,12 +236,7 @@ class _History:
     """Which commits must be complete, and how a finding names one of them."""
 
     def __init__(
-        self,
-        site: Site,
-        refs: Refs,
-        stored: GcRules | None,
-        recorded: Sequence[HeldCommit],
-        now: datetime,
+        self, site: Site, refs: Refs, stored: GcRules | None, recorded: Sequence[HeldCommit], now: datetime
     ) -> None:
         self.refs = refs
         self.graph = CommitGraph.from_refs(refs)

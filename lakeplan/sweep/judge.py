@@ -39,11 +39,7 @@ def judge_for_approval(
 ) -> tuple[Judged, tuple[GateResult, ...]]:
     """The gates by today's tree, and what they were judged by, for the record."""
     judged = Judged(
-        site.desired.safety,
-        settings_today(site, mark),
-        site.preparer.grace_period_seconds(),
-        (),
-        automatic,
+        site.desired.safety, settings_today(site, mark), site.preparer.grace_period_seconds(), (), automatic
     )
     gates = _gates(site, mark, judged, overrides)
     allowed = tuple(

@@ -13,12 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, ReadOnlyRepository, StorageNotFound, WriteConflict
-from lakeplan.formats.namespace import (
-    METADATA_PREFIX,
-    OWNER_KEY,
-    PROBE_KEY,
-    SWEEPS_PREFIX,
-)
+from lakeplan.formats.namespace import METADATA_PREFIX, OWNER_KEY, PROBE_KEY, SWEEPS_PREFIX
 from lakeplan.limits import parse_json
 from lakeplan.review.gates import GateOverrides, Verdict
 from lakeplan.stores.protocols import SweepStore
@@ -95,11 +90,7 @@ class Probes:
 
 
 def check_neighbours(
-    site: Site,
-    today: date,
-    *,
-    listed: Iterable[Repository] | None = None,
-    probes: Probes | None = None,
+    site: Site, today: date, *, listed: Iterable[Repository] | None = None, probes: Probes | None = None
 ) -> None:
     """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
     whether one does. ``listed``: the server's repositories; without them they are listed now."""
@@ -271,11 +262,7 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
 
 
 def check_site(
-    site: Site,
-    today: date,
-    *,
-    listed: Iterable[Repository] | None = None,
-    probes: Probes | None = None,
+    site: Site, today: date, *, listed: Iterable[Repository] | None = None, probes: Probes | None = None
 ) -> None:
     """Raises ReadOnlyRepository (a mark skips it), and LakeplanError for shared namespaces, a namespace that
     another server or repository owns, and stores that keep deleted data. ``listed`` and ``probes``: see

@@ -10,12 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
-from lakeplan.formats.namespace import (
-    CLOCK_FILE,
-    QUARANTINE_PREFIX,
-    quarantine_prefix,
-    sweep_prefix,
-)
+from lakeplan.formats.namespace import CLOCK_FILE, QUARANTINE_PREFIX, quarantine_prefix, sweep_prefix
 from lakeplan.retention.rules import to_us
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings

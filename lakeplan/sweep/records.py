@@ -287,10 +287,7 @@ _SUMMARY = records.record(
         "settings": records.record({"mode": records.text}),
         "not_yet_reclaimed": records.text,
     },
-    {
-        "closed": records.flag,
-        "settings_from": records.map_of(records.exactly("approval", "mark", "tree")),
-    },
+    {"closed": records.flag, "settings_from": records.map_of(records.exactly("approval", "mark", "tree"))},
 )
 
 

@@ -74,9 +74,7 @@ class ThreadWorkers:
         self._halt.set()
 
 
-def _flat(
-    answers: Iterable[Sequence[PartEnd | LakeplanError]],
-) -> Iterator[PartEnd | LakeplanError]:
+def _flat(answers: Iterable[Sequence[PartEnd | LakeplanError]]) -> Iterator[PartEnd | LakeplanError]:
     for answer in answers:
         yield from answer
 
@@ -123,13 +121,7 @@ class PartSweeper:
         with self._progress.task("deleting", len(objects)) as step:
             answers = []
             for answer in delete_all(
-                store,
-                [*expected],
-                settings,
-                throttle,
-                waiting,
-                expected=expected,
-                before_each=before_each,
+                store, [*expected], settings, throttle, waiting, expected=expected, before_each=before_each
             ):
                 answers.append(answer)
                 step()

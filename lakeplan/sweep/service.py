@@ -9,13 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 
-from lakeplan.errors import (
-    ExitCode,
-    LakeplanError,
-    ReadOnlyRepository,
-    StorageNotFound,
-    UsageError,
-)
+from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository, StorageNotFound, UsageError
 from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
 from lakeplan.review.gates import GateOverrides, names_of
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
@@ -35,15 +29,7 @@ from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import Made, MarkOptions, make_marks
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import is_begun
-from lakeplan.sweep.ports import (
-    Site,
-    SweepPorts,
-    approval_key,
-    open_site,
-    other_servers,
-    select,
-    select_one,
-)
+from lakeplan.sweep.ports import Site, SweepPorts, approval_key, open_site, other_servers, select, select_one
 from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
 from lakeplan.sweep.records import (
     MARKS_FORMAT,

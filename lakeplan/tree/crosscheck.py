@@ -21,12 +21,7 @@ from lakeplan.tree.layers import (
     to_document,
     touches,
 )
-from lakeplan.tree.policies import (
-    check_complete,
-    conflict_text,
-    why_ambiguous,
-    why_no_engine,
-)
+from lakeplan.tree.policies import check_complete, conflict_text, why_ambiguous, why_no_engine
 from lakeplan.tree.structure import nearest, suggestion
 from lakeplan.tree.yaml import NodePath, Problems, show_path
 from lakeplan.values.desired import Override, ServerConfig

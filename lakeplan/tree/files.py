@@ -15,11 +15,7 @@ from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
 from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.storages import storage_of
-from lakeplan.values.urls import (
-    BadUrl,
-    parse_folder_url,
-    parse_local_url,
-)
+from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url
 
 ROOT_FILE = "lakeplan.yaml"
 _NOT_OURS = frozenset({".git", ".lakeplan"})

@@ -152,10 +152,7 @@ class Safety:
         help="Globs over tags whose data a sweep keeps. The gate tag-loss covers every tag.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
-        words("ignore", "warn", "fail"),
-        "fail",
-        stricter=POLICY,
-        help="Gate tag-loss: a tag would lose data.",
+        words("ignore", "warn", "fail"), "fail", stricter=POLICY, help="Gate tag-loss: a tag would lose data."
     )
     on_server_divergence: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
@@ -164,10 +161,7 @@ class Safety:
         help="Gate at-risk: the server would delete what the documented rule keeps.",
     )
     impact_tolerance_percent: float = setting(
-        PERCENT,
-        10,
-        stricter=LESS,
-        help="How much more an apply may delete than was reviewed.",
+        PERCENT, 10, stricter=LESS, help="How much more an apply may delete than was reviewed."
     )
     max_plan_age_seconds: int = setting(
         DURATION, "7d", stricter=LESS, help="A plan file older than this is not applied."

@@ -87,11 +87,7 @@ HELD_BRANCH = Gate(
     unit="branches",
 )
 PINS = Gate(
-    "pins",
-    "a repository would have more pins than this",
-    settings=("pins.max",),
-    unit="pins",
-    max_ends="",
+    "pins", "a repository would have more pins than this", settings=("pins.max",), unit="pins", max_ends=""
 )
 MIN_AGE = Gate(
     "min-age",

@@ -10,14 +10,7 @@ from datetime import datetime
 from enum import IntFlag
 from typing import TYPE_CHECKING, ClassVar
 
-from lakeplan.values.branches import (
-    AWAITS_NOTICE,
-    BranchOutlook,
-    Consequence,
-    Keep,
-    MomentTotal,
-    OnlyHere,
-)
+from lakeplan.values.branches import AWAITS_NOTICE, BranchOutlook, Consequence, Keep, MomentTotal, OnlyHere
 from lakeplan.values.rules import Action
 from lakeplan.values.settings import Evidence, ObjectRule, Policy, SettingItem, SettingKind, setting_etag
 

@@ -67,10 +67,7 @@ class LifecycleSettings:
     )
     # Although the server itself lets an administrator delete it.
     keep_protected: bool = setting(
-        FLAG,
-        True,
-        stricter=ON,
-        help="Keep branches that a branch protection rule of the server matches.",
+        FLAG, True, stricter=ON, help="Keep branches that a branch protection rule of the server matches."
     )
     assume_created: Literal["never", "head_commit"] = setting(
         words("never", "head_commit"),
