@@ -210,7 +210,7 @@ def timestamp_us(message: bytes) -> int:
         elif number == 2:
             nanos = as_int32(value)
     if not -_LAST_SECOND <= seconds <= _LAST_SECOND:
-        raise damaged("a time is no time of the calendar")
+        raise damaged("a timestamp is outside the calendar")
     if not 0 <= nanos < 10**9:
         raise damaged("a time has more than 999,999,999 nanoseconds")
     return seconds * 1_000_000 + nanos // 1000
