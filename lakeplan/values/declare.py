@@ -85,17 +85,13 @@ TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 @dataclass(frozen=True)
 class Rule:
     """``combine(then, now)`` is the stricter of two values; where there is none, the one ``now``.
-    ``ordered`` is False when neither of two different values is stricter, so that any change is listed.
-    ``why`` explains a rule that is not an order."""
+    ``knows_stricter`` is False where neither of two values is, so that today's counts, and ``ordered`` is
+    False where any change of such a value is listed. ``why`` explains the rule."""
 
     combine: Callable[[Any, Any], Any]
     ordered: bool = True
     why: str = ""
-
-    @property
-    def knows_stricter(self) -> bool:
-        """False where neither of two values is stricter, so that today's counts."""
-        return not self.why
+    knows_stricter: bool = True
 
     def weakens(self, before: Any, after: Any) -> bool:
         """Whether ``after`` is weaker than ``before`` anywhere."""
@@ -116,12 +112,12 @@ def strictest_first(*values: Any) -> Rule:
 
 def neutral(why: str) -> Rule:
     """Neither value is stricter: today's counts, and a change is not listed."""
-    return Rule(lambda then, now: now, why=why)
+    return Rule(lambda then, now: now, why=why, knows_stricter=False)
 
 
 def unordered(why: str) -> Rule:
     """Neither value is stricter: today's counts, and every change is listed."""
-    return Rule(lambda then, now: now, ordered=False, why=why)
+    return Rule(lambda then, now: now, ordered=False, why=why, knows_stricter=False)
 
 
 def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -348,6 +348,16 @@ class DescribeSinceTheMark:
         assert [setting.path for setting in refused] == ["sweep.mode", "sweep.min_age"]
         assert (settings.rate, settings.settle_seconds) == (7, 10**9)
 
+    def it_is_no_less_strict_for_a_rule_that_is_explained(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused() -> list[str]:
+            return [setting.field for setting in since_mark(WEAKEST, WEAKEST, STRICTEST)[1]]
+
+        expected = refused()
+        explained = [replace(s, rule=replace(s.rule, why=s.rule.why or "It is explained.")) for s in SWEEP]
+        monkeypatch.setattr("lakeplan.review.strictness.SWEEP", explained)
+        assert expected
+        assert refused() == expected
+
     def it_leaves_what_a_person_chose_for_the_mark(self) -> None:
         chosen = replace(self.TREE, min_age_seconds=0, never_committed="collect")
         assert since_mark(chosen, self.TREE, self.TREE) == (chosen, ())
