@@ -1,5 +1,5 @@
-"""A folder as a store: a file is complete or does not exist, whoever is killed and whenever. State in a
-folder (``file://``) is atomic and safe with several processes on one machine."""
+"""A folder as a store. A file is complete or does not exist, even when a process is killed while it writes.
+State in a folder (``file://``) is atomic and safe with several processes on one machine."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ class FolderStore(BatchDeleter, FolderReader):
         with self._open(source) as file, self._written(target, create=create, prefix=COPY) as new:
             wanted = _copy(file, new)
             os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
-            flush_file(new)
+            flush_file(new)  # before it is read: what a disk or a network loses, it loses here
             new.seek(0)
             if _copy(new, None) != wanted:
                 raise not_equal(source, self._where(target))

@@ -40,9 +40,14 @@ PLACED = (
 )
 """What no copy keeps by itself."""
 DESCRIBED = (
-    "Metadata", "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType",
+    "Metadata",
+    "CacheControl",
+    "ContentDisposition",
+    "ContentEncoding",
+    "ContentLanguage",
+    "ContentType",
     "Expires",
-)  # fmt: skip
+)
 """What a copy by one request keeps by itself (``MetadataDirective=COPY``), and one in parts does not."""
 ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId")
 CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")

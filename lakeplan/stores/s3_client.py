@@ -249,14 +249,20 @@ class S3Place(RecordPlace):
         return {"Bucket": self._bucket, "Key": self._base + key}
 
     def _pages(
-        self, operation: str, first_of: Callable[[Any], object], prefix: str = "", **options: Any
+        self,
+        operation: str,
+        first_of: Callable[[Any], object],
+        prefix: str = "",
+        client: Any = None,
+        **options: str,
     ) -> Iterator[Any]:
-        """The pages of a listing, within limits."""
+        """The pages of a listing, within limits; with a client of its own when one is given."""
         where = self._where(prefix)
         with boto_errors(where):
-            client = options.pop("client", None) or self._client.get()
-            pages = client.get_paginator(operation).paginate(
-                Bucket=self._bucket, Prefix=self._base + prefix, **options
+            pages = (
+                (client or self._client.get())
+                .get_paginator(operation)
+                .paginate(Bucket=self._bucket, Prefix=self._base + prefix, **options)
             )
             yield from bounded_pages(whole_listing(pages, where), first_of, where)
 
