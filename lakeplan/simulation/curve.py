@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
@@ -23,6 +24,7 @@ from lakeplan.simulation.documents import (
     CurveDocument,
     CurveRow,
     HorizonRow,
+    RangesRead,
     ServerDaysPoint,
 )
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
@@ -36,7 +38,7 @@ from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, Choice
+from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 
 
 @dataclass(frozen=True)
@@ -206,8 +208,8 @@ def histograms(
 ) -> Histograms:
     """``holder_sets`` are those that the classes number. An object needs the least of what all its holders
     need, under whatever path or doubtful URL they hold it."""
-    scales: list[dict[int, Amount]] = [{} for _ in coding.values]
-    masks: dict[int, Amount] = {}
+    scales: list[dict[int, Amount]] = [defaultdict(Amount) for _ in coding.values]
+    masks: dict[int, Amount] = defaultdict(Amount)
     never_committed = Amount()
     needs = [coding.decode(holders) for holders in holder_sets]
     for each in classes:
@@ -216,50 +218,42 @@ def histograms(
         if not each.is_committed:
             never_committed += each.amount
             continue
-        _add(masks, each.any_mask, each.amount)
+        masks[each.any_mask] += each.amount
         for scale, histogram in enumerate(scales):
-            _add(histogram, min(needs[number][scale] for number in each.holders), each.amount)
+            histogram[min(needs[number][scale] for number in each.holders)] += each.amount
     return Histograms(scales, masks, never_committed)
 
 
-def _add(histogram: dict[int, Amount], key: int, amount: Amount) -> None:
-    histogram[key] = histogram.get(key, Amount()) + amount
-
-
 @dataclass(frozen=True)
-class ReadSide:
-    """What was read, and what was not. ``staged_run`` None: no run of uncommitted addresses was at hand."""
+class CurveInput:
+    """One repository. ``listing``: what workers list; None for metadata alone, where figures are at most.
+    ``blind_to``: what could not be seen of the history, in words."""
 
-    name: str
-    listing: bool
-    staged_run: str | None
-    metaranges: int
-    ranges: int
-    entries: int
-    size_bytes: int
-    runner: Choice
+    graph: CommitGraph
+    source: Source
+    staged: StagedRun = field(default_factory=StagedRun)
+    listing: list[WorkItem] | None = None
     blind_to: tuple[str, ...] = ()
-    inventory: Inventory | None = None
 
 
 def curve_document(
-    request: CurveRequest, graph: CommitGraph, scales: Scales, found: Histograms, read: ReadSide
+    request: CurveRequest, given: CurveInput, scales: Scales, found: Histograms, side: RangesRead
 ) -> CurveDocument:
     """The last of the scales is the horizon's when one is requested."""
-    committed = _sum(found.scales[0].values())
     curves = [_curve(request, scales, found, number) for number in range(len(scales.varied))]
-    stored: CurveAdditions = {"inventory": read.inventory.document()} if read.inventory is not None else {}
+    inventory, graph = given.source.inventory, given.graph
+    stored: CurveAdditions = {"inventory": inventory.document()} if inventory is not None else {}
     return {
         "schema": "curve.v1",
         "versions": {"lakeplan": __version__},
-        "repository": read.name,
+        "repository": given.source.name,
         "as_of": iso(to_us(request.as_of)),
         "time_zone": str(request.zone),
-        "listing": read.listing,
+        "listing": given.listing is not None,
         **stored,
-        "at_most": not read.listing,
-        "runner": read.runner.to_row(),
-        "uncommitted_run": read.staged_run,
+        "at_most": given.listing is None,
+        "runner": side.runner.to_row(),
+        "uncommitted_run": given.staged.run_id,
         "rules": request.rules.to_body(),
         "etag": request.rules.etag,
         "refs": {
@@ -267,30 +261,18 @@ def curve_document(
             "dangling_commits": len(graph.dangling),
             "branches": len(graph.branches),
         },
-        "read": {
-            "metaranges": read.metaranges,
-            "ranges": read.ranges,
-            "entries": read.entries,
-            "size_bytes": read.size_bytes,
-        },
-        "committed": committed.to_row(),
+        "read": side.to_row(),
+        "committed": total_of(found.scales[0].values()).to_row(),
         "never_committed": found.never_committed.to_row(),
         "curves": curves,
         "horizon": _horizon(request, found.scales[-1], scales.horizon_days),
-        "warnings": _warnings(request, graph, read, curves),
+        "warnings": _warnings(request, given, curves),
     }
-
-
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    total = Amount()
-    for each in amounts:
-        total += each
-    return total
 
 
 def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
     """What goes at that many days: everything that needs more."""
-    return _sum(each for needs, each in needed.items() if needs > days)
+    return total_of(each for needs, each in needed.items() if needs > days)
 
 
 def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int) -> CurveRow:
@@ -301,7 +283,7 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
     for point in scales.points:
         if point.curve != number:
             continue
-        goes = _sum(each for mask, each in found.masks.items() if not mask & point.bit)
+        goes = total_of(each for mask, each in found.masks.items() if not mask & point.bit)
         documented = goes_at(needed, point.days)
         server.append({"days": point.days, **goes.to_row(), "at_risk": (goes - documented).to_row()})
     return {
@@ -317,16 +299,12 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
 
 def _steps(needed: Mapping[int, Amount]) -> list[tuple[int, Amount]]:
     """(days, what goes from these days on until the next step), from 0 days."""
-    left = _sum(needed.values()) + _negative(_sum(each for n, each in needed.items() if n <= 0))
+    left = total_of(each for needs, each in needed.items() if needs > 0)
     steps = [(0, left)]
     for days in sorted(n for n in needed if 0 < n < NEVER):
-        left = left + _negative(needed[days])
+        left -= needed[days]
         steps.append((days, left))
     return steps
-
-
-def _negative(value: Amount) -> Amount:
-    return Amount(-value.objects, -value.size_bytes)
 
 
 def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None) -> HorizonRow | None:
@@ -339,7 +317,7 @@ def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None
         "until": iso(start + days * DAY_US),
         "gone_now": by_day.get(0, Amount()).to_row(),
         "later_or_never": by_day.get(days + 1, Amount()).to_row(),
-        "total": _sum(each for day, each in by_day.items() if 0 < day <= days).to_row(),
+        "total": total_of(each for day, each in by_day.items() if 0 < day <= days).to_row(),
         "days_with_losses": [
             {"day": day, "until": iso(start + day * DAY_US), **by_day[day].to_row()}
             for day in sorted(by_day)
@@ -348,40 +326,28 @@ def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None
     }
 
 
-def _warnings(request: CurveRequest, graph: CommitGraph, read: ReadSide, curves: list[CurveRow]) -> list[str]:
-    missing, beyond = left_out(request, graph)
+def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) -> list[str]:
+    missing, beyond = left_out(request, given.graph)
     found = [f"no such branch: {branch}" for branch in missing]
     if beyond:
         found.append(f"{len(beyond)} more branches have rules and no curve here: name them with --branch")
-    found += [f"not seen: {what}" for what in read.blind_to]
-    if read.staged_run is None:
+    found += [f"not seen: {what}" for what in given.blind_to]
+    if given.staged.run_id is None:
         found.append(
             NO_RUN
-            if read.listing
+            if given.listing is not None
             else "upper bounds: uncommitted changes were not read and can only reduce these numbers"
         )
-    if not read.listing:
+    if given.listing is None:
         found.append(METADATA_ONLY)
-    if read.inventory is not None:
-        found.append(read.inventory.warning())
+    if given.source.inventory is not None:
+        found.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         found.append(
             "at some days the server deletes objects that its documented rule keeps: its walk can stop early,"
             " and its curve is not monotone, so it may differ between the computed points too"
         )
     return found
-
-
-@dataclass(frozen=True)
-class CurveInput:
-    """One repository. ``listing``: what workers list; None for metadata alone, where figures are at most.
-    ``blind_to``: what could not be seen of the history, in words."""
-
-    graph: CommitGraph
-    source: Source
-    staged: StagedRun = field(default_factory=StagedRun)
-    listing: list[WorkItem] | None = None
-    blind_to: tuple[str, ...] = ()
 
 
 def of_namespace(
@@ -443,10 +409,9 @@ def curve(
     """
     scales = scales_of(request, given.graph)
     facts, coding = metarange_facts(given.graph, scales)
-    name = given.source.name
-    with progress.task("reading metaranges", len(facts)) as step:
-        collected = collect_ranges(given.source.metadata, facts, name=name, step=step)
     source = replace(given.source, cache=cache, verify_ids=False)
+    with progress.task("reading metaranges", len(facts)) as step:
+        collected = collect_ranges(source.metadata, facts, name=source.name, step=step)
     items = [*(given.listing or ()), *given.staged.items(), *collected.items]
     with (
         runners.open(collected.entries) as (runner, choice),
@@ -457,18 +422,5 @@ def curve(
     assert isinstance(answer, Answer), "only counts were asked for"
     if answer.error is not None:
         raise answer.error
-    classes = answer.classes
-    found = histograms(classes, collected.holder_sets, coding, listing=given.listing is not None)
-    read = ReadSide(
-        name=name,
-        listing=given.listing is not None,
-        staged_run=given.staged.run_id,
-        metaranges=collected.metaranges,
-        ranges=len(collected.items),
-        entries=collected.entries,
-        size_bytes=collected.size_bytes,
-        runner=choice,
-        blind_to=given.blind_to,
-        inventory=given.source.inventory,
-    )
-    return curve_document(request, given.graph, scales, found, read)
+    found = histograms(answer.classes, collected.holder_sets, coding, listing=given.listing is not None)
+    return curve_document(request, given, scales, found, RangesRead(collected, choice))

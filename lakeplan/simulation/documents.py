@@ -13,7 +13,6 @@ from lakeplan import __version__
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.inputs import CommitHistory, iso, read_history
-from lakeplan.simulation.output import check_target, write_summary, written
 from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, judge
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import PriceRow
@@ -259,15 +258,30 @@ class ObjectsOf:
 
 
 @dataclass(frozen=True)
+class RangesRead:
+    """What was read, and who read it."""
+
+    collected: Collected
+    runner: Choice
+
+    def to_row(self) -> ReadRow:
+        return {
+            "metaranges": self.collected.metaranges,
+            "ranges": len(self.collected.items),
+            "entries": self.collected.entries,
+            "size_bytes": self.collected.size_bytes,
+        }
+
+
+@dataclass(frozen=True)
 class ObjectSide:
     """The part of a run that ``--commits-only`` leaves out."""
 
     staged: StagedRun
-    collected: Collected
+    read: RangesRead
     listing: bool
     by_rule_set: Mapping[str, ObjectsOf]
     versions: RunnerVersions
-    runner: Choice
 
 
 def summary(
@@ -292,10 +306,10 @@ def summary(
         "listing": side.listing if side else False,
         **stored,
         "at_most": side is not None and not side.listing,
-        "runner": side.runner.to_row() if side else None,
+        "runner": side.read.runner.to_row() if side else None,
         "refs": _refs(history),
         "uncommitted": _uncommitted(side.staged) if side else None,
-        "read": _read(side) if side else None,
+        "read": side.read.to_row() if side else None,
         "rule_sets": [_rule_set(history.graph, one, side) for one in judged],
         "warnings": _warnings(request, history, judged, side),
     }
@@ -320,15 +334,6 @@ def _uncommitted(staged: StagedRun) -> StagedRow:
         "run_id": staged.run_id,
         "created": None if staged.created_us is None else iso(staged.created_us),
         "files": len(staged.files),
-    }
-
-
-def _read(side: ObjectSide) -> ReadRow:
-    return {
-        "metaranges": side.collected.metaranges,
-        "ranges": len(side.collected.items),
-        "entries": side.collected.entries,
-        "size_bytes": side.collected.size_bytes,
     }
 
 
@@ -418,15 +423,15 @@ def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> Si
     """``--commits-only``: the summary document without objects; writes ``commits/`` and ``summary.json`` when
     an output is requested. Raises what ``read_history`` does, and UsageError for the output."""
     if request.output is not None:
-        check_target(request.output, overwrite=request.overwrite)
+        # pyarrow takes longer to import than everything else here takes to run
+        from lakeplan.simulation import output
+
+        output.check_target(request.output, overwrite=request.overwrite)
     history = read_history(namespace)
     judged = judge_all(request, history)
     document = summary(request, namespace.url, history, judged, None)
     if request.output is not None:
-        # pyarrow takes longer to import than everything above takes to run
-        from lakeplan.simulation import tables
-
-        with written(request.output, overwrite=request.overwrite) as folder:
-            tables.write(folder / "commits", tables.commits(history.graph, judged))
-            write_summary(folder, document)
+        with output.written(request.output, overwrite=request.overwrite) as folder:
+            output.write_table(folder / "commits", output.commits_table(history.graph, judged))
+            output.write_summary(folder, document)
     return document

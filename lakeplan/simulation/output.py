@@ -1,4 +1,4 @@
-"""``--output DIR``: all or nothing, and the columns of its tables."""
+"""``--output DIR``: all or nothing; its tables, and those of them that the driver writes itself."""
 
 from __future__ import annotations
 
@@ -6,67 +6,66 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT
+from lakeplan.simulation.verdicts import BranchTotals, Judged
 from lakeplan.values.local import PRIVATE_FOLDER, refuse_links
 
-
-@dataclass(frozen=True)
-class Column:
-    """``type`` is a Spark SQL type name."""
-
-    name: str
-    type: str
-    nullable: bool = False
+_TEXT, _WHOLE = pa.string(), pa.int64()
+_TEXTS = pa.list_(pa.field("element", _TEXT, nullable=False))
+_TIME = pa.timestamp("us", tz="UTC")
 
 
-RULE_SET = Column("rule_set", "string")
+_MAY_BE_NULL = {"kept_until", "last_commit_id"}
+
+
+def _columns(**types: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=name in _MAY_BE_NULL) for name, kind in types.items()])
+
+
+RULE_SET = pa.field("rule_set", _TEXT, nullable=False)
 """The last column of every table when two rule sets are compared."""
-
-COMMITS = (
-    Column("commit_id", "string"),
-    Column("creation_date", "timestamp"),
-    Column("branches", "array<string>"),
-    Column("branch_count", "int"),
-    Column("active", "boolean"),
-    Column("active_documented", "boolean"),
-    Column("kept_until", "timestamp", nullable=True),
+COMMITS = _columns(
+    commit_id=_TEXT,
+    creation_date=_TIME,
+    branches=_TEXTS,
+    branch_count=pa.int32(),
+    active=pa.bool_(),
+    active_documented=pa.bool_(),
+    kept_until=_TIME,
 )
-OBJECTS = (
-    Column("address", "string"),
-    Column("size_bytes", "long"),
-    Column("paths", "array<string>"),
-    Column("last_commit_id", "string", nullable=True),
-    Column("reason", "string"),
-    Column("at_risk", "boolean"),
+OBJECTS = _columns(
+    address=_TEXT,
+    size_bytes=_WHOLE,
+    paths=_TEXTS,
+    last_commit_id=_TEXT,
+    reason=_TEXT,
+    at_risk=pa.bool_(),
 )
-BRANCHES = (
-    Column("branch_id", "string"),
-    Column("commits", "long"),
-    Column("objects", "long"),
-    Column("size_bytes", "long"),
-    Column("exclusive_objects", "long"),
-    Column("exclusive_bytes", "long"),
+BRANCHES = _columns(
+    branch_id=_TEXT,
+    commits=_WHOLE,
+    objects=_WHOLE,
+    size_bytes=_WHOLE,
+    exclusive_objects=_WHOLE,
+    exclusive_bytes=_WHOLE,
 )
-PREFIXES = (
-    Column("prefix", "string"),
-    Column("depth", "int"),
-    Column("objects", "long"),
-    Column("size_bytes", "long"),
-)
+PREFIXES = _columns(prefix=_TEXT, depth=pa.int32(), objects=_WHOLE, size_bytes=_WHOLE)
 TABLES = {"commits": COMMITS, "objects": OBJECTS, "branches": BRANCHES, "prefixes": PREFIXES}
 
 MAX_NAMES = 10
 """At most so many branches of a commit, and paths of an object."""
 MAX_PREFIX_DEPTH = 5
 EXPIRED, NEVER_COMMITTED = "expired", "never_committed"
-
-
 SUMMARY = "summary.json"
 _OURS = {*TABLES, SUMMARY}
 
@@ -129,21 +128,82 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _cannot_write(target, error) from error
-
-
-def _cannot_write(target: Path, error: OSError) -> LakeplanError:
-    return LakeplanError(
-        f"cannot write: {error.strerror or error}",
-        where=str(target),
-        hint="Check the folder and its free space.",
-    )
+        raise LakeplanError(
+            f"cannot write: {error.strerror or error}",
+            where=str(target),
+            hint="Check the folder and its free space.",
+        ) from error
 
 
 def write_summary(folder: Path, document: Mapping[str, object]) -> None:
     with writing(folder):
-        (folder / SUMMARY).write_text(to_json(document), encoding="utf-8")
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        (folder / SUMMARY).write_text(text, encoding="utf-8")
 
 
-def to_json(document: Mapping[str, object]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: what readers of Parquet can show. Dates and rules outside are written as these."""
+
+
+def schema_of(columns: pa.Schema, *, with_rule_set: bool) -> pa.Schema:
+    return columns.append(RULE_SET) if with_rule_set else columns
+
+
+def write_table(folder: Path, table: pa.Table) -> None:
+    with writing(folder):
+        folder.mkdir()
+        pq.write_table(table, folder / "part-00000.parquet", compression="snappy")
+
+
+def commits_table(graph: CommitGraph, judged: Sequence[Judged]) -> pa.Table:
+    """``commits/``: every commit of the dump, once for each rule set; ordered by rule set, then id."""
+    parts = []
+    for one in judged:
+        branches = list(one.branches.rows(MAX_NAMES))
+        columns: dict[str, Sequence[object]] = {
+            "commit_id": graph.ids,
+            "creation_date": [_shown(created) for created in graph.creation_us],
+            "branches": [names for _, names in branches],
+            "branch_count": [count for count, _ in branches],
+            "active": [bool(flag) for flag in one.server],
+            "active_documented": [bool(flag) for flag in one.documented.active],
+            "kept_until": list(map(_expiry, graph.creation_us, one.documented.kept_until_us)),
+            "rule_set": [one.rule_set.name] * len(graph),
+        }
+        parts.append(table_of(columns, COMMITS, with_rule_set=len(judged) > 1))
+    return pa.concat_tables(parts)
+
+
+def branches_table(judged: Sequence[Judged], totals: Mapping[str, BranchTotals]) -> pa.Table:
+    """``branches/``: every branch, once for each rule set."""
+    parts = []
+    for one in judged:
+        held = totals[one.rule_set.name]
+        columns: dict[str, Sequence[object]] = {
+            "branch_id": one.branches.names,
+            "commits": one.commits_of_branches(),
+            "objects": held.objects,
+            "size_bytes": held.size_bytes,
+            "exclusive_objects": held.exclusive_objects,
+            "exclusive_bytes": held.exclusive_bytes,
+            "rule_set": [one.rule_set.name] * len(one.branches.names),
+        }
+        parts.append(table_of(columns, BRANCHES, with_rule_set=len(judged) > 1))
+    return pa.concat_tables(parts)
+
+
+def table_of(values: Mapping[str, Sequence[object]], columns: pa.Schema, *, with_rule_set: bool) -> pa.Table:
+    schema = schema_of(columns, with_rule_set=with_rule_set)
+    return pa.Table.from_arrays([pa.array(values[f.name], f.type) for f in schema], schema=schema)
+
+
+def _expiry(created_us: int, kept_until_us: int) -> int | None:
+    """When the documented rule lets a commit expire: the instant after the last one that it keeps it. A
+    commit that no walk reaches expires at once, when it was made."""
+    if kept_until_us == NEVER_EXPIRES:
+        return None
+    return _shown(created_us if kept_until_us == NEVER_KEPT else kept_until_us + 1)
+
+
+def _shown(moment_us: int) -> int:
+    return min(max(moment_us, EARLIEST_US), LATEST_US)

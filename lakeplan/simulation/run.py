@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeplan.retention.graph import by_date, oldest_first
+from lakeplan.retention.graph import oldest_first
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation import tables
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.documents import (
     MAX_ROWS,
     ObjectSide,
     ObjectsOf,
     PrefixRow,
+    RangesRead,
     SimulateDocument,
     SimulateRequest,
     judge_all,
@@ -48,7 +48,19 @@ from lakeplan.simulation.inputs import (
 )
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Source, known_as
-from lakeplan.simulation.output import OBJECTS, PREFIXES, check_target, write_summary, writing, written
+from lakeplan.simulation.output import (
+    OBJECTS,
+    PREFIXES,
+    branches_table,
+    check_target,
+    commits_table,
+    schema_of,
+    table_of,
+    write_summary,
+    write_table,
+    writing,
+    written,
+)
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.runners import Runner, Runners
 from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of
@@ -163,7 +175,7 @@ def run_job(
     prefixes: ByPrefix = {}
     objects = _ObjectFiles(folder, len(bits) > 1) if folder is not None else None
     graph = prepared.history.graph
-    last = {at: graph.ids[commit] for at, commit in ((at, c) for c, at in enumerate(by_date(graph)))}
+    last = dict(enumerate(graph.ids[commit] for commit in oldest_first(graph)))
     for _, found in ask(runner, [asking]):
         if isinstance(found, Answer):
             if found.error is not None:
@@ -186,14 +198,15 @@ def run_job(
         by_rule_set[one.name] = ObjectsOf(
             totals, held, [_row(*row) for row in largest(prefixes.get(one.name, {}), MAX_ROWS)]
         )
-    side = ObjectSide(prepared.staged, prepared.collected, listing, by_rule_set, runner.versions, choice)
+    read = RangesRead(prepared.collected, choice)
+    side = ObjectSide(prepared.staged, read, listing, by_rule_set, runner.versions)
     document = summary(request, namespace.url, prepared.history, prepared.judged, side)
     if folder is not None and objects is not None:
         objects.close()
-        tables.write(folder / "commits", tables.commits(graph, prepared.judged))
-        tables.write(folder / "prefixes", _prefix_table(prefixes, len(bits) > 1))
+        write_table(folder / "commits", commits_table(graph, prepared.judged))
+        write_table(folder / "prefixes", _prefix_table(prefixes, len(bits) > 1))
         held_by = {name: of_one.branches for name, of_one in by_rule_set.items()}
-        tables.write(folder / "branches", tables.branches(prepared.judged, held_by))
+        write_table(folder / "branches", branches_table(prepared.judged, held_by))
         write_summary(folder, document)
     return document
 
@@ -203,7 +216,7 @@ class _ObjectFiles:
 
     def __init__(self, folder: Path, with_rule_set: bool) -> None:
         self._folder = folder / "objects"
-        self._schema = tables.schema(OBJECTS, with_rule_set=with_rule_set)
+        self._schema = schema_of(OBJECTS, with_rule_set=with_rule_set)
         self._waiting: list[pa.Table] = []
         self._rows = self._files = 0
         with writing(folder):
@@ -241,8 +254,8 @@ def _prefix_table(prefixes: ByPrefix, with_rule_set: bool) -> pa.Table:
         for name, amounts in prefixes.items()
         for prefix, amount in sorted(amounts.items())
     ]
-    schema = tables.schema(PREFIXES, with_rule_set=with_rule_set)
-    return tables.table({name: [row[name] for row in rows] for name in schema.names}, schema)
+    columns = {name: [row[name] for row in rows] for name in (*PREFIXES.names, "rule_set")}
+    return table_of(columns, PREFIXES, with_rule_set=with_rule_set)
 
 
 def simulate(

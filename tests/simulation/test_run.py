@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound, UsageError
 from lakeplan.simulation.cache import FolderCache, RangeCache
 from lakeplan.simulation.documents import SimulateRequest
-from lakeplan.simulation.output import TABLES
+from lakeplan.simulation.output import TABLES, schema_of
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.tables import schema
 from lakeplan.simulation.verdicts import RuleSet
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.objects import Entry
@@ -80,7 +79,7 @@ def run(
         tables = {}
         for name, columns in TABLES.items():
             table = pq.read_table(output / name)
-            assert kinds(table.schema) == kinds(schema(columns, with_rule_set=len(rules) > 1)), name
+            assert kinds(table.schema) == kinds(schema_of(columns, with_rule_set=len(rules) > 1)), name
             tables[name] = table.to_pylist()
         assert sorted(p.name for p in output.iterdir()) == sorted([*TABLES, "summary.json"])
         return Result(summary, tables)
