@@ -2,7 +2,6 @@
 
 __all__ = [
     "announce",
-    "consequences",
     "documents",
     "fates",
     "memory",

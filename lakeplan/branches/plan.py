@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from lakeplan.branches.consequences import Consequences, consequences
+from lakeplan.branches.consequences import Consequences, StaleBranches, consequences, stale_branches
 from lakeplan.branches.recall import Readers, recall
 from lakeplan.branches.survey import Survey, When, survey
-from lakeplan.branches.verdicts import StaleBranches, stale_branches, with_other_names
+from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates
@@ -21,54 +21,131 @@ from lakeplan.state.clocks import clock_warning
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import SETTLED, BranchOutlook, MomentTotal
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.plan_parts import row_of
 from lakeplan.values.progress import Progress
-from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import ImpactResult
 
 
 @dataclass(frozen=True)
-class Followed:
-    """``survey`` with what follows beside each branch that is deleted; ``objects_unknown`` says why objects
-    are not told."""
+class InspectionOptions:
+    """``now`` is the moment of the inspection, ``as_of`` the one to judge at. ``simulate``: whether objects
+    are read. ``read_only``: whether no refs dump is requested."""
+
+    now: datetime
+    as_of: datetime
+    simulate: bool = True
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """``survey`` with what follows beside each branch that is deleted, and what only a stale branch holds;
+    ``objects_unknown`` says why objects are not told."""
 
     survey: Survey
     totals: Mapping[str, MomentTotal] = field(default_factory=dict)
     objects_unknown: str = ""
 
 
-def what_follows(
-    found: Survey, rules: GcRules | None, as_of: datetime, zone: ZoneInfo
-) -> Consequences | None:
+@dataclass(frozen=True)
+class Inspection:
+    """A survey with what follows from its deletions, as far as commits say, and what to ask the simulation
+    about objects. ``warnings`` are for people."""
+
+    survey: Survey
+    consequences: Consequences | None
+    stale: StaleBranches | None
+    options: InspectionOptions
+    request: ImpactRequest | None
+    stale_request: ImpactRequest | None
+    warnings: tuple[str, ...]
+
+    @property
+    def requests(self) -> list[ImpactRequest]:
+        return [request for request in (self.request, self.stale_request) if request is not None]
+
+    def with_answers(self, results: Mapping[str, ImpactResult | LakeplanError]) -> Simulated:
+        """``results`` by the keys of the requests; objects without one are unknown."""
+        answer = results.get(self.request.key) if self.request is not None else None
+        done = follow(self.survey, self.consequences, answer, simulated=self.options.simulate)
+        if self.stale is None:
+            return done
+        asked = self.stale_request
+        answer = results.get(asked.key) if asked is not None else None
+        only = self.stale.only_here(None if isinstance(answer, LakeplanError) else answer)
+        outlooks = {n: replace(o, only_here=only.get(n)) for n, o in done.survey.outlooks.items()}
+        return replace(done, survey=replace(done.survey, outlooks=outlooks))
+
+
+def inspect(
+    desired: DesiredRepository,
+    server: ServerConfig,
+    readers: Readers,
+    state: StateReader,
+    options: InspectionOptions,
+) -> tuple[Survey, tuple[str, ...]]:
+    """Surveys every branch of one repository, and what a person should know of that. Raises LakeplanError."""
+    clock = clock_warning(readers.refs, desired.name, options.now)
+    recalled = recall(state, readers, desired, server.endpoint_url, options.now)
+    when = When(options.now, options.as_of, server.zone)
+    found = survey(desired, readers, recalled, when, whole=True, read_only=options.read_only)
+    return found, (*((clock,) if clock else ()), *recalled.notes)
+
+
+def weigh(
+    found: Survey,
+    warnings: tuple[str, ...],
+    reader: LakeFSReader,
+    zone: ZoneInfo,
+    options: InspectionOptions,
+    *,
+    key: str,
+) -> Inspection:
+    """What follows from the deletions of a survey. The simulation is asked under ``key`` and, of stale
+    branches, under a key of its own."""
+    repository, name = found.repository, found.desired.name
+
+    def request(key: str, what: Consequences | StaleBranches, detail: str) -> ImpactRequest:
+        return ImpactRequest(
+            key=key,
+            storage_namespace=repository.storage_namespace,
+            metadata=reader.metadata_reader(name),
+            metaranges=what.metaranges(),
+            transitions=what.transitions(),
+            detail=detail,
+        )
+
+    what = what_follows(found, options.as_of, zone)
+    stale = asked = asked_stale = None
+    if found.graph is not None:
+        going = [outlook.id for outlook in found.expired]
+        default = repository.default_branch
+        stale = stale_branches(found.graph, default, going, found.rules, options.as_of, zone)
+    if what is not None and what.any_follow and options.simulate:
+        asked = request(key, what, SETTLED)
+    if stale is not None and stale.any_alone and options.simulate:
+        asked_stale = request(f"{found.desired.key}#stale", stale, stale.names[0])
+    return Inspection(found, what, stale, options, asked, asked_stale, warnings)
+
+
+def what_follows(found: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences | None:
     """The commits' part, of branches that are deleted at once or after a notice. None when there is none, or
     without rules: nothing is collected then."""
-    if not found.expired or found.graph is None or rules is None:
+    if not found.expired or found.graph is None or found.rules is None:
         return None
     tags = found.refs.tags if found.refs is not None else ()
-    return consequences(found.graph, [o.id for o in found.expired], rules, as_of, zone, tags)
-
-
-def request_of(key: str, found: Survey, what: Consequences, reader: LakeFSReader) -> ImpactRequest:
-    """The objects' part, for the simulation to answer under ``key``."""
-    return ImpactRequest(
-        key=key,
-        storage_namespace=found.repository.storage_namespace,
-        metadata=reader.metadata_reader(found.desired.name),
-        metaranges=what.metaranges(),
-        transitions=what.transitions(),
-        detail=SETTLED,
-    )
+    return consequences(found.graph, [o.id for o in found.expired], found.rules, as_of, zone, tags)
 
 
 def follow(
     found: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
-) -> Followed:
+) -> Simulated:
     """Both parts together. ``simulated``: whether the simulation was asked at all."""
     if what is None:
-        return Followed(found)
+        return Simulated(found)
     unknown = ""
     if isinstance(result, LakeplanError):
         unknown, result = str(result), None
@@ -78,57 +155,15 @@ def follow(
         result = ImpactResult({})
     follows = what.by_branch(result)
     outlooks = {n: replace(o, follows=follows.get(n)) for n, o in found.outlooks.items()}
-    return Followed(replace(found, outlooks=outlooks), what.totals(result), unknown)
-
-
-def find_stale(found: Survey, rules: GcRules | None, as_of: datetime, zone: ZoneInfo) -> StaleBranches | None:
-    """Under ``rules``. None when there is none, or nothing read the history."""
-    if found.graph is None:
-        return None
-    going = [outlook.id for outlook in found.expired]
-    return stale_branches(found.graph, found.repository.default_branch, going, rules, as_of, zone)
-
-
-def stale_request(
-    key: str, found: Survey, stale: StaleBranches, reader: LakeFSReader
-) -> ImpactRequest | None:
-    """For the simulation to answer under ``key``; None where no object needs to be read."""
-    if not stale.any_alone:
-        return None
-    return ImpactRequest(
-        key=key,
-        storage_namespace=found.repository.storage_namespace,
-        metadata=reader.metadata_reader(found.desired.name),
-        metaranges=stale.metaranges(),
-        transitions=stale.transitions(),
-        detail=stale.names[0],
-    )
-
-
-def with_stale(
-    found: Survey, stale: StaleBranches | None, answer: ImpactResult | LakeplanError | None
-) -> Survey:
-    """With ``only_here`` beside each stale branch; its objects are unknown without an answer."""
-    if stale is None:
-        return found
-    only = stale.only_here(None if isinstance(answer, LakeplanError) else answer)
-    outlooks = {name: replace(o, only_here=only.get(name)) for name, o in found.outlooks.items()}
-    return replace(found, outlooks=outlooks)
+    return Simulated(replace(found, outlooks=outlooks), what.totals(result), unknown)
 
 
 EVEREST = "writes through an Everest mount count only once they are synced"
 
 
 @dataclass(frozen=True)
-class LifecycleOptions:
-    """``now`` is the moment of the look and ``as_of`` the one to judge at. ``simulate``: whether objects are
-    read."""
-
-    now: datetime
-    as_of: datetime
+class LifecycleOptions(InspectionOptions):
     selection: Selection = field(default_factory=Selection)
-    simulate: bool = True
-    read_only: bool = False
     allowed: frozenset[str] = frozenset()
     workers: int = 4
 
@@ -234,42 +269,31 @@ def _has_policies(desired: DesiredRepository) -> bool:
 
 
 def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: LifecyclePorts) -> LifecyclePlan:
-    """Looks at every selected repository, judges every branch, and simulates what follows. Writes nothing."""
+    """Inspects every selected repository, judges every branch, and simulates what follows. Writes nothing."""
     wanted, broken, others = select(tree, options, ports.readers)
 
-    def look(desired: DesiredRepository) -> RepositoryOutlook:
-        zone = ZoneInfo(tree.servers[desired.server].time_zone)
+    def inspected(desired: DesiredRepository) -> Inspection | RepositoryOutlook:
+        server = tree.servers[desired.server]
         try:
             desired = with_other_names(desired, tree, ports.readers)
             readers = ports.readers(desired.server)
-            warning = clock_warning(readers.refs, desired.name, options.now)
-            server = tree.servers[desired.server]
-            recalled = recall(ports.state, readers, desired, server.endpoint_url, options.now)
-            found = survey(
-                desired,
-                readers,
-                recalled,
-                When(options.now, options.as_of, zone),
-                whole=True,
-                read_only=options.read_only,
-            )
+            found, warnings = inspect(desired, server, readers, ports.state, options)
         except LakeplanError as error:
             return RepositoryOutlook(desired, failure=failure_of(error))
         finally:
             step()
-        warnings = (*((warning,) if warning else ()), *recalled.notes)
-        return RepositoryOutlook(desired, found, warnings=warnings)
+        return weigh(found, warnings, readers.refs, server.zone, options, key=desired.key)
 
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,
         ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
     ):
-        looked = list(pool.map(look, wanted))
-    followed = _follow(tree, looked, options, ports)
+        inspections = list(pool.map(inspected, wanted))
+    outlooks = _simulated(inspections, ports)
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
-    judged = {r.key: repository_gates(r.desired, r.outlooks, overrides) for r in followed}
+    judged = {r.key: repository_gates(r.desired, r.outlooks, overrides) for r in outlooks}
     named = gates.one_by_one(judged)
-    gated = [replace(r, gates=named[r.key]) for r in followed]
+    gated = [replace(r, gates=named[r.key]) for r in outlooks]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
     return LifecyclePlan(
         options.now,
@@ -280,66 +304,30 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     )
 
 
-def _count(outlook: RepositoryOutlook) -> int:
-    return len(outlook.survey.expired) if outlook.survey is not None else 0
-
-
-# ---- what follows
-def _follow(
-    tree: DesiredTree, looked: list[RepositoryOutlook], options: LifecycleOptions, ports: LifecyclePorts
+def _simulated(
+    inspections: Sequence[Inspection | RepositoryOutlook], ports: LifecyclePorts
 ) -> list[RepositoryOutlook]:
-    judged: dict[str, Consequences] = {}
-    stale: dict[str, StaleBranches] = {}
-    requests: list[ImpactRequest] = []
-    for repository in looked:
-        found = repository.survey
-        if found is None:
-            continue
-        zone = ZoneInfo(tree.servers[repository.desired.server].time_zone)
-        reader = ports.readers(repository.desired.server).refs
-        idle = find_stale(found, found.rules, options.as_of, zone)
-        if idle is not None:
-            stale[repository.key] = idle
-            asked = stale_request(_stale_key(repository.key), found, idle, reader)
-            requests += [asked] if asked is not None and options.simulate else []
-        what = what_follows(found, found.rules, options.as_of, zone)
-        if what is None:
-            continue
-        judged[repository.key] = what
-        if what.any_follow and options.simulate:
-            requests.append(request_of(repository.key, found, what, reader))
+    """With the answers of the simulation, which is asked once for all repositories."""
+    requests = [r for each in inspections if isinstance(each, Inspection) for r in each.requests]
     results: Mapping[str, ImpactResult | LakeplanError] = {}
     if requests:
         repositories = len({request.key.partition("#")[0] for request in requests})
         with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
-    folded = [_fold(r, judged.get(r.key), results.get(r.key), options) for r in looked]
-    return [_with_stale(r, stale.get(r.key), results.get(_stale_key(r.key))) for r in folded]
+    return [_outlook(each, results) if isinstance(each, Inspection) else each for each in inspections]
 
 
-def _stale_key(key: str) -> str:
-    """A key of its own: what follows is asked under the repository's."""
-    return f"{key}#stale"
-
-
-def _with_stale(
-    repository: RepositoryOutlook, stale: StaleBranches | None, answer: ImpactResult | LakeplanError | None
+def _outlook(
+    inspection: Inspection, results: Mapping[str, ImpactResult | LakeplanError]
 ) -> RepositoryOutlook:
-    if repository.survey is None:
-        return repository
-    return replace(repository, survey=with_stale(repository.survey, stale, answer))
+    done, desired = inspection.with_answers(results), inspection.survey.desired
+    return RepositoryOutlook(
+        desired, done.survey, done.totals, done.objects_unknown, warnings=inspection.warnings
+    )
 
 
-def _fold(
-    repository: RepositoryOutlook,
-    what: Consequences | None,
-    result: ImpactResult | LakeplanError | None,
-    options: LifecycleOptions,
-) -> RepositoryOutlook:
-    if repository.survey is None:
-        return repository
-    done = follow(repository.survey, what, result, simulated=options.simulate)
-    return replace(repository, survey=done.survey, totals=done.totals, objects_unknown=done.objects_unknown)
+def _count(outlook: RepositoryOutlook) -> int:
+    return len(outlook.survey.expired) if outlook.survey is not None else 0
 
 
 # ---- gates

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from lakeplan.branches.announce import Announced, give_notice
 from lakeplan.branches.deleting import (
@@ -251,7 +250,7 @@ class _Runner:
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
         # What is first seen now is as young as the latest clock says, and judged by the earliest.
-        when = When(clocks.latest, min(self._options.now, clocks.earliest), ZoneInfo(server.time_zone))
+        when = When(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
         found = survey(desired, readers, recalled, when, whole=False)
         if (found.deleted or found.notice_due) and found.hold_problems:
             raise LakeplanError(
@@ -329,9 +328,9 @@ class _Runner:
 
     def _followed(self, held: _Held) -> Survey:
         """What this run deletes, with the commits that follow beside each branch; objects are not read."""
-        zone = ZoneInfo(self._tree.servers[held.desired.server].time_zone)
+        zone = self._tree.servers[held.desired.server].zone
         found = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
-        what = what_follows(found, found.rules, self._options.now, zone)
+        what = what_follows(found, self._options.now, zone)
         return follow(found, what, None, simulated=False).survey
 
     # ---- deleting
@@ -464,7 +463,7 @@ class _Runner:
         desired, ports, connect = held.desired, self._ports, self._ports.rules
         if connect is None:
             return None
-        zone = ZoneInfo(self._tree.servers[desired.server].time_zone)
+        zone = self._tree.servers[desired.server].zone
         reader = ports.readers(desired.server).refs
         return PinRelease(desired.key, reader, connect(desired.server), ports.state, self._run, zone)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final, Literal, cast
-from zoneinfo import ZoneInfo
 
 from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.plan.baselines import record_baselines
@@ -179,7 +178,7 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
-        d.key: PinSync(d, ZoneInfo(tree.servers[server].time_zone), retire[d.key])
+        d.key: PinSync(d, tree.servers[server].zone, retire[d.key])
         for server in tree.servers
         for d in tree.resolve(server, _names(live, server))
         if d.key in wanted

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from zoneinfo import ZoneInfo
 
-from lakeplan.branches.consequences import Consequences
 from lakeplan.branches.fates import EVEREST
-from lakeplan.branches.plan import find_stale, follow, request_of, stale_request, what_follows, with_stale
-from lakeplan.branches.recall import Readers, recall
-from lakeplan.branches.survey import Survey, When, in_parallel, survey, under
-from lakeplan.branches.verdicts import StaleBranches, is_exempt
+from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
+from lakeplan.branches.recall import Readers
+from lakeplan.branches.survey import in_parallel, under
+from lakeplan.branches.verdicts import is_exempt
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
-from lakeplan.simulation.requests import ImpactRequest
-from lakeplan.state.clocks import clock_warning
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values.branches import Keep, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
@@ -39,30 +35,6 @@ class BranchPorts:
     state: StateReader
 
 
-@dataclass(frozen=True)
-class InspectionOptions:
-    """``now`` is the moment of the look, ``as_of`` the one to judge at. ``simulate``: whether objects are
-    read."""
-
-    now: datetime
-    as_of: datetime
-    read_only: bool
-    simulate: bool
-
-
-@dataclass(frozen=True)
-class BranchInspection:
-    """An inspection of the branches, before the simulation answered. ``unknown`` says why there is none."""
-
-    found: Survey | None = None
-    what: Consequences | None = None
-    request: ImpactRequest | None = None
-    stale: StaleBranches | None = None
-    stale_request: ImpactRequest | None = None
-    notes: tuple[str, ...] = ()
-    unknown: str = ""
-
-
 def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
     """Whether ``branches run`` enforces policies here."""
     return server.branch_lifecycle_engine == "lakeplan" and isinstance(
@@ -75,60 +47,45 @@ def inspect_branches(
     server: ServerConfig,
     ports: BranchPorts,
     rules: GcRules | None,
-    look: InspectionOptions,
-) -> BranchInspection:
+    options: InspectionOptions,
+) -> Inspection | LakeplanError:
     """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
     told, and does not fail the plan of the rules."""
-    zone = ZoneInfo(server.time_zone)
     try:
         readers = ports.readers(desired.server)
-        clock = clock_warning(readers.refs, desired.name, look.now)
-        recalled = recall(ports.state, readers, desired, server.endpoint_url, look.now)
-        found = survey(
-            desired, readers, recalled, When(look.now, look.as_of, zone), whole=True, read_only=look.read_only
-        )
+        found, warnings = inspect(desired, server, readers, ports.state, options)
     except LakeplanError as error:
-        return BranchInspection(unknown=str(error))
-    found = under(found, rules, zone)
-    what = what_follows(found, rules, look.as_of, zone)
-    stale = find_stale(found, rules, look.as_of, zone)
-    stale_asked = None
-    if stale is not None and look.simulate:
-        stale_asked = stale_request(f"{desired.key}#stale", found, stale, readers.refs)
-    request = None
-    if what is not None and what.any_follow and look.simulate:
-        # A key of its own: the same repository may also ask what its change of rules does.
-        request = request_of(f"{desired.key}#branches", found, what, readers.refs)
-    return BranchInspection(
-        found, what, request, stale, stale_asked, notes=(*((clock,) if clock else ()), *recalled.notes)
-    )
+        return error
+    found = under(found, rules, server.zone)
+    # A key of its own: the same repository may also ask what its change of rules does.
+    key = f"{desired.key}#branches"
+    return weigh(found, warnings, readers.refs, server.zone, options, key=key)
 
 
 def branches_plan(
-    seen: BranchInspection, results: Mapping[str, ImpactResult | LakeplanError], look: InspectionOptions
+    inspection: Inspection | LakeplanError,
+    results: Mapping[str, ImpactResult | LakeplanError],
+    as_of: datetime,
 ) -> BranchesPlan:
-    """The look with what follows from its deletions, as the plan lists it."""
-    if seen.found is None:
-        return BranchesPlan(look.as_of, unknown=seen.unknown)
-    answer = results.get(seen.request.key) if seen.request is not None else None
-    done = follow(seen.found, seen.what, answer, simulated=look.simulate)
-    asked = seen.stale_request
-    known = with_stale(done.survey, seen.stale, results.get(asked.key) if asked is not None else None)
-    desired = seen.found.desired
-    rows = tuple(row_of(outlook) for _, outlook in sorted(known.outlooks.items()))
-    moments = {horizon.value: look.as_of + timedelta(days=horizon.days) for horizon in Horizon}
+    """The inspection with what follows from its deletions, as the plan lists it."""
+    if isinstance(inspection, LakeplanError):
+        return BranchesPlan(as_of, unknown=str(inspection))
+    done = inspection.with_answers(results)
+    desired = done.survey.desired
+    rows = tuple(row_of(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
+    moments = {horizon.value: as_of + timedelta(days=horizon.days) for horizon in Horizon}
     deletions = {
         name: sum(1 for r in rows if _is_deleted(r, desired, moment)) for name, moment in moments.items()
     }
-    idle = any(deletions.values()) and _asks_for_idleness(seen.found.desired)
+    idle = any(deletions.values()) and _asks_for_idleness(desired)
     return BranchesPlan(
-        look.as_of,
+        as_of,
         rows,
         observed_since=datetime.fromtimestamp(done.survey.ledger.began, timezone.utc),
         deletions=deletions,
         totals=done.totals,
         objects_unknown=done.objects_unknown,
-        notes=(*seen.notes, EVEREST) if idle else seen.notes,
+        notes=(*inspection.warnings, EVEREST) if idle else inspection.warnings,
     )
 
 

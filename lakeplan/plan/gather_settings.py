@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from lakeplan.branches.fates import (
     EVEREST,
@@ -231,7 +230,7 @@ def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: da
             "the server's job deletes at its next run (hourly unless its configuration says otherwise); write"
             f" its cron line to servers.{server.name}.branch_lifecycle.schedule to see when"
         )
-    first = first_deletion(going, as_of, line, ZoneInfo(server.time_zone))
+    first = first_deletion(going, as_of, line, server.zone)
     if first is None:
         return f"the server's job (schedule {line!r}) never runs"
     return (

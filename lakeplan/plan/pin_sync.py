@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import StatePinRecords, read_pin_record, read_stored, write_pin_record
 from lakeplan.errors import ExitCode
@@ -99,7 +98,7 @@ def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
 def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> PinSync:
     record = read_pin_record(ports.state, desired.key)
     reviewed = record.config_hash == desired.config_hash
-    zone = ZoneInfo(tree.servers[desired.server].time_zone)
+    zone = tree.servers[desired.server].zone
     return PinSync(desired, zone, None if reviewed else frozenset(), config_hash=record.config_hash)
 
 

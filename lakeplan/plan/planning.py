@@ -8,22 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 from lakeplan import __version__
 from lakeplan.branches.pin_records import PinRecord, PinRecords, read_stored
+from lakeplan.branches.plan import Inspection, InspectionOptions
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan import impact
-from lakeplan.plan.branches import (
-    BranchInspection,
-    BranchPorts,
-    InspectionOptions,
-    branches_plan,
-    inspect_branches,
-    is_ours,
-    with_losses,
-)
+from lakeplan.plan.branches import BranchPorts, branches_plan, inspect_branches, is_ours, with_losses
 from lakeplan.plan.gather import Gathered, failed, gather
 from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
 from lakeplan.plan.pins import PinInspection, inspect_pins, pins_request, with_figures
@@ -94,19 +86,15 @@ class _Judged:
     verdicts: Verdicts | None = None
     blind_to: tuple[str, ...] = ()
     impact: Impact | None = None
-    branches: BranchInspection | None = None
+    branches: Inspection | LakeplanError | None = None
+    """None where ``branches run`` is not asked, an error where they cannot be read."""
     pins_request: ImpactRequest | None = None
 
     @property
     def requests(self) -> list[ImpactRequest]:
         """What the simulation is to answer."""
-        seen = self.branches
-        asked = (
-            self.request,
-            self.pins_request,
-            *((seen.request, seen.stale_request) if seen is not None else ()),
-        )
-        return [request for request in asked if request is not None]
+        asked = [request for request in (self.request, self.pins_request) if request is not None]
+        return asked + (self.branches.requests if isinstance(self.branches, Inspection) else [])
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
@@ -236,7 +224,7 @@ def _plan_all(
         if plan.pins is not None and item.pins_request is not None:
             plan = replace(plan, pins=with_figures(plan.pins, results.get(item.pins_request.key)))
         if item.branches is not None:
-            plan = replace(plan, lifecycle=branches_plan(item.branches, results, _look(options)))
+            plan = replace(plan, lifecycle=branches_plan(item.branches, results, options.as_of))
         known = _inventory_warnings(item, results)
         more = _collector_warnings(plan, item.gathered.desired, options.as_of)
         plan = replace(plan, warnings=(*plan.warnings, *known, *more))
@@ -245,11 +233,6 @@ def _plan_all(
         )
     read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
     return plans, next((runner for runner in read if runner is not None), None)
-
-
-def _look(options: PlanOptions) -> InspectionOptions:
-    now = options.now or options.as_of
-    return InspectionOptions(now, options.as_of, options.read_only, simulate=options.simulate != "none")
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
@@ -317,16 +300,20 @@ def _judge_one(
         return failed(desired, server.endpoint_url, failure_of(error))
     if gathered.plan.failure is not None:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
-    seen = None
+    branches = None
     if ports.branches is not None and is_ours(desired, server):
-        after = pins.rules_after if pins is not None else gathered.plan.after
-        seen = inspect_branches(desired, server, ports.branches, after, _look(options))
-    judged = _judge_rules(gathered, reader, server, options, ports.branches, seen, read_refs)
+        after, now = pins.rules_after if pins is not None else gathered.plan.after, options.now
+        inspection = InspectionOptions(
+            now or options.as_of, options.as_of, options.simulate != "none", options.read_only
+        )
+        branches = inspect_branches(desired, server, ports.branches, after, inspection)
+    read_history = partial(_history, branches, read_refs)
+    judged = _judge_rules(gathered, reader, server, options, ports.branches, read_history)
     asked = None
     if pins is not None and pins.plan.pins and options.simulate != "none":
         metadata = reader.metadata_reader(desired.name)
         asked = pins_request(pins, desired.key, gathered.repository, metadata)
-    return replace(judged, branches=seen, pins_request=asked)
+    return replace(judged, branches=branches, pins_request=asked)
 
 
 def _inspect_pins(
@@ -346,7 +333,7 @@ def _inspect_pins(
     if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):
         return None
     retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
-    when = PinWhen(options.as_of, ZoneInfo(server.time_zone), retire)
+    when = PinWhen(options.as_of, server.zone, retire)
     return inspect_pins(desired, stored, record, plan.after, read_refs()[0], when)
 
 
@@ -356,8 +343,7 @@ def _judge_rules(
     server: ServerConfig,
     options: PlanOptions,
     ports: BranchPorts | None,
-    seen: BranchInspection | None,
-    read_refs: RefsReader,
+    read_history: Callable[[], tuple[Refs, CommitGraph, tuple[str, ...]]],
 ) -> _Judged:
     """What changing the settings does: the verdict of every commit, and what to ask about objects."""
     desired, plan = gathered.desired, gathered.plan
@@ -366,7 +352,7 @@ def _judge_rules(
     if left_out or not asked:
         return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
     try:
-        refs, graph, blind_to = _history(seen, read_refs)
+        refs, graph, blind_to = read_history()
     except LakeplanError as error:
         gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact=impact.unknown(None, str(error)))
@@ -383,7 +369,7 @@ def _judge_rules(
         before,
         after,
         options.as_of,
-        ZoneInfo(server.time_zone),
+        server.zone,
         backlog=options.backlog,
         deleted=deleted,
     )
@@ -417,11 +403,11 @@ def _deleted(pins: PinInspection, others: Deleted | None, moment: datetime, prop
 
 
 def _history(
-    seen: BranchInspection | None, read_refs: RefsReader
+    branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
     """Refs, their graph, and what could not be seen; what an inspection of the branches read is not read
     again."""
-    found = seen.found if seen is not None else None
+    found = branches.survey if isinstance(branches, Inspection) else None
     if found is not None and found.refs is not None and found.graph is not None:
         return found.refs, found.graph, found.blind_to
     refs, blind_to = read_refs()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from typing import Literal, TypedDict
+from zoneinfo import ZoneInfo
 
 from lakeplan.values.declare import (
     ALL_OF_BOTH,
@@ -227,6 +228,10 @@ class ServerConfig:
     cost_per_gb_month: Price | None = None
     cost_source: Source | None = None
     source: Source | None = None
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.time_zone)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.verdicts import MAX_STALE, StaleBranches, stale_branches
+from lakeplan.branches.consequences import MAX_STALE, StaleBranches, stale_branches
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
 from lakeplan.values.branches import OnlyHere
