@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
-from lakeplan.explain.protections import ProtectionRow
 from lakeplan.explain.rules import BranchExplanation, Explanation, Outcome, Pass, Reason, Remedy
 from lakeplan.explain.rules import Kind as RemedyKind
 from lakeplan.explain.search import Holding, Kind
@@ -41,6 +40,18 @@ Explained = tuple[Explanation, Mapping[str, str]]
 class CommitRef(TypedDict):
     commit_id: str
     creation_date: str
+
+
+class ProtectionRow(TypedDict):
+    """What keeps data from lakeplan's sweeps beside the rules. ``kind`` ``pin`` is a branch, which the rules
+    of every collector keep; the others count for lakeplan's sweeps alone. ``prefix``: of a hold on one, or of
+    no object's path. ``until``: the last day of a hold."""
+
+    kind: Literal["hold", "tag", "pin", "repository"]
+    name: str
+    prefix: str | None
+    until: str | None
+    reason: str
 
 
 class ReasonRow(TypedDict):
@@ -356,10 +367,12 @@ def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str
         "branch_count": explanation.branch_count,
         "kept_until": None if explanation.until_us is None else iso(explanation.until_us),
         "gone_since": None if explanation.gone_since_us is None else iso(explanation.gone_since_us),
-        "walk": None if explanation.walk is None else [_pass(one) for one in _deciding(explanation)],
+        "walk": None
+        if explanation.walk is None
+        else [cast("PassRow", {**vars(one)}) for one in _deciding(explanation.walk, explanation.reasons)],
         "walk_count": 0 if explanation.walk is None else len(explanation.walk),
-        "to_stay": [_remedy(r) for r in explanation.to_stay],
-        "to_go": [_remedy(r) for r in explanation.to_go],
+        "to_stay": [cast("RemedyRow", {**vars(r)}) for r in explanation.to_stay],
+        "to_go": [cast("RemedyRow", {**vars(r)}) for r in explanation.to_go],
         "to_go_branches_left_out": max(
             0, explanation.branch_count - sum(r.branch is not None for r in explanation.to_go)
         )
@@ -368,10 +381,9 @@ def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str
     }
 
 
-def _deciding(explanation: Explanation) -> list[Pass]:
+def _deciding(walk: Sequence[Pass], reasons: Sequence[Reason]) -> list[Pass]:
     """The first walks, and those of whoever keeps it and of whoever stopped them."""
-    walk = explanation.walk or ()
-    asked = {reason.keeper.start for reason in explanation.reasons[:1]}
+    asked = {reason.keeper.start for reason in reasons[:1]}
     asked |= {one.stopped_by for one in walk if one.start in asked and one.stopped_by is not None}
     return [one for n, one in enumerate(walk) if n < SHOWN or one.start in asked]
 
@@ -386,28 +398,7 @@ def _reason(reason: Reason, sources: Mapping[str, str]) -> ReasonRow:
         "source": sources.get("" if keeper.is_default else keeper.branch or ""),
         "replaced_by": reason.replaced_by,
         "counted_from": None if reason.replaced_us is None else iso(reason.replaced_us),
-        "until": None if reason.until_us is None else iso(reason.until_us),
-    }
-
-
-def _pass(one: Pass) -> PassRow:
-    return {
-        "branch": one.branch,
-        "start": one.start,
-        "days": one.days,
-        "outcome": one.outcome,
-        "stopped_at": one.stopped_at,
-        "stopped_by": one.stopped_by,
-    }
-
-
-def _remedy(remedy: Remedy) -> RemedyRow:
-    return {
-        "kind": remedy.kind,
-        "branch": remedy.branch,
-        "days_now": remedy.days_now,
-        "days": remedy.days,
-        "commit_id": remedy.commit,
+        "until": None if keeper.until_us is None else iso(keeper.until_us),
     }
 
 

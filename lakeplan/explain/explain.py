@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
+from typing import Literal
 
 from lakeplan.errors import LakeplanError
 from lakeplan.explain.documents import (
@@ -14,6 +15,7 @@ from lakeplan.explain.documents import (
     Explained,
     ObjectFacts,
     ObjectSubject,
+    ProtectionRow,
     RuleSetName,
     Subject,
     branch_document,
@@ -22,17 +24,23 @@ from lakeplan.explain.documents import (
     object_document,
     text_of,
 )
-from lakeplan.explain.protections import Known, Protections
-from lakeplan.explain.rules import Judge, explain_branch, judges
+from lakeplan.explain.rules import Judge, explain_branch
 from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, What, read_what
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.keep import active_holds, commits_named, reachable
+from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import to_us
+from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.objects import AddressType, StoredObject
+from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.progress import Progress
+from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Hold
 
 SUBJECTS_SHOWN = 20
+NAMED = 10
 PATH_ONLY = "other paths were not searched: the same data may be held under another one (a copy), and kept"
 
 MAYBE_INSIDE = (
@@ -47,6 +55,19 @@ class ExplainedRules:
     name: RuleSetName
     rules: GcRules | None
     sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a tree and a storage add to the rules. ``marks`` finds the marks that name addresses, with notes;
+    ``others`` the repositories whose full addresses mean them."""
+
+    refs: Refs | None = None
+    holds: tuple[Hold, ...] = ()
+    protected_tags: tuple[str, ...] = ()
+    min_age_seconds: int | None = None
+    marks: Callable[[Collection[str]], tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]] | None = None
+    others: Callable[[Collection[str]], tuple[Mapping[str, Sequence[str]], Sequence[str]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,35 +105,33 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     the metadata raises.
     """
     what = read_what(question.text, world.graph, ref=question.ref, kind=question.kind)
-    judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
-    search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
+    inquiry = _Inquiry(world, progress)
     notes = list(world.notes)
     subjects: Sequence[Subject]
     total = 1
     match what.kind:
         case "commit":
-            subjects = [_commit(world, judged, what)]
+            subjects = [inquiry.commit(what)]
         case "branch":
-            subjects = [_branch(world, judged, what)]
+            subjects = [inquiry.branch(what)]
         case "path":
-            found = objects_at(world, judged, search, what, path_only=question.path_only)
+            found = inquiry.at_path(what, path_only=question.path_only)
             total = len(found.holdings)
-            shown = replace(found, holdings=found.holdings[:SUBJECTS_SHOWN])
-            subjects = shown.documents(world, judged, search)
-            notes += shown.notes
+            subjects, more = inquiry.documents(replace(found, holdings=found.holdings[:SUBJECTS_SHOWN]))
+            notes += more
         case "address":
-            found = objects_by_address(world, judged, search, [what.text])
+            found = inquiry.at_addresses([what.text])
             if not _is_known(world, found.holdings[0], found.staged) and not _is_marked(world, what.text):
                 raise LakeplanError(
                     f"the address {what.text!r} is unknown",
                     where=world.name,
                     hint="Check the address. It is not committed, not uncommitted and not stored.",
                 )
-            subjects = found.documents(world, judged, search)
-            notes += found.notes
+            subjects, more = inquiry.documents(found)
+            notes += more
     if any(subject["kind"] == "object" and subject["maybe_inside"] for subject in subjects):
         notes.append(MAYBE_INSIDE)
-    read = search.read
+    read = inquiry.search.read
     return {
         "format": "lakeplan.explain/v1",
         "name": world.name,
@@ -136,88 +155,126 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
 def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[ObjectSubject]:
     """The subjects of many addresses, each as ``explain`` shows it, with every range read once: a reason for
     every object of a report."""
-    judged = judges(world.graph, [(r.name, r.rules) for r in world.rule_sets], world.as_of, world.zone)
-    search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
-    return objects_by_address(world, judged, search, addresses).documents(world, judged, search)
+    inquiry = _Inquiry(world, progress)
+    return inquiry.documents(inquiry.at_addresses(addresses))[0]
 
 
 @dataclass(frozen=True)
-class Traced:
+class _Traced:
     """Objects, the newest first, and what is uncommitted of them."""
 
     holdings: list[Holding]
     staged: Staged
-    notes: list[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
 
-    def documents(self, world: World, judged: Sequence[Judge], search: Search) -> list[ObjectSubject]:
-        """Adds notes about what could not be read."""
-        addresses = [holding.address for holding in self.holdings if holding.inside]
-        marks, others = world.known.marks, world.known.others
-        of_marks, mark_notes = marks(addresses) if marks is not None and addresses else ({}, ())
-        of_others, other_notes = others(addresses) if others is not None and addresses else ({}, ())
-        self.notes.extend((*mark_notes, *other_notes))
-        protections = Protections(world.graph, world.known, world.as_of)
+
+class _Inquiry:
+    """One question about a world: its rule sets as judges, and one search through its history."""
+
+    def __init__(self, world: World, progress: Progress) -> None:
+        self.world = world
+        self.search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
+        self._judges = [Judge(world.graph, r.name, r.rules, world.as_of, world.zone) for r in world.rule_sets]
+        self._protections = _Protections(world)
+
+    def commit(self, what: What) -> CommitSubject:
+        graph = self.world.graph
+        number = graph.number_of(what.text)
+        rows = self._protections.rows([number], ())
+        return commit_document(graph, number, what.via, self._explained([number]), rows)
+
+    def branch(self, what: What) -> BranchSubject:
+        world = self.world
+        head = next(b.commit_id for b in world.graph.branches if b.id == what.text)
+        kept = [
+            (explain_branch(judge, what.text), _source(rules, what.text))
+            for judge, rules in zip(self._judges, world.rule_sets, strict=True)
+        ]
+        return branch_document(world.graph, what.text, world.graph.index[head], world.as_of, world.zone, kept)
+
+    def at_path(self, what: What, *, path_only: bool) -> _Traced:
+        """The objects at a path: of one ref, or of all commits; staged ones too."""
+        world, graph, path = self.world, self.world.graph, what.text
+        everywhere = self.search.path(path, self.search.metaranges)
+        branch = what.ref if what.ref in {b.id for b in graph.branches} else None
+        staged = Staged()
+        if what.ref is None or branch is not None:
+            staged = world.staging.find([h.address for h in everywhere], [path], branch)
+        wanted = everywhere
+        if what.ref_commit is not None:
+            at_ref = graph.meta_range_ids[graph.index[what.ref_commit]]
+            wanted = [h for h in everywhere if at_ref in h.metaranges]
+        known = {h.address: h for h in everywhere}
+        for address in staged.paths:
+            if address not in {h.address for h in wanted}:
+                new = known.get(address) or Holding(address)
+                new.paths.add(path)
+                wanted = [*wanted, new]
+        if not wanted:
+            raise _nothing_at(what, everywhere)
+        # What is only staged here is kept by that: its whole repository need not be read to say so.
+        only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
+        unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
+        if unsure and not path_only:
+            kept = {id for n, id in enumerate(graph.meta_range_ids) if any(j.keeps(n) for j in self._judges)}
+            self.search.fill(unsure, sorted(kept - {""}))
+            staged = _more_staged(world, staged, unsure)
+        notes = [PATH_ONLY] if unsure and path_only else []
+        order = sorted(wanted, key=self._newest, reverse=True)
+        return _Traced(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
+
+    def at_addresses(self, addresses: Sequence[str]) -> _Traced:
+        """Objects by address (relative, or a full URL): all ranges of all commits are read."""
+        holdings = [self.search.holding(address, AddressType.BY_PREFIX) for address in addresses]
+        self.search.fill(holdings, self.search.metaranges)
+        unsure = [h for h in holdings if not self._is_sure(h)]
+        staged = Staged()
+        if unsure:
+            # Of what no commit holds no path is known: then every staged object is inspected.
+            unknown = any(not h.paths for h in unsure)
+            paths = sorted({path for h in unsure for path in h.paths})
+            staged = self.world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
+        return _Traced(holdings, staged, _staged_notes(staged))
+
+    def documents(self, traced: _Traced) -> tuple[list[ObjectSubject], list[str]]:
+        """The subjects, and notes about what could not be read."""
+        world, known = self.world, self.world.known
+        addresses = [holding.address for holding in traced.holdings if holding.inside]
+        of_marks, mark_notes = known.marks(addresses) if known.marks and addresses else ({}, ())
+        of_others, other_notes = known.others(addresses) if known.others and addresses else ({}, ())
         found = []
-        for holding in self.holdings:
-            facts = _facts(world, search, holding, self.staged)
-            named = of_others.get(holding.address, ())
-            rows = protections.rows(facts.commits, holding.paths, named)
-            facts = replace(facts, protected_by=rows, marks=of_marks.get(holding.address, ()))
-            explained = [_explained(world, judge, facts.commits) for judge in judged]
-            found.append(object_document(world.graph, facts, explained))
-        return found
+        for holding in traced.holdings:
+            address = holding.address
+            commits = self.search.commits_of(holding)
+            stored = world.stored(address) if world.stored is not None and holding.inside else None
+            facts = ObjectFacts(
+                holding=holding,
+                commits=commits,
+                staged=traced.staged.holders.get(address, ()),
+                staged_complete=traced.staged.complete,
+                storage_seen=world.stored is not None,
+                stored=stored,
+                young=stored is not None and stored.modified_us >= world.young_from_us,
+                min_age_seconds=known.min_age_seconds,
+                protected_by=self._protections.rows(commits, holding.paths, of_others.get(address, ())),
+                marks=of_marks.get(address, ()),
+            )
+            found.append(object_document(world.graph, facts, self._explained(commits)))
+        return found, [*traced.notes, *mark_notes, *other_notes]
 
+    def _explained(self, holders: Sequence[int]) -> list[Explained]:
+        return [
+            (judge.explain(holders), rules.sources)
+            for judge, rules in zip(self._judges, self.world.rule_sets, strict=True)
+        ]
 
-def objects_at(
-    world: World, judged: Sequence[Judge], search: Search, what: What, *, path_only: bool
-) -> Traced:
-    """The objects at a path: of one ref, or of all commits; staged ones too."""
-    graph, path = world.graph, what.text
-    everywhere = search.path(path, search.metaranges)
-    branch = what.ref if what.ref in {b.id for b in graph.branches} else None
-    staged = Staged()
-    if what.ref is None or branch is not None:
-        staged = world.staging.find([h.address for h in everywhere], [path], branch)
-    wanted = everywhere
-    if what.ref_commit is not None:
-        at_ref = graph.meta_range_ids[graph.index[what.ref_commit]]
-        wanted = [h for h in everywhere if at_ref in h.metaranges]
-    known = {h.address: h for h in everywhere}
-    for address in staged.paths:
-        if address not in {h.address for h in wanted}:
-            new = known.get(address) or Holding(address)
-            new.paths.add(path)
-            wanted = [*wanted, new]
-    if not wanted:
-        raise _nothing_at(what, everywhere)
-    notes: list[str] = []
-    # What is only staged here is kept by that: its whole repository need not be read to say so.
-    only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
-    unsure = [h for h in wanted if h.address not in only_staged and not _sure(judged, search, h)]
-    if unsure and path_only:
-        notes.append(PATH_ONLY)
-    elif unsure:
-        kept = {graph.meta_range_ids[n] for n in range(len(graph)) if any(judge.keeps(n) for judge in judged)}
-        search.fill(unsure, sorted(kept - {""}))
-        staged = _more_staged(world, staged, unsure)
-    order = sorted(wanted, key=lambda h: _newest(graph, search, h), reverse=True)
-    return Traced(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
+    def _is_sure(self, holding: Holding) -> bool:
+        holders = self.search.commits_of(holding)
+        return all(judge.surely_keeps(holders) for judge in self._judges)
 
-
-def objects_by_address(
-    world: World, judged: Sequence[Judge], search: Search, addresses: Sequence[str]
-) -> Traced:
-    """Objects by address (relative, or a full URL): all ranges of all commits are read."""
-    holdings = [search.holding(address, AddressType.BY_PREFIX) for address in addresses]
-    search.fill(holdings, search.metaranges)
-    unsure = [h for h in holdings if not _sure(judged, search, h)]
-    paths = sorted({path for h in unsure for path in h.paths})
-    staged = Staged()
-    if unsure:
-        # Of what no commit holds no path is known: then every staged object is inspected.
-        unknown = any(not h.paths for h in unsure)
-        staged = world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
-    return Traced(holdings, staged, _staged_notes(staged))
+    def _newest(self, holding: Holding) -> tuple[bool, int, str]:
+        dates = [self.world.graph.creation_us[n] for n in self.search.commits_of(holding)]
+        return (not dates, max(dates, default=0), holding.address)
 
 
 def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
@@ -235,11 +292,6 @@ def _is_marked(world: World, address: str) -> bool:
     return world.known.marks is not None and bool(world.known.marks([address])[0].get(address))
 
 
-def _sure(judged: Sequence[Judge], search: Search, holding: Holding) -> bool:
-    holders = search.commits_of(holding.metaranges | holding.aliases)
-    return all(judge.surely_keeps(holders) for judge in judged)
-
-
 def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> Staged:
     """What is not kept may still be staged at another path that held it."""
     paths = sorted({path for holding in holdings for path in holding.paths})
@@ -251,11 +303,6 @@ def _staged_notes(staged: Staged) -> list[str]:
     if staged.complete or not staged.looked:
         return []
     return [f"staged data only protects more; looked at: {staged.looked}"]
-
-
-def _newest(graph: CommitGraph, search: Search, holding: Holding) -> tuple[bool, int, str]:
-    dates = [graph.creation_us[n] for n in search.commits_of(holding.metaranges | holding.aliases)]
-    return (not dates, max(dates, default=0), holding.address)
 
 
 def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
@@ -272,42 +319,59 @@ def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
     return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
 
 
-def _facts(world: World, search: Search, holding: Holding, staged: Staged) -> ObjectFacts:
-    stored = world.stored(holding.address) if world.stored is not None and holding.inside else None
-    return ObjectFacts(
-        holding=holding,
-        commits=search.commits_of(holding.metaranges | holding.aliases),
-        staged=staged.holders.get(holding.address, ()),
-        staged_complete=staged.complete,
-        storage_seen=world.stored is not None,
-        stored=stored,
-        young=stored is not None and stored.modified_us >= world.young_from_us,
-        min_age_seconds=world.known.min_age_seconds,
-    )
-
-
-def _commit(world: World, judged: Sequence[Judge], what: What) -> CommitSubject:
-    number = world.graph.number_of(what.text)
-    explained = [_explained(world, j, [number]) for j in judged]
-    rows = Protections(world.graph, world.known, world.as_of).rows([number], ())
-    return commit_document(world.graph, number, what.via, explained, rows)
-
-
-def _branch(world: World, judged: Sequence[Judge], what: What) -> BranchSubject:
-    graph = world.graph
-    head = next(b.commit_id for b in graph.branches if b.id == what.text)
-    kept = [
-        (explain_branch(judge, what.text), _source(rules, what.text))
-        for judge, rules in zip(judged, world.rule_sets, strict=True)
-    ]
-    return branch_document(graph, what.text, graph.index[head], world.as_of, world.zone, kept)
-
-
-def _explained(world: World, judge: Judge, holders: Sequence[int]) -> Explained:
-    sources = next(r.sources for r in world.rule_sets if r.name == judge.name)
-    return judge.explain(holders), sources
-
-
 def _source(rules: ExplainedRules, branch: str) -> str | None:
     own = rules.rules is not None and branch in rules.rules.branches
     return rules.sources.get(branch if own else "")
+
+
+@dataclass(frozen=True)
+class _Protections:
+    """What keeps data from lakeplan's sweeps beside the rules: the tree's holds and tags over one history."""
+
+    world: World
+
+    def rows(
+        self, numbers: Sequence[int], paths: Collection[str], others: Sequence[str] = ()
+    ) -> list[ProtectionRow]:
+        """Of an object that these commits hold at these paths, or of a commit."""
+        ids = {self.world.graph.ids[number] for number in numbers}
+        found = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
+        return [*found, *(_row("repository", name) for name in others)]
+
+    def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[ProtectionRow]:
+        for hold in active_holds(self.world.known.holds, self.world.as_of):
+            if hold.kind == "prefix":
+                held = any(path.startswith(hold.name) for path in paths)
+            else:
+                held = not self._named(hold).isdisjoint(ids)
+            if held:
+                prefix = hold.name if hold.kind == "prefix" else None
+                name = "prefix" if hold.kind == "prefix" else f"{hold.kind} {hold.name}"
+                until = None if hold.until is None else hold.until.isoformat()
+                yield {**_row("hold", name), "prefix": prefix, "until": until, "reason": hold.reason}
+
+    def _named(self, hold: Hold) -> set[str]:
+        """A hold on a branch names all that its HEAD was made from."""
+        if self.world.known.refs is None:
+            return set()
+        named = commits_named(hold, self.world.known.refs)
+        if hold.kind != "branch":
+            return named
+        return reachable({commit.id: commit for commit in self.world.known.refs.commits}, named)
+
+    def _tags(self, ids: Collection[str]) -> Iterator[ProtectionRow]:
+        tags = sorted(
+            tag.id
+            for tag in self.world.graph.tags
+            if tag.commit_id in ids and any(matches(tag.id, glob) for glob in self.world.known.protected_tags)
+        )
+        yield from (_row("tag", name) for name in tags[:NAMED])
+
+    def _pins(self, ids: Collection[str]) -> Iterator[ProtectionRow]:
+        heads = [branch for branch in self.world.graph.branches if branch.commit_id in ids]
+        pins = sorted(head.id for head in heads if has_pin_commit(head.id, head.commit_id))
+        yield from (_row("pin", name) for name in pins[:NAMED])
+
+
+def _row(kind: Literal["hold", "tag", "pin", "repository"], name: str) -> ProtectionRow:
+    return {"kind": kind, "name": name, "prefix": None, "until": None, "reason": ""}

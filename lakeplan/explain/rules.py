@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone, tzinfo
+from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Literal
 
@@ -51,7 +51,7 @@ class _Start:
 
 
 def trace(
-    graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo = timezone.utc
+    graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo
 ) -> tuple[Pass, ...] | None:
     """The walks that come towards ``commit`` (a number), in the server's order. None when the history is too
     large to follow one by one."""
@@ -118,17 +118,17 @@ Kind = Literal[
 @dataclass(frozen=True)
 class Remedy:
     """One change. ``days``: the branch's (None: the default's) days must be at least this to stay, at most
-    this to go. ``branch_here``: a branch at ``commit`` keeps it under every walk. ``move_head``: the branch's
-    HEAD holds it, whatever its days: they count from the next commit. ``remove_pin``: so does a pin, which
-    never moves. ``too_young``: even one day keeps it today. ``set_rules``: no rules are set, so nothing is
-    collected. Beside the rules: ``reset`` the uncommitted change of ``branch``; ``end_protection`` by what
-    keeps it from lakeplan's sweeps."""
+    this to go. ``branch_here``: a branch at ``commit_id`` keeps it under every walk. ``move_head``: the
+    branch's HEAD holds it, whatever its days: they count from the next commit. ``remove_pin``: so does a
+    pin, which never moves. ``too_young``: even one day keeps it today. ``set_rules``: no rules are set, so
+    nothing is collected. Beside the rules: ``reset`` the uncommitted change of ``branch``;
+    ``end_protection`` by what keeps it from lakeplan's sweeps."""
 
     kind: Kind
     branch: str | None = None
     days_now: int | None = None
     days: int | None = None
-    commit: str | None = None
+    commit_id: str | None = None
 
 
 def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
@@ -178,7 +178,7 @@ def to_stay(
             if days > now and _keeps(graph, _with_days(rules, branch, days), commit, as_of, zone):
                 found.append(Remedy("days", branch, now, days))
                 break
-    return (*found, Remedy("branch_here", commit=graph.ids[commit]))
+    return (*found, Remedy("branch_here", commit_id=graph.ids[commit]))
 
 
 def _with_days(rules: GcRules, branch: str | None, days: int) -> GcRules:
@@ -229,9 +229,8 @@ def to_go(
 
 def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> Remedy:
     commit = graph.ids[head]
-    return Remedy(
-        "remove_pin" if has_pin_commit(branch, commit) else "move_head", branch, days, commit=commit
-    )
+    kind: Kind = "remove_pin" if has_pin_commit(branch, commit) else "move_head"
+    return Remedy(kind, branch, days, commit_id=commit)
 
 
 def without_rules(graph: CommitGraph, holders: Collection[int]) -> tuple[Remedy, ...]:
@@ -265,26 +264,21 @@ KEEPERS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Reason:
-    """A keeper of ``commit``, and how: it is the branch's HEAD (``replaced_by`` None), or was followed on the
+    """A keeper of a commit, and how: it is the branch's HEAD (``replaced_by`` None), or was followed on the
     branch's way by ``replaced_by`` at ``replaced_us``, and the days count from there. A dangling commit
-    counts from its own date. ``until_us`` None: as long as the branch stays where it is."""
+    counts from its own date. ``keeper.until_us`` None: as long as the branch stays where it is."""
 
     keeper: Keeper
-    commit: str
     replaced_by: str | None
     replaced_us: int | None
-
-    @property
-    def until_us(self) -> int | None:
-        return self.keeper.until_us
 
 
 @dataclass(frozen=True)
 class Explanation:
     """What one rule set means for some holders.
 
-    - ``server``, ``documented``: whether each keeps at least one holder; ``kept_by_server`` and
-      ``kept_by_documented`` of ``holders`` commits
+    - ``kept_by_server``, ``kept_by_documented``: how many holders each keeps; ``server``, ``documented``:
+      whether it keeps one
     - ``commit``: the holder that is kept the longest (or went last); ``reasons``: who keeps (or kept) it, the
       strongest first, of ``reason_count``
     - ``branches``, ``branch_count``: all branches that keep any holder
@@ -295,9 +289,6 @@ class Explanation:
 
     rule_set: str
     has_rules: bool
-    server: bool
-    documented: bool
-    holders: int
     kept_by_server: int
     kept_by_documented: int
     commit: str | None = None
@@ -312,23 +303,23 @@ class Explanation:
     to_go: tuple[Remedy, ...] = ()
 
     @property
-    def at_risk(self) -> bool:
-        """The documented rule keeps it and the server does not."""
-        return self.documented and not self.server
+    def server(self) -> bool:
+        return self.kept_by_server > 0
+
+    @property
+    def documented(self) -> bool:
+        return self.kept_by_documented > 0
 
 
+@dataclass(eq=False)
 class Judge:
     """The verdicts of one rule set (None: no rules are set, so nothing is ever collected) at one moment."""
 
-    def __init__(
-        self,
-        graph: CommitGraph,
-        name: str,
-        rules: GcRules | None,
-        as_of: datetime,
-        zone: tzinfo = timezone.utc,
-    ) -> None:
-        self.graph, self.name, self.rules, self.as_of, self.zone = graph, name, rules, as_of, zone
+    graph: CommitGraph
+    name: str
+    rules: GcRules | None
+    as_of: datetime
+    zone: tzinfo
 
     @cached_property
     def server(self) -> bytearray:
@@ -365,14 +356,11 @@ class Judge:
         documented, sets, rules = self.documented, self.branches, self.rules
         if rules is None or documented is None or sets is None:
             count = len(holders)
-            return Explanation(
-                *(self.name, False, count > 0, count > 0, count, count, count),
-                to_go=without_rules(self.graph, holders),
-            )
+            return Explanation(self.name, False, count, count, to_go=without_rules(self.graph, holders))
+        if not holders:
+            return Explanation(self.name, True, 0, 0)
         kept_server = sum(self.server[n] for n in holders)
         kept_documented = sum(documented.active[n] for n in holders)
-        if not holders:
-            return Explanation(self.name, True, False, False, 0, 0, 0)
         best = max(holders, key=lambda n: self._strength(documented, n))
         last = max(documented.kept_until_us[n] for n in holders)
         mask = 0
@@ -393,9 +381,6 @@ class Judge:
         return Explanation(
             rule_set=self.name,
             has_rules=True,
-            server=kept_server > 0,
-            documented=is_kept,
-            holders=len(holders),
             kept_by_server=kept_server,
             kept_by_documented=kept_documented,
             commit=commit,
@@ -421,11 +406,11 @@ class Judge:
         start = graph.index[keeper.start]
         if start == commit:
             replaced = None if keeper.branch is not None else graph.creation_us[commit]
-            return Reason(keeper, graph.ids[commit], None, replaced)
+            return Reason(keeper, None, replaced)
         child = start
         while graph.main_parent[child] != commit:
             child = graph.main_parent[child]
-        return Reason(keeper, graph.ids[commit], graph.ids[child], graph.creation_us[child])
+        return Reason(keeper, graph.ids[child], graph.creation_us[child])
 
 
 def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
@@ -468,12 +453,3 @@ def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
         oldest=None if oldest is None else graph.ids[oldest],
         loses=loses,
     )
-
-
-def judges(
-    graph: CommitGraph,
-    rule_sets: Sequence[tuple[str, GcRules | None]],
-    as_of: datetime,
-    zone: tzinfo = timezone.utc,
-) -> list[Judge]:
-    return [Judge(graph, name, rules, as_of, zone) for name, rules in rule_sets]

@@ -203,8 +203,9 @@ class Search:
     def metaranges(self) -> list[str]:
         return list(self._commits)
 
-    def commits_of(self, metaranges: Iterable[str]) -> list[int]:
-        """Numbers of the commits with these metaranges, ascending."""
+    def commits_of(self, holding: Holding) -> list[int]:
+        """Numbers of the commits that hold it, or may, ascending."""
+        metaranges = holding.metaranges | holding.aliases
         return sorted(number for m in metaranges for number in self._commits.get(m, ()))
 
     def holding(self, address: str, address_type: int) -> Holding:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
         ExplainDocument,
         ObjectSubject,
         PassRow,
+        ProtectionRow,
         ReasonRow,
         RemedyRow,
         Verdict,
     )
-    from lakeplan.explain.protections import ProtectionRow
 
 ID_SHOWN = 12
 

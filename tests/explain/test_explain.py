@@ -56,7 +56,7 @@ def it_names_only_changes_that_work(world: World, data: st.DataObject) -> None:
     said = Judge(graph, "rules", world.rules, world.as_of, world.zone).explain(holders)
     for remedy in said.to_stay:
         if remedy.kind == "branch_here":
-            branches = (*world.refs.branches, Branch("new", remedy.commit or ""))
+            branches = (*world.refs.branches, Branch("new", remedy.commit_id or ""))
             changed, rules = CommitGraph.from_refs(replace(world.refs, branches=branches)), world.rules
         else:
             changed, rules = graph, with_days(world.rules, remedy.branch, remedy.days)

@@ -22,9 +22,8 @@ from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.explain.documents import RuleSetName
-from lakeplan.explain.explain import ExplainedRules, Question, World
+from lakeplan.explain.explain import ExplainedRules, Known, Question, World
 from lakeplan.explain.explain import explain as answer
-from lakeplan.explain.protections import Known
 from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
 from lakeplan.output.explain import render_explain
 from lakeplan.plan.branches import is_ours
