@@ -51,10 +51,8 @@ MODULES = {
     "branches/ledger": ["tests/branches/test_ledger.py"],
     "branches/announce": ["tests/branches/test_announcing.py", "tests/branches/test_notices.py"],
     "branches/notices": ["tests/branches/test_notice_rules.py"],
-    "branches/pin_records": ["tests/branches/test_pin_records.py"],
-    "branches/pin_release": ["tests/branches/test_pin_release.py"],
-    "branches/pin_steps": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
-    "branches/pins": ["tests/branches/test_pins.py"],
+    "branches/pin_records": ["tests/branches/test_pin_records.py", "tests/branches/test_pin_release.py"],
+    "branches/pins": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
     "branches/verdicts": [
         "tests/branches/test_keepers.py",
         "tests/branches/test_staged.py",

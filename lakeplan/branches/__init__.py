@@ -7,7 +7,6 @@ __all__ = [
     "memory",
     "notices",
     "pin_records",
-    "pin_steps",
     "pins",
     "plan",
     "recall",

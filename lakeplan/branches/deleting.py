@@ -10,7 +10,7 @@ from enum import Enum
 from lakeplan.branches.announce import Noticed
 from lakeplan.branches.fates import judge_branch
 from lakeplan.branches.memory import Fate
-from lakeplan.branches.pin_release import PinRelease
+from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import FRESH_SECONDS, Keeping, Survey
 from lakeplan.branches.verdicts import look_at

@@ -31,7 +31,7 @@ from lakeplan.branches.memory import (
     write_ledger,
 )
 from lakeplan.branches.notices import read_exemptions
-from lakeplan.branches.pin_release import PinRelease
+from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
     LifecycleOptions,
     RepositoryOutlook,

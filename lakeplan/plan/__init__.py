@@ -7,7 +7,6 @@ __all__ = [
     "documents",
     "drift",
     "drift_compare",
-    "drift_rules",
     "drift_write",
     "gather",
     "importing",

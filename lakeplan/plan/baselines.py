@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
-from lakeplan.plan.drift_rules import LastApplied, MatchingRun
 from lakeplan.review.run import GC, Run, close_journal
 from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
 from lakeplan.state.store import RunJournal, read_applied, repository_key
@@ -20,9 +19,54 @@ from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import moment_in
+from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
 WORKERS = 8
+
+
+@dataclass(frozen=True)
+class MatchingRun:
+    """The import, or the apply, that found a repository as the tree has it."""
+
+    run_id: str
+    at: datetime
+    command: str
+
+
+@dataclass(frozen=True)
+class LastApplied:
+    """What the state recorded of a repository's last apply. ``rules`` None: they were cleared.
+    ``rules_recorded`` False: no apply wrote any, only ``settings``: the policies and object rules that were
+    read back, empty where they were cleared; without a key nothing was applied. ``attempts`` are what later
+    writes were to leave whose end no run could record, oldest first. ``seen`` is the run that found values of
+    it there and did not have to write them; with an empty ``run_id`` nothing was ever written."""
+
+    rules: GcRules | None
+    config_hash: str
+    run_id: str
+    at: datetime
+    rules_recorded: bool = True
+    settings: Mapping[SettingKind, tuple[SettingItem, ...]] = field(default_factory=dict)
+    attempts: Mapping[SettingKind | None, tuple[Any, ...]] = field(default_factory=dict)
+    seen: MatchingRun | None = None
+
+    @property
+    def newest(self) -> MatchingRun:
+        """The run that last wrote or saw values of it."""
+        written = MatchingRun(self.run_id, self.at, "apply")
+        return self.seen if self.seen is not None and self.seen.at >= self.at else written
+
+    def with_rules(self, stored: GcRules | None) -> LastApplied:
+        """With the rules that are stored now as those applied, where an attempt was to leave them."""
+        attempted = stored in self.attempts.get(None, ())
+        return replace(self, rules=stored, rules_recorded=True) if attempted else self
+
+    @property
+    def has_remainder(self) -> bool:
+        """Whether something that it wrote may still be on the server."""
+        attempted = any(body for bodies in self.attempts.values() for body in bodies)
+        return self.rules is not None or any(self.settings.values()) or attempted
 
 
 def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:

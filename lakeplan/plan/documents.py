@@ -17,7 +17,7 @@ SettingName = Literal["gc", "pins", "branch_lifecycle", "object_lifecycle"]
 ClassName = Literal[
     "server-edited", "tree-ahead", "patterns-stale", "pins-missing", "released", "unmanaged-new"
 ]
-"""``drift_rules.DriftClass``."""
+"""``drift_compare.DriftClass``."""
 
 
 # ---- apply
@@ -78,7 +78,7 @@ class LastApplyRow(TypedDict):
 
 
 class LastAppliedRow(TypedDict):
-    """``drift_rules.MatchingRun``: the run that last wrote the values or found them as the tree has them."""
+    """``baselines.MatchingRun``: the run that last wrote the values or found them as the tree has them."""
 
     run_id: str
     at: str

@@ -11,11 +11,18 @@ from typing import Final
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
-from lakeplan.plan.baselines import read_last_applied
+from lakeplan.plan.baselines import MatchingRun, read_last_applied
 from lakeplan.plan.documents import DriftDocument, DriftedRow, LastAppliedRow, LastSweepRow, RecordedRow
-from lakeplan.plan.drift_compare import HeadPorts, RepositoryDrift, compare, manages, record_server_heads
-from lakeplan.plan.drift_rules import DriftClass, MatchingRun, unmanaged_new
-from lakeplan.plan.gather_settings import server_policies
+from lakeplan.plan.drift_compare import (
+    DriftClass,
+    HeadPorts,
+    RepositoryDrift,
+    compare,
+    manages,
+    record_server_heads,
+    unmanaged_new,
+)
+from lakeplan.plan.gather import server_policies
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.baselines import repositories_with_baseline
 from lakeplan.state.store import known_repositories

@@ -10,8 +10,7 @@ from typing import Protocol
 from lakeplan.errors import ConfigError
 from lakeplan.limits import DRIFT_VALUES
 from lakeplan.plan.documents import NotWrittenRow, WrittenRow
-from lakeplan.plan.drift_compare import Items, RepositoryDrift
-from lakeplan.plan.drift_rules import DriftClass, DriftedItem, DriftedValue
+from lakeplan.plan.drift_compare import DriftClass, DriftedItem, DriftedValue, Items, RepositoryDrift
 from lakeplan.retention.patterns import matches
 from lakeplan.review.differences import (
     DEFAULT_PATH,
@@ -321,7 +320,7 @@ class _Settings:
     """What the edited tree must give a repository."""
 
     rules: dict[tuple[bool, str], int]
-    items: dict[SettingKind, Items]
+    items: dict[SettingKind, Items | None]
 
     @classmethod
     def of(cls, desired: DesiredRepository) -> _Settings:

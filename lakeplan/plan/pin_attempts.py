@@ -1,4 +1,4 @@
-"""Rules and pins of one repository, written in an order that never keeps less (``branches.pin_steps``)."""
+"""Rules and pins of one repository, written in an order that never keeps less (``branches.pins``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from lakeplan.branches.pin_records import (
     store_rules,
     write_pin_record,
 )
-from lakeplan.branches.pin_steps import Step, Write, losses
-from lakeplan.branches.pins import History, without_pins
+from lakeplan.branches.pins import History, Step, Write, losses, without_pins
 from lakeplan.errors import (
     FeatureMissing,
     GateRefused,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from lakeplan.branches.pin_records import PinRecord, StoredRules, with_rules_of
-from lakeplan.branches.pin_steps import Change, losses, safe_change
 from lakeplan.branches.pins import (
+    Change,
     History,
     PinRules,
     blocking_rules,
+    losses,
     required_pins,
+    safe_change,
     with_needed_days,
     with_pins,
     without_pins,

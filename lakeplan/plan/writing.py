@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.attempts import Attempt, Job, RulesAttempt, SettingAttempt
-from lakeplan.plan.gather_settings import ENFORCED_BY_LAKEPLAN
+from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal

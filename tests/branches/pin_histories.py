@@ -12,12 +12,16 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-from lakeplan.branches.pin_steps import Change, State, Step, Write, safe_change
 from lakeplan.branches.pins import (
+    Change,
     History,
     PinRules,
+    State,
+    Step,
+    Write,
     blocking_rules,
     required_pins,
+    safe_change,
     with_needed_days,
     with_pins,
     without_entries,

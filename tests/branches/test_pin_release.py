@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.branches import pin_release
-from lakeplan.branches.pin_records import PinRecord, read_pin_record, write_pin_record
-from lakeplan.branches.pin_release import PinRelease
+from lakeplan.branches import pin_records
+from lakeplan.branches.pin_records import PinRecord, PinRelease, read_pin_record, write_pin_record
 from lakeplan.branches.pins import with_pins
 from lakeplan.errors import GateRefused, StalePlan
 from lakeplan.review.run import Run
@@ -60,7 +59,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         seen.append((repository, read_only))
         return lake.refs, ()
 
-    monkeypatch.setattr(pin_release, "read_all_refs", read)
+    monkeypatch.setattr(pin_records, "read_all_refs", read)
     monkeypatch.setattr("lakeplan.review.run.PAUSES", ())
     return seen
 
@@ -141,7 +140,7 @@ def it_refuses_when_the_default_days_would_cost_other_commits(monkeypatch: pytes
         seen.append((known, change))
         yield "the server would give up commit x"
 
-    monkeypatch.setattr(pin_release, "losses", losses)
+    monkeypatch.setattr(pin_records, "losses", losses)
     with pytest.raises(GateRefused, match="branch dev is at a pinned commit: the server would") as refused:
         release(lake)
     assert lake.written == []
@@ -179,7 +178,7 @@ def it_judges_by_the_rule_that_each_pin_has_on_the_server(monkeypatch: pytest.Mo
     state = MemoryState()
     write_pin_record(state, KEY, PinRecord((Pin(X2, 0), other)), run_id="r0", at=NOW)
     seen = []
-    monkeypatch.setattr(pin_release, "losses", lambda known, change: seen.append(change) or iter(()))
+    monkeypatch.setattr(pin_records, "losses", lambda known, change: seen.append(change) or iter(()))
     run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=slept.append)
     PinRelease(KEY, lake, lake, state, run, ZONE).before_deleting("dev", X2)  # type: ignore[arg-type]
     assert seen[0].have == (Pin(X2, 0), replace(other, days=None))
@@ -199,7 +198,7 @@ def it_does_not_write_over_rules_that_somebody_set_meanwhile(monkeypatch: pytest
         lake.rules = GcRules(400)
         return lake.refs, ()
 
-    monkeypatch.setattr(pin_release, "read_all_refs", read)
+    monkeypatch.setattr(pin_records, "read_all_refs", read)
     with pytest.raises(StalePlan, match="somebody else changed"):
         release(lake)
     assert lake.written == []

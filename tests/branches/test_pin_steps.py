@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.branches.pin_steps import Change, Loss, State, Step, Write, bare_rules, losses, safe_change
+from lakeplan.branches.pins import Change, Loss, State, Step, Write, bare_rules, losses, safe_change
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.pins import Pin, pin_name
 from lakeplan.values.repository import Branch

@@ -10,15 +10,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lakeplan.branches.pin_steps import Change, Write, losses, safe_change, states_of
 from lakeplan.branches.pins import (
+    Change,
     History,
     PinRules,
+    Write,
     blocking_rules,
+    losses,
     missing_entries,
     newest_of,
     own_pins,
     required_pins,
+    safe_change,
+    states_of,
     with_entries,
     with_needed_days,
     with_pins,

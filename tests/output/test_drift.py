@@ -8,8 +8,7 @@ import pytest
 
 from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftReport, drift_document
-from lakeplan.plan.drift_compare import RepositoryDrift
-from lakeplan.plan.drift_rules import DriftClass, DriftedItem, DriftedValue, LastApplied
+from lakeplan.plan.drift_compare import DriftClass, DriftedItem, DriftedValue, LastApplied, RepositoryDrift
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.plan import Failure
 from lakeplan.values.rules import GcRules

@@ -23,8 +23,7 @@ from lakeplan.output.metrics import (
 )
 from lakeplan.plan.apply import report_document
 from lakeplan.plan.drift import DriftReport, drift_document
-from lakeplan.plan.drift_compare import RepositoryDrift
-from lakeplan.plan.drift_rules import DriftClass, LastApplied
+from lakeplan.plan.drift_compare import DriftClass, LastApplied, RepositoryDrift
 from lakeplan.review.history import RunRecord, RunStep, history_document
 from lakeplan.review.run import Applied, ApplyReport, Outcome
 from lakeplan.state.sweeps import LastSweep, SweepRecord

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.plan.drift_rules import DriftClass, LastApplied, drift_of, released, unmanaged_new
+from lakeplan.plan.drift_compare import DriftClass, LastApplied, drift_of, released, unmanaged_new
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import diff_rules
 from lakeplan.values.desired import BranchRule, Cleared, DesiredRepository, GcDesired, Source

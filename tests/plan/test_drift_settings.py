@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.plan.drift_rules import DriftClass, setting_drift, setting_released
+from lakeplan.plan.drift_compare import DriftClass, setting_drift, setting_released
 from lakeplan.review.differences import ORDER, diff_setting, same_setting
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body, items_from_body
 

@@ -21,8 +21,7 @@ from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.occasions import drift_found
 from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
-from lakeplan.plan.drift_compare import HeadPorts
-from lakeplan.plan.drift_rules import DriftClass
+from lakeplan.plan.drift_compare import DriftClass, HeadPorts
 from lakeplan.plan.drift_write import DriftWritten, write_drift
 from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateWriter
