@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY
-from lakeplan.formats.ranges import write_metarange
+from lakeplan.formats.ranges import info_of, write_metarange
 from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.formats.sstable import write_sstable
 from lakeplan.formats.wire import uvarint
@@ -131,7 +131,7 @@ def _write_range(meta: str, keys: list[bytes], values: Bytes) -> RangeInfo:
     records = ((key, data[n * width : (n + 1) * width]) for n, key in enumerate(keys))
     table = write_sstable(records, user_properties={"type": "ranges"})
     Path(meta, table.id).write_bytes(table.data)
-    return RangeInfo(table.id, table.min_key, table.max_key, table.estimated_size, table.count)
+    return info_of(table)
 
 
 def _values(chance: np.random.Generator, rows: int) -> Bytes:

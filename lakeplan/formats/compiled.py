@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
-from lakeplan.formats.range_arrays import Bytes, RangeArrays
+from lakeplan.formats.range_arrays import SLACK, Bytes, RangeArrays, words_of
 
 _log = logging.getLogger(__name__)
 
@@ -205,10 +205,10 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         numbers = np.empty((3, count), np.int64)
         hashes = np.empty((2, count), np.uint64)
         status, records, used, plain = compiled.decode(
-            (source, _words(source)),
+            (source, words_of(source)),
             source.size,
             blocks,
-            (*_scratch(), body, _words(body)),
+            (*_scratch(), body, words_of(body)),
             (places, numbers, hashes),
         )
         if status == compiled.FULL and records:
@@ -219,7 +219,6 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
             return None
         else:
             break
-    flags = numbers[2]
     arrays = RangeArrays(
         buffer=body,
         address_start=places[2],
@@ -232,7 +231,7 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
         key_end=places[1],
         path_hashes=hashes[1],
         plain=bool(plain),
-        flags=flags,
+        flags=numbers[2],
     )
     return arrays, body.data[:used]
 
@@ -245,12 +244,7 @@ def read_only(data: bytes) -> Bytes:
 
 
 def _buffer(size: int) -> Bytes:
-    return np.empty(size + 64, np.uint8)
-
-
-def _words(buffer: Bytes) -> npt.NDArray[np.uint64]:
-    """The little-endian word that begins at each byte."""
-    return np.ndarray((buffer.size - 7,), "<u8", buffer, strides=(1,))
+    return np.empty(size + SLACK, np.uint8)
 
 
 def _scratch() -> tuple[Bytes, Any]:
@@ -263,4 +257,4 @@ def _scratch() -> tuple[Bytes, Any]:
 
 def _grow(size: int) -> None:
     buffer = _buffer(size)
-    _local.scratch = buffer, _words(buffer)
+    _local.scratch = buffer, words_of(buffer)

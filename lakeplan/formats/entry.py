@@ -21,6 +21,11 @@ def encode_bytes(value: bytes) -> bytes:
     return _BYTES + encode_int64(len(value)) + value
 
 
+def encode_embedded(identity: bytes) -> bytes:
+    """Another thing's identity, which is the SHA-256 (32 bytes) of that thing's own encoding."""
+    return _EMBEDDED + encode_bytes(identity)
+
+
 def encode_string(value: str) -> bytes:
     raw = value.encode()
     return _STRING + encode_int64(len(raw)) + raw
@@ -35,20 +40,6 @@ def encode_string_map(values: Mapping[str, str]) -> bytes:
     keys = sorted(values, key=str.encode)
     pairs = b"".join(encode_string(k) + encode_string(values[k]) for k in keys)
     return _STRING_MAP + encode_int64(len(keys)) + pairs
-
-
-def encode_embedded(identity: bytes) -> bytes:
-    """Another thing's identity, which is the SHA-256 (32 bytes) of that thing's own encoding."""
-    return _EMBEDDED + encode_bytes(identity)
-
-
-def entry_identity(*, size: int, e_tag: str, metadata: Mapping[str, str], content_type: str) -> bytes:
-    """What a range's value carries in front of its entry (32 bytes): where the object stands and when it was
-    written are no part of it. An empty content type is left out, as entries had none at first."""
-    encoded = encode_int64(size) + encode_string(e_tag) + encode_string_map(metadata)
-    if content_type:
-        encoded += encode_string(content_type)
-    return hashlib.sha256(encoded).digest()
 
 
 class FileIdHash:
@@ -90,27 +81,6 @@ def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str,
     for piece in body:
         digest.update(piece)
     digest.update(encode_string_map(properties))
-    return digest.hexdigest()
-
-
-def commit_id(
-    *,
-    committer: str,
-    message: str,
-    meta_range_id: str,
-    creation_seconds: int,
-    metadata: Mapping[str, str],
-    parents: Sequence[str],
-) -> str:
-    """The id (64 hex digits) of a commit. Its version and generation are no part of it."""
-    digest = hashlib.sha256()
-    digest.update(encode_string("commit:v1"))
-    digest.update(encode_string(committer))
-    digest.update(encode_string(message))
-    digest.update(encode_string(meta_range_id))
-    digest.update(encode_int64(creation_seconds))
-    digest.update(encode_string_map(metadata))
-    digest.update(encode_embedded(hashlib.sha256(encode_strings(parents)).digest()))
     return digest.hexdigest()
 
 
@@ -160,7 +130,8 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
 
 
 def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """(identity, message), as the server writes them."""
+    """(identity, message), as the server writes them. The identity (32 bytes) is what a range's value carries
+    in front of its entry: where the object stands and when it was written are no part of it."""
     message = b"".join(
         (
             wire.field_text(1, entry.address),
@@ -172,10 +143,10 @@ def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
             wire.field_text(7, entry.content_type),
         )
     )
-    identity = entry_identity(
-        size=entry.size, e_tag=entry.e_tag, metadata=dict(entry.metadata), content_type=entry.content_type
-    )
-    return identity, message
+    identity = encode_int64(entry.size) + encode_string(entry.e_tag) + encode_string_map(dict(entry.metadata))
+    if entry.content_type:  # entries had none at first
+        identity += encode_string(entry.content_type)
+    return hashlib.sha256(identity).digest(), message
 
 
 def entry_key(entry: Entry) -> bytes:

@@ -246,7 +246,7 @@ def _digits(body, at, number):  # type: ignore[no-untyped-def]
 
 @_inner
 def _hash(words, at, length):  # type: ignore[no-untyped-def]
-    """As ``hashing.hash_spans``; and all words or-ed, which shows whether the text is ASCII."""
+    """As ``range_arrays.hash_spans``; and all words or-ed, which shows whether the text is ASCII."""
     found = (_SEED ^ np.uint64(length)) * _FACTOR
     every = np.uint64(0)
     place, left = np.uint64(at), np.uint64(length)

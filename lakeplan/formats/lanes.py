@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lakeplan import limits
+from lakeplan.formats.range_arrays import Bytes, Ints
 from lakeplan.formats.sstable_blocks import KEY_TRAILER_SIZE, KIND_SET
+from lakeplan.formats.wire import LAST_SECOND
 from lakeplan.values.objects import AddressType
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 _PADDING = 64
 """Zero bytes after the last block, so that numbers that run over the end are read safely and then refused."""
 _MAX_VARINT = 7
@@ -254,7 +253,7 @@ def _timestamps(array: Bytes, start: Ints, end: Ints) -> Ints:
     """Microseconds: seconds then nanoseconds, either of them absent when 0."""
     seconds, position = _optional(array, start, end, _SECONDS)
     nanos, position = _optional(array, position, end, _NANOS)
-    if (position != end).any() or (nanos >= 10**9).any() or (seconds > 253402300799).any():
+    if (position != end).any() or (nanos >= 10**9).any() or (seconds > LAST_SECOND).any():
         raise Irregular
     micros: Ints = seconds * 1_000_000 + nanos // 1000
     return micros

@@ -47,7 +47,7 @@ MARKED = pa.schema(
 )
 """``paths``: at most 10. ``last_commit_id``: null when never committed; ``last_commit_us``: when it was
 created, UTC microseconds. ``reason``: ``expired`` or ``never_committed``. ``class``: a ``MarkClass``.
-``kept_by``: what keeps it, each as a kind, a blank and a name (``retention.keep.Keepers``)."""
+``kept_by``: what keeps it, each as a kind, a blank and a name (``retention.keep.Protectors``)."""
 
 RESULTS = pa.schema(
     [

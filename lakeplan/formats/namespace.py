@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import number_of
+from lakeplan.values.objects import AddressType
 from lakeplan.values.sweep import LAKEPLAN_PREFIX
 
 METADATA_PREFIX = "_lakefs/"
@@ -148,7 +149,6 @@ class ObjectPaths:
 
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
-_RELATIVE = 1
 _CUT = re.compile(r"[?#].*", re.DOTALL)
 _UNUSUAL_KEY = re.compile(r"//|(?:^|/)\.{1,2}(?:/|$)|^/|/$")
 _UNUSUAL_URL = re.compile(r"[%?#\\\x00-\x1f\x7f]")
@@ -165,9 +165,7 @@ def normalize(address: str, address_type: int, storage_namespace: str) -> str | 
     count as relative unless they are URIs: taking such an address for one of the namespace protects the
     object, the other way round would not.
     """
-    if address_type == _RELATIVE:
-        return address
-    if not _URI.match(address):
+    if address_type == AddressType.RELATIVE or not _URI.match(address):
         return address
     inside = prefix_of(storage_namespace)
     if address.startswith(inside) and len(address) > len(inside):
@@ -296,7 +294,7 @@ OFFICIAL_FILE = "official.json"
 """Names the run under which a sweep writes the official report: written before the report itself."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
 OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
-COLLECTOR_RUNS = (UNIFIED_PREFIX, f"{GC_PREFIX}addresses/")
+COLLECTOR_RUNS = (UNIFIED_PREFIX, OLD_RUNS_PREFIX)
 """Where other collectors write the runs in which they deleted (lakefs/retention.md)."""
 
 

@@ -57,7 +57,7 @@ def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes,
     """For spans of ``count`` words each; the last word may be short."""
     found: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
     every = np.zeros(length.size, np.uint64)
-    words = _words(buffer)
+    words = words_of(buffer)
     for word in range(count):
         value = words[start + word * WORD]
         if word == count - 1:
@@ -71,7 +71,7 @@ def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes,
     return found, not (np.bitwise_or.reduce(every) & _HIGH_BITS)
 
 
-def _words(buffer: Bytes) -> Hashes:
+def words_of(buffer: Bytes) -> Hashes:
     """The little-endian word that begins at each byte."""
     words: Hashes = np.ndarray((buffer.size - WORD + 1,), dtype="<u8", buffer=buffer, strides=(1,))
     return words
@@ -140,7 +140,7 @@ class RangeArrays:
 
     @cached_property
     def unusual(self) -> npt.NDArray[np.bool_]:
-        """Where the address as stored is not certainly a key that means itself (``addresses.is_usual_key``):
+        """Where the address as stored is not certainly a key that means itself (``namespace.is_usual_key``):
         a superset, found without making texts."""
         if self.flags is not None:
             odd: npt.NDArray[np.bool_] = (self.flags & 2) != 0
@@ -193,27 +193,17 @@ def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
 
 
 def arrays_of(
-    paths: Sequence[str], addresses: Sequence[str], address_types: Sequence[int], sizes: Sequence[int]
-) -> RangeArrays:
-    """The same from texts, for ranges that were read entry by entry."""
-    buffer, starts, ends = joined([address.encode() for address in addresses])
-    key_buffer, key_starts, key_ends = joined([path.encode() for path in paths])
-    types, amounts = np.array(address_types, dtype=np.int64), np.array(sizes, dtype=np.int64)
-    hashes, plain = hash_spans(buffer, starts, ends)
-    path_hashes, plain_paths = hash_spans(key_buffer, key_starts, key_ends)
+    keys: Sequence[bytes], addresses: tuple[Bytes, Ints, Ints], address_types: Ints, sizes: Ints
+) -> tuple[RangeArrays, bool]:
+    """Entries by their paths' bytes and by places of addresses in a buffer, and whether all addresses are
+    ASCII."""
+    hashes, ascii_only = hash_spans(*addresses)
+    key_places = joined(keys)
+    path_hashes, plain = hash_spans(*key_places)
+    both = plain and ascii_only
     return RangeArrays(
-        buffer,
-        starts,
-        ends,
-        types,
-        amounts,
-        hashes,
-        key_buffer,
-        key_starts,
-        key_ends,
-        path_hashes,
-        plain and plain_paths,
-    )
+        *addresses, address_types, sizes, hashes, *key_places, path_hashes, plain=both
+    ), ascii_only
 
 
 Odd = tuple[str, int]

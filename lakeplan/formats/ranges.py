@@ -15,7 +15,7 @@ from lakeplan.errors import FormatError
 from lakeplan.formats import compiled, wire
 from lakeplan.formats.entry import decode_entry, encode_entry, entry_key, file_id, file_id_of_body
 from lakeplan.formats.lanes import EntryLanes, Irregular, Lanes, decode_entries, decode_lanes
-from lakeplan.formats.range_arrays import Ints, RangeArrays, arrays_of, hash_spans, joined
+from lakeplan.formats.range_arrays import Ints, RangeArrays, arrays_of, joined
 from lakeplan.formats.sstable import (
     Blocks,
     Frame,
@@ -85,7 +85,7 @@ _RECORDS_A_PIECE = 1024
 class RangeColumns:
     """A range as columns of equal length, in ascending order of paths.
 
-    ``addresses`` and ``address_types`` are as stored (``addresses.normalize`` makes them comparable);
+    ``addresses`` and ``address_types`` are as stored (``namespace.normalize`` makes them comparable);
     ``sizes`` are bytes, ``last_modified_us`` UTC microseconds.
     """
 
@@ -140,7 +140,10 @@ def read_range_arrays(
             return _arrays(blocks, name, verify_id)
         except Irregular:
             columns = _columns_one_by_one(data, name, verify_id)
-            return arrays_of(columns.paths, columns.addresses, columns.address_types, columns.sizes)
+            addresses = joined([address.encode() for address in columns.addresses])
+            keys = [path.encode() for path in columns.paths]
+            types, sizes = (np.array(of, np.int64) for of in (columns.address_types, columns.sizes))
+            return arrays_of(keys, addresses, types, sizes)[0]
 
 
 def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | None:
@@ -202,25 +205,11 @@ def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:
 
 def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
     lanes, keys, entries = _decoded(blocks, name, verify_id)
-    start, end = entries.address_start, entries.address_end
-    hashes, ascii_only = hash_spans(lanes.array, start, end)
+    addresses = lanes.array, entries.address_start, entries.address_end
+    arrays, ascii_only = arrays_of(keys, addresses, entries.address_type, entries.size)
     if not ascii_only:
         raise Irregular  # whether such an address is UTF-8 at all is for the careful decoder
-    key_buffer, key_start, key_end = joined(keys)
-    path_hashes, plain = hash_spans(key_buffer, key_start, key_end)
-    return RangeArrays(
-        lanes.array,
-        start,
-        end,
-        entries.address_type,
-        entries.size,
-        hashes,
-        key_buffer,
-        key_start,
-        key_end,
-        path_hashes,
-        plain,
-    )
+    return arrays
 
 
 def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, list[bytes], EntryLanes]:
@@ -339,7 +328,7 @@ Record = tuple[bytes, bytes]
 def write_range(entries: Iterable[Entry]) -> tuple[RangeInfo, bytes]:
     """One range of all entries, in ascending order of their paths' bytes. Raises ValueError otherwise."""
     table = write_sstable(map(_entry_record, entries), user_properties={"type": RANGES})
-    return _info(table), table.data
+    return info_of(table), table.data
 
 
 def write_ranges(entries: Iterable[Entry]) -> Iterator[tuple[RangeInfo, bytes]]:
@@ -358,10 +347,10 @@ def write_record_ranges(
         writer.add(key, value)
         if writer.estimated_size >= MAX_RANGE_BYTES or fnv1a(key) % RAGGEDNESS == 0:
             table, writer = writer.finish(), None
-            yield _info(table), table.data
+            yield info_of(table), table.data
     if writer is not None:
         table = writer.finish()
-        yield _info(table), table.data
+        yield info_of(table), table.data
 
 
 def write_metarange(
@@ -386,5 +375,6 @@ def _entry_record(entry: Entry) -> Record:
     return entry_key(entry), join_value(*encode_entry(entry))
 
 
-def _info(table: WrittenTable) -> RangeInfo:
-    return RangeInfo(table.id, table.min_key, table.max_key, table.estimated_size, table.count)
+def info_of(table: WrittenTable) -> RangeInfo:
+    facts = table.facts
+    return RangeInfo(table.id, facts.min_key, facts.max_key, facts.estimated_size, facts.records)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
-from lakeplan.formats.entry import commit_id
+from lakeplan.formats.entry import (
+    encode_embedded,
+    encode_int64,
+    encode_string,
+    encode_string_map,
+    encode_strings,
+)
 from lakeplan.formats.ranges import (
     METARANGES,
     RANGES,
@@ -99,15 +106,16 @@ def encode_pointer(pointer: Branch | Tag) -> bytes:
 
 
 def compute_commit_id(commit: Commit) -> str:
-    """The id that the commit's content gives. Commits that a server wrote have exactly this id."""
-    return commit_id(
-        committer=commit.committer,
-        message=commit.message,
-        meta_range_id=commit.meta_range_id,
-        creation_seconds=commit.creation_us // 1_000_000,
-        metadata=dict(commit.metadata),
-        parents=commit.parents,
+    """The id (64 hex digits) that the commit's content gives. Commits that a server wrote have exactly this
+    id. Version and generation are no part of it."""
+    parents = hashlib.sha256(encode_strings(commit.parents)).digest()
+    content = (
+        *map(encode_string, ("commit:v1", commit.committer, commit.message, commit.meta_range_id)),
+        encode_int64(commit.creation_us // 1_000_000),
+        encode_string_map(dict(commit.metadata)),
+        encode_embedded(parents),
     )
+    return hashlib.sha256(b"".join(content)).hexdigest()
 
 
 def _id_and_commit(message: bytes) -> tuple[str, str]:

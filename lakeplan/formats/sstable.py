@@ -214,15 +214,11 @@ _EMPTY_TRAILER = bytes.fromhex("ff00000000000000")
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """A finished file. ``estimated_size`` is what the server would put in its properties and metarange:
-    bytes written before the last block, and that block uncompressed."""
+    """A finished file."""
 
     id: str
     data: bytes
-    min_key: bytes
-    max_key: bytes
-    count: int
-    estimated_size: int
+    facts: TableFacts
 
 
 def write_sstable(
@@ -236,16 +232,6 @@ def write_sstable(
     return writer.finish()
 
 
-@dataclass(frozen=True)
-class _Index:
-    """Where the (top) index block stands; sizes are before compression. No partitions: a single level."""
-
-    handle: Handle
-    size: int
-    partitions: int = 0
-    top_size: int = 0
-
-
 class SSTableWriter:
     """Takes records one by one, in ascending order of keys."""
 
@@ -255,16 +241,10 @@ class SSTableWriter:
         self._parts: list[bytes] = []
         self._offset = 0
         self._block = BlockBuilder(RESTART_INTERVAL)
-        self._blocks = 0
         self._index = BlockBuilder(1)
         self._index_parts: list[tuple[bytes, bytes]] = []
         self._last_separator = b""
-        self._finished_block: Handle | None = None
-        self._min_key = b""
-        self._max_key: bytes | None = None
-        self._key_bytes = 0
-        self._value_bytes = 0
-        self.count = 0
+        self._facts = TableFacts()
 
     @property
     def estimated_size(self) -> int:
@@ -272,95 +252,71 @@ class SSTableWriter:
         return self._offset + self._block.size + self._index.size
 
     def add(self, key: bytes, value: bytes) -> None:
-        if self._max_key is not None and key <= self._max_key:
+        facts = self._facts
+        if facts.records and key <= facts.max_key:
             raise ValueError("records are out of order")
         if _is_full(self._block, RESTART_INTERVAL, len(key) + KEY_TRAILER_SIZE, len(value)):
-            self._finish_block()
-        if self._finished_block is not None:
-            self._add_to_index(_separator(self._max_key or b"", key))
-        if self._max_key is None:
-            self._min_key = key
+            self._add_to_index(self._finish_block(), _separator(facts.max_key, key))
+        if not facts.records:
+            facts.min_key = key
         self._block.add(key + _SET_TRAILER, value)
         self._id.add(key, value)
-        self._max_key = key
-        self._key_bytes += len(key) + KEY_TRAILER_SIZE
-        self._value_bytes += len(value)
-        self.count += 1
+        facts.max_key = key
+        facts.key_bytes += len(key) + KEY_TRAILER_SIZE
+        facts.value_bytes += len(value)
+        facts.records += 1
 
     def finish(self) -> WrittenTable:
         """The file. The writer is of no use afterwards."""
-        estimated_size = self.estimated_size
-        max_key = self._max_key or b""
-        if self._finished_block is None:
-            self._finish_block()
-        self._add_to_index(_successor(max_key))
-        data_size = self._offset
+        facts = self._facts
+        facts.estimated_size = self.estimated_size
+        self._add_to_index(self._finish_block(), _successor(facts.max_key))
+        facts.data_size = self._offset
         index = self._write_index()
-        facts = TableFacts(
-            min_key=self._min_key,
-            max_key=max_key,
-            records=self.count,
-            estimated_size=estimated_size,
-            data_size=data_size,
-            data_blocks=self._blocks,
-            key_bytes=self._key_bytes,
-            value_bytes=self._value_bytes,
-            index_size=index.size,
-            index_partitions=index.partitions,
-            top_index_size=index.top_size,
-        )
         properties = BlockBuilder(_UNBOUNDED)
         for key, value in sorted(engine_properties(facts, self._user_properties).items()):
             properties.add(key, value)
         place = self._write(properties.finish(), compress=False)
         meta = BlockBuilder(1)
         meta.add(PROPERTIES_KEY, place.encode())
-        self._parts.append(_footer(self._write(meta.finish(), compress=False), index.handle))
-        return WrittenTable(
-            id=self._id.finish(self._user_properties),
-            data=b"".join(self._parts),
-            min_key=self._min_key,
-            max_key=max_key,
-            count=self.count,
-            estimated_size=estimated_size,
-        )
+        self._parts.append(_footer(self._write(meta.finish(), compress=False), index))
+        return WrittenTable(self._id.finish(self._user_properties), b"".join(self._parts), facts)
 
-    def _finish_block(self) -> None:
-        self._finished_block = self._write(self._block.finish(), compress=True)
+    def _finish_block(self) -> Handle:
+        block = self._block.finish()
         self._block = BlockBuilder(RESTART_INTERVAL)
+        return self._write(block, compress=True)
 
-    def _add_to_index(self, separator: bytes) -> None:
-        assert self._finished_block is not None, "a block was finished before"
-        key = separator + (_SEPARATOR_TRAILER if self.count else _EMPTY_TRAILER)
-        place = self._finished_block.encode()
+    def _add_to_index(self, block: Handle, separator: bytes) -> None:
+        key = separator + (_SEPARATOR_TRAILER if self._facts.records else _EMPTY_TRAILER)
+        place = block.encode()
         if _is_full(self._index, 1, len(key), len(place)):
             self._finish_index_part()
         self._index.add(key, place)
         self._last_separator = key
-        self._finished_block = None
-        self._blocks += 1
+        self._facts.data_blocks += 1
 
     def _finish_index_part(self) -> None:
         self._index_parts.append((self._last_separator, self._index.finish()))
         self._index = BlockBuilder(1)
 
-    def _write_index(self) -> _Index:
-        """One block of (separator, place of data block), or several and a block on top."""
+    def _write_index(self) -> Handle:
+        """One block of (separator, place of data block), or several and a block on top; where the (top) one
+        stands."""
         if not self._index_parts:
             content = self._index.finish()
-            return _Index(self._write(content, compress=True), len(content) + TRAILER_SIZE)
+            self._facts.index_size = len(content) + TRAILER_SIZE
+            return self._write(content, compress=True)
         self._finish_index_part()
         top = BlockBuilder(1)
         for key, content in self._index_parts:
             top.add(key, self._write(content, compress=True).encode())
         content = top.finish()
+        self._facts.index_partitions = len(self._index_parts)
+        self._facts.top_index_size = len(content)
         parts_size = sum(len(part) for _, part in self._index_parts)
-        return _Index(
-            handle=self._write(content, compress=True),
-            size=parts_size + len(content) + TRAILER_SIZE,
-            partitions=len(self._index_parts),
-            top_size=len(content),
-        )
+        self._facts.index_size = parts_size + len(content) + TRAILER_SIZE
+        return self._write(content, compress=True)
 
     def _write(self, block: bytes, *, compress: bool) -> Handle:
         kind, stored = COMPRESSION_NONE, block

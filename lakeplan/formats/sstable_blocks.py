@@ -18,42 +18,18 @@ IS_NATIVE = google_crc32c.implementation == "c"
 FRAME_LIMIT = 65_536
 _CHECKSUM = slice(14, 18)
 """After the stream identifier (10 bytes), the chunk's type (1) and its length (3)."""
-_POLYNOMIAL = 0x82F63B78
 _MASK_DELTA = 0xA282EAD8
 
 
 def masked_crc32c(data: bytes) -> int:
     """The masked CRC32C of ``data``: ``((crc >> 15 | crc << 17) + 0xa282ead8) mod 2**32``."""
-    if IS_NATIVE:
-        return _mask(google_crc32c.value(data))
-    if 0 < len(data) <= FRAME_LIMIT:
+    if not IS_NATIVE and 0 < len(data) <= FRAME_LIMIT:
         return int.from_bytes(bytes(cramjam.snappy.compress(data))[_CHECKSUM], "little")
-    return _mask(_crc32c(data))
+    return _mask(google_crc32c.value(data))
 
 
 def _mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-
-
-def _make_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
-        table.append(crc)
-    return tuple(table)
-
-
-_TABLE = _make_table()
-
-
-def _crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    table = _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
 
 
 MAGIC = 0x88E241B785F4CFF7
@@ -99,23 +75,22 @@ def handle_of(value: bytes) -> Handle:
 
 
 def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
-    """The block's bytes, checksum verified, decompressed. ``limit`` is where the footer begins."""
-    raw, compression = _stored_block(data, handle, limit)
-    size = _unpacked_size(raw, compression, handle)
-    if size > limits.BLOCK_BYTES:
-        raise damaged(f"the block at {handle.offset} claims to hold more than any lakeFS block")
-    if compression == COMPRESSION_NONE:
-        return raw
+    """The block's bytes, checksum verified, decompressed. ``limit`` is where the footer begins. Nothing is
+    decompressed that claims to be larger than any block is."""
+    end = check_block(data, handle, limit)
+    raw, compression = data[handle.offset : end], data[end]
+    if compression not in (COMPRESSION_NONE, COMPRESSION_SNAPPY):
+        raise damaged(f"the block at {handle.offset} has the unknown compression {compression}")
+    is_packed = compression == COMPRESSION_SNAPPY
     try:
-        return bytes(cramjam.snappy.decompress_raw(raw))
+        size = int(cramjam.snappy.decompress_raw_len(raw)) if is_packed else len(raw)
+        if is_packed and size > limits.SNAPPY_RATIO * len(raw):
+            raise damaged(f"the block at {handle.offset} claims more bytes than snappy can hold")
+        if size > limits.BLOCK_BYTES:
+            raise damaged(f"the block at {handle.offset} claims to hold more than any lakeFS block")
+        return bytes(cramjam.snappy.decompress_raw(raw)) if is_packed else raw
     except cramjam.DecompressionError as error:
         raise damaged(f"the block at {handle.offset} does not decompress") from error
-
-
-def _stored_block(data: bytes, handle: Handle, limit: int) -> tuple[bytes, int]:
-    """The block as stored, checksum verified, and its kind of compression."""
-    end = check_block(data, handle, limit)
-    return data[handle.offset : end], data[end]
 
 
 def check_block(data: bytes, handle: Handle, limit: int) -> int:
@@ -128,21 +103,6 @@ def check_block(data: bytes, handle: Handle, limit: int) -> int:
     if masked_crc32c(data[handle.offset : end + 1]) != stored:
         raise damaged(f"the checksum of the block at {handle.offset} does not match")
     return end
-
-
-def _unpacked_size(raw: bytes, compression: int, handle: Handle) -> int:
-    """How many bytes the block has after decompression. Nothing is decompressed for it."""
-    if compression == COMPRESSION_NONE:
-        return len(raw)
-    if compression != COMPRESSION_SNAPPY:
-        raise damaged(f"the block at {handle.offset} has the unknown compression {compression}")
-    try:
-        size = int(cramjam.snappy.decompress_raw_len(raw))
-    except cramjam.DecompressionError as error:
-        raise damaged(f"the block at {handle.offset} does not decompress") from error
-    if size > limits.SNAPPY_RATIO * len(raw):
-        raise damaged(f"the block at {handle.offset} claims more bytes than snappy can hold")
-    return size
 
 
 def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
@@ -260,7 +220,7 @@ _ENGINE_PREFIXES = (b"rocksdb.", b"pebble.")
 def user_properties(properties: Mapping[bytes, bytes]) -> dict[str, str]:
     """What the writer had set before it added bounds, count and size: the part that the file's id covers.
 
-    Raises UnicodeDecodeError for text that is not UTF-8 (``damage.blame`` turns it into a FormatError).
+    Raises UnicodeDecodeError for text that is not UTF-8 (``wire.blame`` turns it into a FormatError).
     """
     return {
         key.decode(): value.decode()
@@ -269,22 +229,23 @@ def user_properties(properties: Mapping[bytes, bytes]) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass
 class TableFacts:
-    """What a writer knows of a finished table. Sizes are bytes; ``index_partitions`` is 0 and
-    ``top_index_size`` unused for a single-level index."""
+    """What a writer counts of a table. Sizes are bytes, of an index before compression; ``index_partitions``
+    is 0 and ``top_index_size`` unused for a single-level index. ``estimated_size`` is what the server would
+    put in properties and metarange: bytes written before the last block, and that block uncompressed."""
 
-    min_key: bytes
-    max_key: bytes
-    records: int
-    estimated_size: int
-    data_size: int
-    data_blocks: int
-    key_bytes: int
-    value_bytes: int
-    index_size: int
-    index_partitions: int
-    top_index_size: int
+    min_key: bytes = b""
+    max_key: bytes = b""
+    records: int = 0
+    estimated_size: int = 0
+    data_size: int = 0
+    data_blocks: int = 0
+    key_bytes: int = 0
+    value_bytes: int = 0
+    index_size: int = 0
+    index_partitions: int = 0
+    top_index_size: int = 0
 
 
 def engine_properties(facts: TableFacts, user: Mapping[str, str]) -> dict[bytes, bytes]:

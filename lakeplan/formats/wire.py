@@ -116,7 +116,7 @@ def join_value(identity: bytes, message: bytes) -> bytes:
 
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-_LAST_SECOND = 253402300799
+LAST_SECOND = 253402300799
 """The end of the year 9999."""
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
@@ -185,20 +185,16 @@ def as_text(value: int | bytes) -> str:
         raise damaged("a protobuf text is not UTF-8") from error
 
 
-def as_pair(value: int | bytes) -> tuple[bytes, int | bytes | None]:
-    """One item of a map: its key's bytes, and its value (None when it has the default)."""
-    key, item = b"", None
+def as_text_pair(value: int | bytes) -> tuple[str, str]:
+    """One item of a map<string, string>; what it lacks is ""."""
+    key: int | bytes = b""
+    item: int | bytes = b""
     for number, part in read_fields(as_bytes(value)):
         if number == 1:
             key = as_bytes(part)
         elif number == 2:
             item = part
-    return key, item
-
-
-def as_text_pair(value: int | bytes) -> tuple[str, str]:
-    key, item = as_pair(value)
-    return as_text(key), "" if item is None else as_text(item)
+    return as_text(key), as_text(item)
 
 
 def timestamp_us(message: bytes) -> int:
@@ -209,7 +205,7 @@ def timestamp_us(message: bytes) -> int:
             seconds = as_int64(value)
         elif number == 2:
             nanos = as_int32(value)
-    if not -_LAST_SECOND <= seconds <= _LAST_SECOND:
+    if not -LAST_SECOND <= seconds <= LAST_SECOND:
         raise damaged("a timestamp is outside the calendar")
     if not 0 <= nanos < 10**9:
         raise damaged("a time has more than 999,999,999 nanoseconds")

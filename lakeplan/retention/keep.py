@@ -188,7 +188,7 @@ def _instead(problem: str, text: str) -> str:
 
 
 class Keep(IntFlag):
-    """Verdict bits of a commit (model/simulation.py)."""
+    """Verdict bits of a commit."""
 
     SERVER = 1
     """The server's walk over the stored rules, now."""

@@ -175,7 +175,7 @@ DEFAULT_LIMIT = 20 * 10**9
 def open_cache(
     where: str | None, *, limit_bytes: int = DEFAULT_LIMIT, environ: Mapping[str, str]
 ) -> RangeCache | None:
-    """A folder, or a URL of ``storage.open_namespace``; None for the user's cache directory
+    """A folder, or a URL of ``stores.open.open_namespace``; None for the user's cache directory
     (``XDG_CACHE_HOME``, else ``~/.cache``), ``off`` for none. Nothing is made before the first put.
 
     Raises StorageError for a URL of another kind or one that carries credentials.

@@ -40,7 +40,7 @@ class Of(IntEnum):
     SEGMENT = 9
     """A segment that was written (``segments``), as JSON."""
     FOREIGN = 10
-    """The id of another repository's range, and its packed entries (``formats.odd_entries``)."""
+    """The id of another repository's range, and its packed entries (``range_arrays.odd_entries``)."""
 
 
 Data: TypeAlias = "bytes | pa.Buffer"

@@ -58,7 +58,7 @@ from lakeplan.values.simulation import Choice
 @dataclass
 class ForeignFacts:
     """Facts that never change, because an id is a hash of what it names. ``ranges``: by range id, the entries
-    that may mean an object of another repository, packed (``formats.odd_entries``); empty for none.
+    that may mean an object of another repository, packed (``range_arrays.odd_entries``); empty for none.
     ``metaranges``: by metarange id, those of its ranges that have any. A metarange is in it only when all its
     ranges are known."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +36,7 @@ from lakeplan.formats.range_arrays import WORD, Hashes, Ints, hash_spans
 from lakeplan.simulation.inputs import iso
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ def list_stored(
 ) -> Iterator[StoredColumns]:
     """``list_objects`` as columns, ``AT_ONCE`` rows and more at a time."""
     if not isinstance(reader, ColumnReader):
-        objects = reader.list_objects(prefix, recursive=recursive)
-        while some := list(islice(objects, AT_ONCE)):
-            yield columns_of(some)
+        yield from map(columns_of, batches(reader.list_objects(prefix, recursive=recursive), AT_ONCE))
         return
     waiting: list[StoredColumns] = []
     for columns in reader.list_columns(prefix, recursive=recursive):
@@ -66,8 +63,7 @@ def list_stored(
         yield joined(waiting)
 
 
-def columns_of(objects: Iterable[StoredObject]) -> StoredColumns:
-    some = list(objects)
+def columns_of(some: Sequence[StoredObject]) -> StoredColumns:
     return StoredColumns(
         pa.array([stored.key.encode(errors="surrogateescape") for stored in some], pa.binary()),
         np.array([stored.size for stored in some], np.int64),
@@ -132,7 +128,7 @@ def strings_of(keys: pa.Array) -> pa.Array:
 
 
 def hash_strings(strings: pa.Array) -> Hashes:
-    """``hashing.hash_texts``."""
+    """``range_arrays.hash_texts``."""
     if not len(strings):
         return np.zeros(0, np.uint64)
     _, offsets, data = strings.buffers()

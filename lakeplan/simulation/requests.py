@@ -97,7 +97,7 @@ class MarkRequest:
     that ``list_candidates`` wrote; ``uncommitted`` keys of the server's run. ``metaranges`` are those of all
     commits, with their ``Keep`` bits; ``last_commits`` maps a position to a commit id.
     ``last_commits_us`` when that commit was created. ``protectors``: names of the bits from ``FIRST_BIT`` on
-    (``retention.protectors``). ``storage_namespace`` is the URL the server uses. Unless
+    (``retention.keep.protectors``). ``storage_namespace`` is the URL the server uses. Unless
     ``collect_never_committed``, what was never
     committed stands among what is kept."""
 

@@ -71,7 +71,7 @@ def it_compiles_with_the_limits_of_the_others() -> None:
     assert (kernels.MAX_BLOCK, kernels.MAX_TABLE) == (limits.BLOCK_BYTES, limits.TABLE_BYTES)
     assert (kernels.RATIO, kernels.KEY_RATIO) == (limits.SNAPPY_RATIO, limits.KEY_RATIO)
     assert (kernels.MAX_KEY, kernels.MAX_KEYS) == (limits.KEY_BYTES, limits.TABLE_KEY_BYTES)
-    assert kernels.LAST_SECOND == wire._LAST_SECOND
+    assert kernels.LAST_SECOND == wire.LAST_SECOND
 
 
 def entry(shared: int, suffix: bytes, value: bytes | None = None) -> bytes:
@@ -86,7 +86,7 @@ def block(*entries: bytes, restarts: tuple[int, ...] = (0,)) -> bytes:
 
 A, B = entry(0, b"a" + SET), entry(0, b"b" + SET)
 LATE = join_value(
-    b"", wire.field_text(1, "data/a") + wire.field_bytes(2, b"\x08" + uvarint(wire._LAST_SECOND + 1))
+    b"", wire.field_text(1, "data/a") + wire.field_bytes(2, b"\x08" + uvarint(wire.LAST_SECOND + 1))
 )
 REFUSED = {
     "the first restart point is not the first entry": block(A, B, restarts=(len(A),)),

@@ -23,7 +23,7 @@ def it_writes_what_the_reader_reads(records: dict[bytes, bytes]) -> None:
     assert list(read) == rows
     assert read.user_properties == {"type": "ranges", "entity": "tag"}
     assert written.id == file_id(rows, {"type": "ranges", "entity": "tag"})
-    assert written.count == len(rows)
+    assert written.facts.records == len(rows)
 
 
 @settings(max_examples=10)
