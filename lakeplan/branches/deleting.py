@@ -13,7 +13,7 @@ from lakeplan.branches.memory import Fate
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import FRESH_SECONDS, Keeping, Survey
-from lakeplan.branches.verdicts import look_at
+from lakeplan.branches.verdicts import uncommitted_writes
 from lakeplan.errors import (
     LakeplanError,
     LeaseHeld,
@@ -265,14 +265,14 @@ class Deleter:
         if outlook.staged is None or data.fingerprint != outlook.staged.fingerprint:
             return True
         seconds = int(now.timestamp())
-        look = look_at(
+        writes = uncommitted_writes(
             data, data.fingerprint, seconds, lambda path: reader.written_at(name, outlook.id, path)
         )
-        if look.written is not None:
+        if writes.written is not None:
             return True
-        if look.staged_at is None or outlook.facts.last_write is None:
+        if writes.staged_at is None or outlook.facts.last_write is None:
             return False
-        if look.staged_at <= outlook.facts.last_write.timestamp():
+        if writes.staged_at <= outlook.facts.last_write.timestamp():
             return False
         setting = self.found.desired.branch_lifecycle
         verdict = judge_branch(

@@ -21,6 +21,8 @@ from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.plan_document import encode
+from lakeplan.values.records import moment_in, utc_text
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
 SEEN_KEPT = timedelta(days=90)
@@ -108,7 +110,7 @@ class DeletionRecord:
             "finished": self.finished,
             "ledger": self.ledger,
             "generation": self.generation,
-            "branches": {name: _row(d) for name, d in sorted(self.branches.items())},
+            "branches": {name: encode(d) for name, d in sorted(self.branches.items())},
         }
         data = (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         self.version = self.state.write(self.key, data, if_version=self.version)
@@ -147,7 +149,7 @@ def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
         record = read_deletions(state, repository, run_id)
         if record is None or any(d.fate is not Fate.SEEN for d in record.branches.values()):
             continue
-        if datetime.fromisoformat(record.at.replace("Z", "+00:00")) > now - SEEN_KEPT:
+        if moment_in(record.at) > now - SEEN_KEPT:
             break
         old.append(record)
     for record in old[:-1]:  # the last one was in force for a part of the time at least
@@ -216,7 +218,7 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
                 **{f.name: row[f.name] for f in fields(Deletion) if f.name in row}
                 | {"fate": Fate(row["fate"])}
             )
-            for n, row in _rows(document)
+            for n, row in document["branches"].items()
         },
         finished=document["finished"],
         ledger=document.get("ledger") or "",
@@ -250,26 +252,7 @@ def text_of(moment: datetime) -> str: ...
 def text_of(moment: datetime | None) -> str | None: ...
 def text_of(moment: datetime | None) -> str | None:
     """ISO 8601 UTC to the second, as records and documents have it."""
-    return None if moment is None else moment.replace(microsecond=0).isoformat().replace("+00:00", "Z")
-
-
-def _rows(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return list(document["branches"].items())
-
-
-def _row(deletion: Deletion) -> dict[str, Any]:
-    return {
-        "head": deletion.head,
-        "hidden": deletion.hidden,
-        "fate": deletion.fate.value,
-        "policy": deletion.policy,
-        "since": deletion.since,
-        "safe_until": deletion.safe_until,
-        "uncommitted": deletion.uncommitted,
-        "uncommitted_more": deletion.uncommitted_more,
-        "message": deletion.message,
-        "found": deletion.found,
-    }
+    return None if moment is None else utc_text(moment.replace(microsecond=0))
 
 
 def _folder(repository: str) -> str:

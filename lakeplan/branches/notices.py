@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
-from lakeplan.values.records import moment_in, utc_text
+from lakeplan.values.plan_document import encode
+from lakeplan.values.records import moment_in
 
 EXEMPTIONS_FORMAT = "lakeplan.exemptions/v1"
 NOTICES_FORMAT = "lakeplan.notices/v1"
@@ -129,13 +131,6 @@ _EXEMPTION = records.record(
     {"at": records.moment, "end": records.moment},
     {"by": records.text, "reason": records.text, "removed": records.flag},
 )
-_EXEMPTIONS = records.record(
-    {
-        "format": records.exactly(EXEMPTIONS_FORMAT),
-        "repository": records.text,
-        "branches": records.map_of(_EXEMPTION),
-    }
-)
 _NOTICE = records.record(
     {
         "head": records.text,
@@ -145,13 +140,14 @@ _NOTICE = records.record(
     },
     {"channel": records.text},
 )
-_NOTICES = records.record(
-    {
-        "format": records.exactly(NOTICES_FORMAT),
-        "repository": records.text,
-        "branches": records.map_of(_NOTICE),
-    }
-)
+
+
+def _record_of(format: str, row: records.Shape) -> records.Shape:
+    fields = {"format": records.exactly(format), "repository": records.text, "branches": records.map_of(row)}
+    return records.record(fields)
+
+
+_EXEMPTIONS, _NOTICES = _record_of(EXEMPTIONS_FORMAT, _EXEMPTION), _record_of(NOTICES_FORMAT, _NOTICE)
 _EXEMPTIONS_TEXT = {
     "what": "the record of exempted branches",
     "hint": "Restore it from a backup. Without it, exempted branches may be deleted.",
@@ -170,12 +166,7 @@ def read_spared(state: StateReader, repository: str) -> Spared:
 
 def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
     """By branch, also those that are over; and the version that a write must present."""
-    key = repository_key("exemptions", repository)
-    found = state.read(key)
-    if found is None:
-        return {}, None
-    document = records.read_record(found.data, _EXEMPTIONS, where=key, **_EXEMPTIONS_TEXT)
-    records.of_repository(document, repository, where=key, **_EXEMPTIONS_TEXT)
+    rows, version = _read(state, "exemptions", repository, _EXEMPTIONS, _EXEMPTIONS_TEXT)
     return {
         name: Exemption(
             moment_in(row["at"]),
@@ -184,8 +175,8 @@ def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exem
             row.get("reason") or "",
             bool(row.get("removed")),
         )
-        for name, row in document["branches"].items()
-    }, found.version
+        for name, row in rows.items()
+    }, version
 
 
 def write_exemptions(
@@ -196,29 +187,14 @@ def write_exemptions(
     now: datetime,
 ) -> None:
     """Without those that ended long ago. Raises WriteConflict when somebody else wrote it meanwhile."""
-    rows = {
-        name: {
-            "at": utc_text(e.at),
-            "end": utc_text(e.end),
-            "by": e.by,
-            "reason": e.reason,
-            "removed": e.removed,
-        }
-        for name, e in exemptions.items()
-        if now - e.end < EXEMPTIONS_KEPT
-    }
+    rows = {name: encode(e) for name, e in exemptions.items() if now - e.end < EXEMPTIONS_KEPT}
     document = {"format": EXEMPTIONS_FORMAT, "repository": repository, "branches": rows}
     state.write(repository_key("exemptions", repository), records.json_line(document), if_version=version)
 
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
     """By branch, and the version that a write must present."""
-    key = repository_key("notices", repository)
-    found = state.read(key)
-    if found is None:
-        return {}, None
-    document = records.read_record(found.data, _NOTICES, where=key, **_NOTICES_TEXT)
-    records.of_repository(document, repository, where=key, **_NOTICES_TEXT)
+    rows, version = _read(state, "notices", repository, _NOTICES, _NOTICES_TEXT)
     return {
         name: Notice(
             row["head"],
@@ -227,8 +203,8 @@ def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice]
             moment_in(row["deleted_from"]),
             row.get("channel") or "",
         )
-        for name, row in document["branches"].items()
-    }, found.version
+        for name, row in rows.items()
+    }, version
 
 
 def write_notices(
@@ -240,16 +216,19 @@ def write_notices(
 ) -> str:
     """Only those of branches that exist. Raises WriteConflict when another run wrote meanwhile."""
     there = set(live)
-    rows = {
-        name: {
-            "head": n.head,
-            "staged": n.staged,
-            "accepted_at": utc_text(n.accepted_at),
-            "deleted_from": utc_text(n.deleted_from),
-            "channel": n.channel,
-        }
-        for name, n in notices.items()
-        if name in there
-    }
+    rows = {name: encode(n) for name, n in notices.items() if name in there}
     document = {"format": NOTICES_FORMAT, "repository": repository, "branches": rows}
     return state.write(repository_key("notices", repository), records.json_line(document), if_version=version)
+
+
+def _read(
+    state: StateReader, kind: str, repository: str, shape: records.Shape, text: Mapping[str, str]
+) -> tuple[Mapping[str, Any], str | None]:
+    """The rows of a record by branch, and its version; none where there is no record."""
+    key = repository_key(kind, repository)
+    stored = state.read(key)
+    if stored is None:
+        return {}, None
+    document = records.read_record(stored.data, shape, where=key, **text)
+    records.of_repository(document, repository, where=key, **text)
+    return document["branches"], stored.version

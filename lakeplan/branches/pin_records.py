@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 from lakeplan.branches.pins import (
     Change,
@@ -20,6 +19,7 @@ from lakeplan.branches.pins import (
     missing_entries,
     own_pins,
     with_entries,
+    without_entries,
     without_pins,
 )
 from lakeplan.errors import GateRefused, StalePlan
@@ -27,7 +27,7 @@ from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.run import Run, read_back
 from lakeplan.review.selection import read_all_refs
-from lakeplan.state.store import repository_key
+from lakeplan.state.store import repositories_of, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
@@ -98,14 +98,9 @@ def write_pin_record(
     return replace(pins, version=state.write(repository_key(KIND, repository), data, if_version=pins.version))
 
 
-class PinRecords(Protocol):
-    """What the state has on record, by ``server/name``."""
-
-    def of(self, repository: str) -> PinRecord: ...
-
-
-class StatePinRecords:
-    """Lists the state's records once and reads only those that there are."""
+class PinRecords:
+    """What the state has on record, by ``server/name``. Lists its records once and reads only those that
+    exist."""
 
     def __init__(self, state: StateReader) -> None:
         self._state = state
@@ -113,8 +108,7 @@ class StatePinRecords:
 
     def of(self, repository: str) -> PinRecord:
         if self._known is None:
-            keys = (key.removesuffix(".json").split("/") for key in self._state.list_keys(f"{KIND}/"))
-            self._known = frozenset("/".join(map(unquote, key[1:])) for key in keys)
+            self._known = repositories_of(self._state, KIND)
         return read_pin_record(self._state, repository) if repository in self._known else PinRecord()
 
 
@@ -142,8 +136,7 @@ class StoredRules:
     def own(self, record: PinRecord) -> tuple[Pin, ...]:
         """The pins that are certainly lakeplan's, each as it is on record."""
         known = {pin.commit_id: pin for pin in record.pins}
-        found, _ = own_pins(self.pins, known)
-        return tuple(known[pin.commit_id] for pin in found)
+        return tuple(known[pin.commit_id] for pin in own_pins(self.pins, known))
 
     def foreign(self, record: PinRecord) -> list[str]:
         """Branches that are named like pins and are not lakeplan's, with why. They are never deleted."""
@@ -170,7 +163,7 @@ def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> Non
     record = read_pin_record(state, repository)
     if not record.pins:
         return
-    stored = read_stored(reader, repository.partition("/")[2], look=True)
+    stored = read_stored(reader, repository.partition("/")[2], list_pins=True)
     wrong, gone = stored.wrong(record), stored.gone(record)
     if wrong or gone:
         what = "is gone or was moved" if gone else "has another rule than it needs"
@@ -236,19 +229,17 @@ def _entries(raw: GcRules, others: Collection[LiveBranch]) -> dict[str, int]:
     return {name: days for name, days in raw.branches.items() if is_pin_name(name) and name not in foreign}
 
 
-def read_stored(reader: LakeFSReader, repository: str, *, look: bool = False) -> StoredRules:
+def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = False) -> StoredRules:
     """The rules with and without the entries of pins. Branches are listed where a rule is named like a pin's,
-    or to ``look`` for pins without one. Raises ServerError."""
+    or with ``list_pins`` for pins without one. Raises ServerError."""
     raw = reader.get_gc_rules(repository)
-    if not look and (raw is None or not any(is_pin_name(name) for name in raw.branches)):
+    if not list_pins and (raw is None or not any(is_pin_name(name) for name in raw.branches)):
         return StoredRules(raw, raw)
     live = reader.list_pins(repository)
     others = tuple(branch for branch in live if not may_be_pin(branch))
     bare = raw
     if raw is not None:
-        entries = _entries(raw, others)
-        left = {name: days for name, days in raw.branches.items() if name not in entries}
-        bare = GcRules(raw.default_retention_days, left)
+        bare = without_entries(raw, _entries(raw, others))
     return StoredRules(raw, bare, tuple(b for b in live if may_be_pin(b)), others)
 
 
@@ -303,9 +294,7 @@ class PinRelease:
         assert stored.raw is not None
         there = tuple(replace(pin, days=stored.entries.get(pin.name)) for pin in own)
         want = tuple(replace(pin, days=None) if pin.commit_id == commit_id else pin for pin in there)
-        names = {pin.name for pin in there}
-        left = {branch: days for branch, days in stored.raw.branches.items() if branch not in names}
-        bare = GcRules(stored.raw.default_retention_days, left)
+        bare = without_entries(stored.raw, [pin.name for pin in there])
         now = self.run.now()
         moments = [now + timedelta(days=horizon.days) for horizon in Horizon]
         history = History(refs, CommitGraph.from_refs(refs), bare, moments, self.zone)

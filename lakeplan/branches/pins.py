@@ -31,7 +31,7 @@ from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import HOLD, PREFIX, Kept, Pin, has_pin_commit, may_be_pin
+from lakeplan.values.pins import HOLD, Kept, Pin, has_pin_commit, may_be_pin
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
@@ -50,21 +50,15 @@ class PinRules:
     at_risk: bool = False
     newest: tuple[Kept, ...] = ()
 
-    @property
-    def asks(self) -> bool:
-        return bool(self.tags or self.holds or self.at_risk or self.newest)
 
+def own_pins(live: Iterable[LiveBranch], recorded: Collection[str]) -> list[Pin]:
+    """Branches that are certainly lakeplan's pins, by name; others are never deleted.
 
-def own_pins(live: Iterable[LiveBranch], recorded: Iterable[str]) -> tuple[list[Pin], list[LiveBranch]]:
-    """Branches that are certainly lakeplan's pins, and those that only look so: these are never deleted.
-
-    Own are hidden branches whose name has the commit they are at, and which the state has on record
+    These are hidden branches whose name has the commit they are at, and which the state has on record
     (``recorded``: full commit ids).
     """
-    known = set(recorded)
-    named = sorted((b for b in live if b.id.startswith(PREFIX)), key=lambda branch: branch.id)
-    own = [branch for branch in named if may_be_pin(branch) and branch.commit_id in known]
-    return [Pin(branch.commit_id) for branch in own], [branch for branch in named if branch not in own]
+    own = (branch for branch in live if may_be_pin(branch) and branch.commit_id in recorded)
+    return [Pin(branch.commit_id) for branch in sorted(own, key=lambda branch: branch.id)]
 
 
 def without_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
@@ -86,10 +80,9 @@ def with_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
     return replace(refs, branches=(*refs.branches, *new))
 
 
-def without_entries(rules: GcRules, pins: Iterable[str] = ()) -> GcRules:
-    """Rules as a person wrote them: without the entries of these pins, given by name. What other branches
+def without_entries(rules: GcRules, names: Collection[str]) -> GcRules:
+    """Rules as a person wrote them: without the entries of the pins with these names. What other branches
     are named is kept, also when it begins like a pin: somebody else wrote it."""
-    names = set(pins)
     return GcRules(rules.default_retention_days, {b: d for b, d in rules.branches.items() if b not in names})
 
 
@@ -114,9 +107,6 @@ def blocking_rules(rules: GcRules) -> list[str]:
     return [branch for branch, days in rules.branches.items() if days <= 0]
 
 
-Moments = Sequence[datetime]
-
-
 @dataclass(frozen=True, eq=False)
 class History:
     """A history without own pins, and what decides about it: the tree's rules, the moments to judge at
@@ -125,7 +115,7 @@ class History:
     refs: Refs
     graph: CommitGraph
     rules: GcRules
-    moments: Moments
+    moments: Sequence[datetime]
     zone: tzinfo = timezone.utc
 
     def expiring(self) -> set[int]:
@@ -407,7 +397,9 @@ def losses(history: History, change: Change) -> Iterator[Loss]:
 
 def bare_rules(change: Change) -> GcRules | None:
     """The server's rules as if there were no pins."""
-    return None if change.stored is None else without_entries(change.stored, [p.name for p in change.have])
+    return (
+        None if change.stored is None else without_entries(change.stored, {pin.name for pin in change.have})
+    )
 
 
 def _shared(history: History, pins: Iterable[Pin]) -> Iterable[tuple[str, ...]]:

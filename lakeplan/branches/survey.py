@@ -18,7 +18,7 @@ from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_stag
 from lakeplan.branches.notices import Exemption, Spared, after_notice
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.branches.recall import Readers, Recalled
-from lakeplan.branches.verdicts import UncommittedWrites, held_branches, look_at
+from lakeplan.branches.verdicts import UncommittedWrites, held_branches, uncommitted_writes
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep
@@ -151,9 +151,9 @@ class _Surveyor:
         if going:
             outlooks |= {n: self._with_history(live[n], ledger, outlooks[n]) for n in going}
             going = [n for n in going if outlooks[n].verdict.goes]
-        looks = self._staged(ledger, going)
-        ledger = note_staged(ledger, {n: (look.fingerprint, look.written) for n, look in looks.items()})
-        outlooks |= {n: self._with_staged(live[n], ledger, outlooks[n], look) for n, look in looks.items()}
+        writes = self._staged(ledger, going)
+        ledger = note_staged(ledger, {n: (each.fingerprint, each.written) for n, each in writes.items()})
+        outlooks |= {n: self._with_staged(live[n], ledger, outlooks[n], each) for n, each in writes.items()}
         return self._settled(ledger, self._with_pulls(outlooks))
 
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
@@ -195,8 +195,8 @@ class _Surveyor:
         spared, name = self._recalled.spared, outlook.id
         period = timedelta(seconds=self._desired.lifecycle.notice_period_seconds)
         notice, exemption = spared.notices.get(name), spared.exemptions.get(name)
-        told, as_of = self._desired.notice_channel, self._when.as_of
-        return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, told))
+        channel, as_of = self._desired.notice_channel, self._when.as_of
+        return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, channel))
 
     def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         """Legal holds keep a branch whatever else the tree says."""
@@ -241,24 +241,24 @@ class _Surveyor:
         return replace(outlook, facts=facts, verdict=self._judge(facts), notes=(*outlook.notes, RECREATED))
 
     def _with_staged(
-        self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook, look: UncommittedWrites
+        self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook, writes: UncommittedWrites
     ) -> BranchOutlook:
         facts = facts_of(
             branch,
             ledger,
             assume=self._assume,
             recreated=RECREATED in outlook.notes,
-            staged_at=look.staged_at,
+            staged_at=writes.staged_at,
             head_date=self._head_dates.get(branch.commit_id),
         )
-        return replace(outlook, facts=facts, verdict=self._judge(facts), staged=look.data)
+        return replace(outlook, facts=facts, verdict=self._judge(facts), staged=writes.data)
 
     def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, UncommittedWrites]:
         settings, reader, name = self._desired.lifecycle, self._readers.branches, self._desired.name
 
         now = int(self._when.now.timestamp())
 
-        def look(branch_id: str) -> tuple[str, UncommittedWrites]:
+        def read(branch_id: str) -> tuple[str, UncommittedWrites]:
             try:
                 data = reader.staged(name, branch_id)
             except RepositoryNotFound:
@@ -266,7 +266,7 @@ class _Surveyor:
             except NotFound:
                 # Gone since it was listed; one of its name that comes back is a new one.
                 return branch_id, UncommittedWrites(StagedData(), written=now)
-            return branch_id, look_at(
+            return branch_id, uncommitted_writes(
                 data,
                 ledger.branches[branch_id].staged,
                 now,
@@ -276,7 +276,7 @@ class _Surveyor:
                 else lambda path: reader.written_at(name, branch_id, path),
             )
 
-        return dict(in_parallel(look, names))
+        return dict(in_parallel(read, names))
 
     def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         if not self._whole and not any(o.verdict.goes for o in outlooks.values()):

@@ -217,8 +217,7 @@ class _Restorer:
             head = self.reader.find_branch(self.repository, name)
             taken = head is not None
             if head is None:
-                branch = LiveBranch(name, deletion.head, deletion.hidden)
-                head = _create(self.repository, branch, self.reader, self.writer, self.run)
+                head = self._create(LiveBranch(name, deletion.head, deletion.hidden))
             if taken or head != deletion.head:
                 text = f"there is a branch of this name, at {head[:12]}: it is not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text)
@@ -236,32 +235,36 @@ class _Restorer:
             warnings.append(f"a collection ran since: {gone} of {sampled} objects that were read are deleted")
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
+    def _create(self, branch: LiveBranch) -> str:
+        """The HEAD of the branch that is there then. Sent once: a branch of that name may be somebody's by
+        the time of a second request."""
+        try:
+            self.writer.create_branch(self.repository, branch)
+        except LakeplanError as error:
+            if not may_have_acted(error):
+                raise
+            head = self._read_back(branch, error)
+            if head:
+                return head
+            if may_still_act(error):
+                raise WriteUncertain(f"{error.message}; the server may still create the branch") from error
+            raise
+        return branch.commit_id
+
+    def _read_back(self, branch: LiveBranch, lost: LakeplanError) -> str | None:
+        try:
+            return read_back(
+                lambda: self.reader.find_branch(self.repository, branch.id), bool, self.run.sleep
+            )
+        except LakeplanError as error:
+            raise WriteUncertain(
+                f"{lost.message}; whether the branch is there cannot be read: {error.message}"
+            ) from lost
+
     def _sample(self, head: str) -> tuple[int, int]:
         if head not in self.samples:
             self.samples[head] = self.reader.readable_sample(self.repository, head, SAMPLE)
         return self.samples[head]
-
-
-def _create(repository: str, branch: LiveBranch, reader: BranchReader, writer: BranchWriter, run: Run) -> str:
-    """The HEAD of the branch that is there then. Sent once: a branch of that name may be somebody's by the
-    time of a second request."""
-    try:
-        writer.create_branch(repository, branch)
-    except LakeplanError as error:
-        if not may_have_acted(error):
-            raise
-        try:
-            head = read_back(lambda: reader.find_branch(repository, branch.id), bool, run.sleep)
-        except LakeplanError as other:
-            raise WriteUncertain(
-                f"{error.message}; whether the branch is there cannot be read: {other.message}"
-            ) from error
-        if head:
-            return head
-        if may_still_act(error):
-            raise WriteUncertain(f"{error.message}; the server may still create the branch") from error
-        raise
-    return branch.commit_id
 
 
 def _warnings(deletion: Deletion, now: datetime) -> list[str]:

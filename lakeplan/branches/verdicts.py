@@ -105,7 +105,7 @@ class UncommittedWrites:
         return self.data.fingerprint
 
 
-def look_at(
+def uncommitted_writes(
     data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
 ) -> UncommittedWrites:
     """``before`` is the fingerprint of the last inspection (None: nobody looked yet). Other changes than at

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-from lakeplan.branches.pin_records import StatePinRecords
+from lakeplan.branches.pin_records import PinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question, is_state_inside
@@ -112,9 +112,9 @@ class Session:
     def rules_writer(self, server: str) -> LakeFSRulesWriter:
         return LakeFSRulesWriter.connect(*self._access(server))
 
-    def pins(self) -> StatePinRecords:
+    def pins(self) -> PinRecords:
         """What the state has on record of pins."""
-        return StatePinRecords(self.state())
+        return PinRecords(self.state())
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
         """Deletes and makes branches, on a connection of its own."""

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta, timezone
 from lakeplan.branches.fates import EVEREST
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.survey import in_parallel, under
+from lakeplan.branches.survey import in_parallel, pulls_by_source, under
 from lakeplan.branches.verdicts import is_exempt
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
 from lakeplan.stores.protocols import StateReader
-from lakeplan.values.branches import Keep, StagedData
+from lakeplan.values.branches import Keep, PullRequest, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.plan import Horizon
 from lakeplan.values.plan_parts import BranchesPlan, BranchFate, BranchRow, PoliciesPlan, row_of
@@ -121,11 +121,10 @@ def with_losses(
         return policies
     tags = tags_on(refs, default_branch) if refs is not None else {}
     staged: dict[str, StagedData] = {}
-    pulls: dict[str, list[str]] = {}
+    pulls: dict[str, tuple[PullRequest, ...]] = {}
     notes = list(policies.notes)
     try:
-        for pull in readers.branches.open_pulls(desired.name):
-            pulls.setdefault(pull.source_branch, []).append(pull.id)
+        pulls = pulls_by_source(readers.branches, desired.name)
         staged = dict(in_parallel(lambda name: (name, _staged(readers, desired.name, name)), names))
     except LakeplanError as error:
         notes.append(f"uncommitted changes and pull requests could not be read: {error.message}")
@@ -138,7 +137,7 @@ def with_losses(
             fate,
             uncommitted=None if data is None else len(data.changes),
             uncommitted_more=data.more if data is not None else False,
-            pulls=tuple(pulls.get(fate.branch_id, ())),
+            pulls=tuple(pull.id for pull in pulls.get(fate.branch_id, ())),
             tags=tags.get(fate.branch_id, ()),
         )
 

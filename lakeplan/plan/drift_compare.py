@@ -321,18 +321,20 @@ def compare(
     an entry. Raises LakeplanError when it cannot be compared."""
     last = read_last_applied(state, key)
     managed = desired is not None and manages(desired, server)
-    looker = _Looker(key.partition("/")[2], desired, server, reader, last, read_pin_record(state, key))
+    settings = _ServerSettings(
+        key.partition("/")[2], desired, server, reader, last, read_pin_record(state, key)
+    )
     try:
-        values = (*looker.values(), *looker.pins())
-        items = [item for kind in SettingKind for item in looker.items(kind)]
+        values = (*settings.values(), *settings.pins())
+        items = [item for kind in SettingKind for item in settings.items(kind)]
     except RepositoryNotFound:
         if managed:
             raise
         return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold anything
     notes = ["no apply of it is recorded"] if last is None and managed else []
-    notes += looker.notes
-    if looker.left:
-        notes.append(RELEASED_NOTE.format(", ".join(looker.left)))
+    notes += settings.notes
+    if settings.left:
+        notes.append(RELEASED_NOTE.format(", ".join(settings.left)))
     found = {v.drift for v in values} | {i.drift for i in items}
     return RepositoryDrift(
         key,
@@ -341,13 +343,13 @@ def compare(
         classes=tuple(c for c in DriftClass if c in found),
         values=values,
         items=tuple(items),
-        stored=looker.stored,
+        stored=settings.stored,
         last=last,
         note="; ".join(notes),
     )
 
 
-class _Looker:
+class _ServerSettings:
     """Asks the server for what the tree manages or an apply recorded, and for nothing else. ``left`` is what
     was found to be released, in words."""
 
@@ -390,7 +392,7 @@ class _Looker:
 
     def _stored_rules(self) -> StoredRules:
         if self._rules is None:
-            self._rules = read_stored(self._reader, self._name, look=bool(self._pins.pins))
+            self._rules = read_stored(self._reader, self._name, list_pins=bool(self._pins.pins))
         return self._rules
 
     def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:

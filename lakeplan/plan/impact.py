@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
@@ -79,7 +80,7 @@ class Verdicts:
         """The commit figures of a horizon; object figures still unknown."""
         stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
         before = after = expire = released = risk = 0
-        for mask, count in _tally(self.masks).items():
+        for mask, count in Counter(self.masks).items():
             kept_before, kept_after = bool(mask & stored.server), bool(mask & proposed.server)
             before += count * kept_before
             after += count * kept_after
@@ -92,7 +93,7 @@ class Verdicts:
     def changes_sides(self, *, backlog: bool) -> bool:
         """Whether any commit goes in any transition: if none does, no object can."""
         asked = list(transitions(backlog=backlog).values())
-        return any(t.goes(mask) for mask in _tally(self.masks) for t in asked)
+        return any(t.goes(mask) for mask in set(self.masks) for t in asked)
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, over commits that some verdict keeps. A first commit holds nothing."""
@@ -173,13 +174,6 @@ def judge(
 
 def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
     return [m | bit if flag else m for m, flag in zip(masks, flags, strict=True)]
-
-
-def _tally(masks: Iterable[int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for mask in masks:
-        counts[mask] = counts.get(mask, 0) + 1
-    return counts
 
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:

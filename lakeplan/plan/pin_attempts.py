@@ -50,7 +50,7 @@ class PinnedRulesAttempt(RulesAttempt):
     """Computes everything anew right before it writes, and again before pins are deleted. Where it is killed
     or refuses to go on, nothing is kept less than before, and a later run finishes."""
 
-    _look: PinInspection
+    _inspection: PinInspection
     _renew: Callable[[], None]
 
     def __init__(self, job: Job, pins: PinSync) -> None:
@@ -77,7 +77,7 @@ class PinnedRulesAttempt(RulesAttempt):
         else:
             outcome = self._run_pins_alone(connection)
         self._retire(connection)
-        recorded, wanted = self._record.pins, self._look.change.want
+        recorded, wanted = self._record.pins, self._inspection.change.want
         if set(map(_as_recorded, recorded)) != set(map(_as_recorded, wanted)):
             self._write_record(wanted)  # a run that was killed left others, or a hold came or expired
         return outcome
@@ -87,7 +87,7 @@ class PinnedRulesAttempt(RulesAttempt):
         if not self.check(connection):
             self._note(status=Outcome.ALREADY.value)
             return Outcome.ALREADY
-        self._note(status="pending", pins=self._told())
+        self._note(status="pending", pins=self._pins_for_history())
         self.prepare(connection)
         if Write.RULES in self._steps:
             self._send(connection, self._renew)
@@ -96,10 +96,10 @@ class PinnedRulesAttempt(RulesAttempt):
         return Outcome.APPLIED
 
     def check(self, connection: WritableServer) -> bool:
-        self._look = self._inspect(connection)
-        self._stored = self._look.stored
+        self._inspection = self._inspect(connection)
+        self._stored = self._inspection.stored
         self._seen = self._before = self._stored.bare
-        self._steps = {step.write: step for step in self._look.change.steps()}
+        self._steps = {step.write: step for step in self._inspection.change.steps()}
         if self.repository.action.writes and self._seen != self.repository.after:
             self.check_may_write(connection)
         elif not connection.writer.can_set_gc_rules(self.repository.name):
@@ -116,19 +116,19 @@ class PinnedRulesAttempt(RulesAttempt):
     def _before_rules(self) -> GcRules | None:
         """What the server stores right before the new rules are written."""
         step = self._steps.get(Write.ENTRIES)
-        return step.after.rules if step is not None else self._look.change.stored
+        return step.after.rules if step is not None else self._inspection.change.stored
 
     def _inspect(self, connection: WritableServer) -> PinInspection:
         key, name = self.repository.key, self.repository.name
         self._record = read_pin_record(self.state, key)
-        stored = read_stored(connection.reader, name, look=True)
+        stored = read_stored(connection.reader, name, list_pins=True)
         after = self.repository.after if self.repository.action.writes else stored.bare
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
         when = When(self.run.now(), self._pins.zone, self._pins.retire)
         return inspect_pins(self._pins.desired, stored, self._record, after, refs, when)
 
     def prepare(self, connection: WritableServer) -> None:
-        change = self._look.change
+        change = self._inspection.change
         # On record before they are made: a pin that nobody knows would never be deleted.
         self._write_record(self._all_pins())
         if (step := self._steps.get(Write.ENTRIES)) is not None:
@@ -237,7 +237,7 @@ class PinnedRulesAttempt(RulesAttempt):
     def _confirm(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
         """Reads everything again and judges every state of the change by it. Raises GateRefused when one
         would keep less, and StalePlan when rules or pins are others than written."""
-        name, change = self.repository.name, self._look.change
+        name, change = self.repository.name, self._inspection.change
         rules = self._target if self._retiring else self._expected
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
         there = set(refs.branches)
@@ -250,7 +250,7 @@ class PinnedRulesAttempt(RulesAttempt):
                 hint="Run `lakeplan plan` again.",
             )
         refs = without_pins(refs, (*change.have, *change.want))
-        old = self._look.history
+        old = self._inspection.history
         history = History(refs, CommitGraph.from_refs(refs), old.rules, old.moments, old.zone)
         if (loss := next(losses(history, change), None)) is not None:
             raise GateRefused(
@@ -262,7 +262,7 @@ class PinnedRulesAttempt(RulesAttempt):
     # ---- retired pins
     def _retire(self, connection: WritableServer) -> None:
         """Deletes retired pins, each once it is sure that it still stands where it was, then their rules."""
-        change = self._look.change
+        change = self._inspection.change
         if not change.retired:
             return
         self._retiring = True
@@ -294,7 +294,7 @@ class PinnedRulesAttempt(RulesAttempt):
     # ---- records
     def _all_pins(self) -> tuple[Pin, ...]:
         """Until retired pins are deleted, with the rule that each is given."""
-        change = self._look.change
+        change = self._inspection.change
         return (*change.want, *change.retired)
 
     def _write_record(self, pins: Iterable[Pin]) -> None:
@@ -307,13 +307,13 @@ class PinnedRulesAttempt(RulesAttempt):
         )
 
     def _in_words(self) -> str:
-        change = self._look.change
+        change = self._inspection.change
         counts = {"made": len(change.new), "deleted": len(change.retired)}
         parts = [f"{n:,} pin{'s' * (n != 1)} {what}" for what, n in counts.items() if n]
         return ", ".join(parts)
 
-    def _told(self) -> dict[str, Any]:
-        change = self._look.change
+    def _pins_for_history(self) -> dict[str, Any]:
+        change = self._inspection.change
         return {
             "made": [pin.commit_id for pin in change.new],
             "retired": [pin.commit_id for pin in change.retired],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakeplan.branches.pin_records import StatePinRecords, read_pin_record, read_stored, write_pin_record
+from lakeplan.branches.pin_records import PinRecords, read_pin_record, read_stored, write_pin_record
 from lakeplan.errors import ExitCode
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
@@ -15,7 +15,7 @@ from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import Pin, PinsPlan
-from lakeplan.values.plan import APPLY, GateOutcome, RepositoryPlan
+from lakeplan.values.plan import APPLY, Failure, GateOutcome, RepositoryPlan
 from lakeplan.values.rules import Action
 
 COMMAND = "apply pins"
@@ -42,7 +42,7 @@ def sync_pins(
     if options.adopt:
         for desired in chosen.values():
             _adopt(desired, ports, run)
-        plan_ports = replace(plan_ports, pins=StatePinRecords(ports.state))
+        plan_ports = replace(plan_ports, pins=PinRecords(ports.state))
     syncs = {key: _sync(desired, tree, ports) for key, desired in chosen.items()}
     plan = make_plan(
         tree,
@@ -59,7 +59,7 @@ def sync_pins(
         plan_ports,
     )
     refused = [end for repository in plan.writes if (end := _refused(repository)) is not None]
-    failed = [_failed(r) for r in plan.failed if r.key in chosen]
+    failed = [_failed(r, r.failure) for r in plan.repositories if r.failure is not None and r.key in chosen]
     failed += [_incomplete(r, r.pins) for r in plan.repositories if r.pins is not None and r.pins.incomplete]
     shut = {end.repository for end in refused}
     steps = [r for r in plan.writes if r.key in syncs and r.key not in shut]
@@ -82,7 +82,7 @@ def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[D
 
 def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
     record = read_pin_record(ports.state, desired.key)
-    stored = read_stored(ports.connect(desired.server).reader, desired.name, look=True)
+    stored = read_stored(ports.connect(desired.server).reader, desired.name, list_pins=True)
     known = record.commit_ids
     new = [
         Pin(branch.commit_id, stored.entries.get(branch.id))
@@ -106,33 +106,25 @@ def _refused(repository: RepositoryPlan) -> Applied | None:
     shut = [g for g in repository.gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
     if not shut:
         return None
-    return Applied(
-        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
-        message="; ".join(gate_text(gate) for gate in shut),
-        hint=f"Override with {shut[0].opens_with}.",
-        exit_code=int(ExitCode.REFUSED),
-        setting=PINS,
-    )
+    text, hint = "; ".join(gate_text(gate) for gate in shut), f"Override with {shut[0].opens_with}."
+    return _not_changed(repository, text, hint, int(ExitCode.REFUSED))
 
 
 def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
-    return Applied(
-        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
-        message=f"pins are missing, or can be: {pins.incomplete}",
-        hint="Run `lakeplan plan`, which names the rule or the branch. Remove it, or adopt the pins of a"
-        " lost state with `lakeplan pins sync --adopt`.",
-        exit_code=int(ExitCode.REFUSED),
-        setting=PINS,
+    hint = (
+        "Run `lakeplan plan`, which names the rule or the branch. Remove it, or adopt the pins of a"
+        " lost state with `lakeplan pins sync --adopt`."
     )
+    text = f"pins are missing, or can be: {pins.incomplete}"
+    return _not_changed(repository, text, hint, int(ExitCode.REFUSED))
 
 
-def _failed(repository: RepositoryPlan) -> Applied:
-    failure = repository.failure
-    assert failure is not None
+def _failed(repository: RepositoryPlan, failure: Failure) -> Applied:
+    return _not_changed(repository, failure.message, failure.hint, failure.exit_code or 1)
+
+
+def _not_changed(repository: RepositoryPlan, message: str, hint: str, exit_code: int) -> Applied:
+    key, before, after = repository.key, repository.before_etag, repository.after_etag
     return Applied(
-        *(repository.key, Action.CHANGE.value, Outcome.FAILED, repository.before_etag, repository.after_etag),
-        message=failure.message,
-        hint=failure.hint,
-        exit_code=failure.exit_code or 1,
-        setting=PINS,
+        key, Action.CHANGE.value, Outcome.FAILED, before, after, message, hint, exit_code, setting=PINS
     )

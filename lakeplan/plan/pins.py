@@ -187,18 +187,18 @@ ONLY_PINNED = "only_pinned"
 
 
 def pins_request(
-    look: PinInspection, key: str, repository: Repository, metadata: MetadataReader
+    inspection: PinInspection, key: str, repository: Repository, metadata: MetadataReader
 ) -> ImpactRequest:
     """Asks what only each pin protects, now or within 30 days. Every pin has two bits for each digit of its
     number, one of which is set: an object of one pin alone has one of each pair, one of several pins has both
     of some pair."""
-    graph, rows = look.history.graph, look.plan.pins
-    there = {pin.name for pin in (*look.change.have, *look.change.want)}
+    graph, rows = inspection.history.graph, inspection.plan.pins
+    there = {pin.name for pin in (*inspection.change.have, *inspection.change.want)}
     masks = [_KEPT] * len(graph)
-    if look.change.desired is not None:
-        walk = ServerWalk(graph, look.change.desired)
-        for moment in look.history.moments:
-            flags = walk.active(moment, look.history.zone)
+    if inspection.change.desired is not None:
+        walk = ServerWalk(graph, inspection.change.desired)
+        for moment in inspection.history.moments:
+            flags = walk.active(moment, inspection.history.zone)
             masks = [mask if flag else 0 for mask, flag in zip(masks, flags, strict=True)]
     for number, row in enumerate(rows):
         if row.branch_id in there:

@@ -329,7 +329,7 @@ def _inspect_pins(
     if options.only_pins and plan.after is None:
         return None  # without rules nothing is collected
     record = recorded.of(desired.key) if recorded is not None else PinRecord()
-    stored = read_stored(reader, desired.name, look=desired.asks_for_pins or bool(record.pins))
+    stored = read_stored(reader, desired.name, list_pins=desired.asks_for_pins or bool(record.pins))
     if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):
         return None
     retire = None if options.retire is None else options.retire.get(desired.key, frozenset())

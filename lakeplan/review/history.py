@@ -12,7 +12,7 @@ from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
 from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import moment_in, utc_text
 from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
@@ -289,11 +289,11 @@ def _parse(run_id: str, record: Any) -> RunRecord:
         run_id=run_id,
         command=str(record["command"]),
         by=dict(record["by"]),
-        started_at=_moment(record["started_at"]),
-        finished_at=None if finished is None else _moment(finished),
+        started_at=moment_in(record["started_at"]),
+        finished_at=None if finished is None else moment_in(finished),
         tree_commit=record.get("tree_commit"),
         plan_digest=record.get("plan_digest") or "",
-        plan_as_of=None if planned is None else _moment(planned),
+        plan_as_of=None if planned is None else moment_in(planned),
         allowed=tuple(record.get("allowed", ())),
         overridden=tuple(record.get("overridden", ())),
         force=bool(record.get("force", False)),
@@ -349,10 +349,6 @@ def _setting(kind: SettingKind, values: Any) -> SettingStep:
 
 def _rules(body: Any) -> GcRules | None:
     return None if body is None else rules_from_body(body)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 class ChangedDays(TypedDict):

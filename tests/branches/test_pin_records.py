@@ -10,7 +10,7 @@ import pytest
 
 from lakeplan.branches.pin_records import (
     PinRecord,
-    StatePinRecords,
+    PinRecords,
     StoredRules,
     check_pins,
     read_pin_record,
@@ -50,7 +50,7 @@ def pin(commit: str, *, hidden: bool = True, at: str = "") -> LiveBranch:
 
 
 def look(*branches: LiveBranch, more: bool = True, **days: int) -> StoredRules:
-    return read_stored(Reader(GcRules(7, days), *branches), "lake", look=more)  # type: ignore[arg-type]
+    return read_stored(Reader(GcRules(7, days), *branches), "lake", list_pins=more)  # type: ignore[arg-type]
 
 
 def it_tells_pins_by_name_place_and_that_they_are_hidden() -> None:
@@ -90,12 +90,12 @@ def it_lists_branches_only_where_there_may_be_pins() -> None:
     plain = Reader(GcRules(7, {"main": 3}), pin(A))
     assert read_stored(plain, "lake") == StoredRules(plain.rules, plain.rules)  # type: ignore[arg-type]
     assert plain.listed == 0
-    assert read_stored(plain, "lake", look=True).pins == (pin(A),)  # type: ignore[arg-type]
+    assert read_stored(plain, "lake", list_pins=True).pins == (pin(A),)  # type: ignore[arg-type]
     ruled = Reader(GcRules(7, {pin_name(A): 0}), pin(A))
     assert read_stored(ruled, "lake").bare == GcRules(7)  # type: ignore[arg-type]
     none = Reader(None, pin(A))
     assert read_stored(none, "lake") == StoredRules(None, None)  # type: ignore[arg-type]
-    assert read_stored(none, "lake", look=True) == StoredRules(None, None, (pin(A),))  # type: ignore[arg-type]
+    assert read_stored(none, "lake", list_pins=True) == StoredRules(None, None, (pin(A),))  # type: ignore[arg-type]
     assert StoredRules(None, None).entries == {}
 
 
@@ -161,7 +161,7 @@ class DescribeTheRecord:
     def it_reads_of_many_repositories_only_those_that_have_one(self) -> None:
         state = MemoryState()
         self.write(state, Pin(A))
-        known = StatePinRecords(state)
+        known = PinRecords(state)
         assert known.of(KEY).pins == (Pin(A),)
         assert known.of("prod/other") == PinRecord()
 

@@ -213,10 +213,10 @@ def test_only_hidden_branches_on_record_at_the_commit_of_their_name_are_own() ->
     commit = "0123456789abcdef"
     own = LiveBranch(pin_name(commit), commit, hidden=True)
     assert pin_name(commit) == "lakeplan-pin-0123456789ab"
-    assert own_pins([own, LiveBranch("main", commit)], [commit]) == ([Pin(commit)], [])
+    assert own_pins([own, LiveBranch("main", commit)], [commit]) == [Pin(commit)]
     moved = replace(own, commit_id="f" * 16)
     for other, recorded in ((own, []), (replace(own, hidden=False), [commit]), (moved, [commit, "f" * 16])):
-        assert own_pins([other], recorded) == ([], [other])
+        assert own_pins([other], recorded) == []
 
 
 def test_entries_are_added_taken_out_and_missed() -> None:
@@ -298,7 +298,7 @@ NEW_YORK = ZoneInfo("America/New_York")
 
 def test_branches_of_other_names_are_passed_over() -> None:
     own = LiveBranch(pin_name("0123456789abcdef"), "0123456789abcdef", hidden=True)
-    assert own_pins([LiveBranch("a", "x"), own], [own.commit_id]) == ([Pin(own.commit_id)], [])
+    assert own_pins([LiveBranch("a", "x"), own], [own.commit_id]) == [Pin(own.commit_id)]
 
 
 def test_a_history_without_pins() -> None:

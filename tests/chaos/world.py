@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lakeplan.branches.pin_records import StatePinRecords
+from lakeplan.branches.pin_records import PinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
@@ -300,7 +300,7 @@ class ChaosWorld(SweepWorld):
     def pin_ports(self, simulator: Any) -> tuple[Ports, ApplyPorts]:
         """For plans and applies that know of pins."""
         ports = Ports(lambda name: self.connection(name).reader, simulator, Silent())
-        ports = replace(ports, pins=StatePinRecords(self.state))
+        ports = replace(ports, pins=PinRecords(self.state))
         return ports, ApplyPorts(self.connection, self.state, Silent())
 
     def connection(self, name: str) -> ServerConnection:
