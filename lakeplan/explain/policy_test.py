@@ -14,7 +14,6 @@ from lakeplan.retention.drawing import (
     Expected,
     Fate,
     PolicyTest,
-    check_history,
     contents_of,
     fate_of,
     fates,
@@ -179,7 +178,7 @@ def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
     except LakeplanError as error:
         return result_document(test, None, None, [], [failure("rules", str(error), error.hint)])
     zone = ZoneInfo(tree.servers[repository.server].time_zone)
-    drawing, graph = test.drawing, check_history(test.drawing)
+    drawing, graph = test.drawing, test.drawing.graph()
     judged = _Judged(drawing, graph, contents_of(drawing, graph), rules, zone, test.judge == "documented")
     failures = [found for one in test.expected for found in judged.check(one)]
     for one in test.days:

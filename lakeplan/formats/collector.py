@@ -27,9 +27,9 @@ from lakeplan.formats.namespace import (
     time_of_descending,
     uncommitted_prefix,
 )
-from lakeplan.formats.parquet import open_parquet, read_parquet
-from lakeplan.formats.wire import HINT, LIMIT_HINT
-from lakeplan.limits import TooLarge, parse_json
+from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
+from lakeplan.formats.wire import HINT
+from lakeplan.limits import parse_json
 from lakeplan.values.records import utc_text
 
 HEADER = ["commit_id", "expired", "metarange_id"]
@@ -90,13 +90,8 @@ class UnifiedRun:
 
 def read_deleted(data: bytes, *, name: str) -> list[str]:
     """The addresses of one Parquet file of a report, ours or the official collector's. Raises FormatError."""
-    try:
-        table = read_parquet(open_parquet(data))
-        addresses: list[str] = table.column("address").to_pylist()
-    except TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise FormatError("is not a report of deleted addresses", where=name, hint=HINT) from error
+    with blame_parquet(name, "is not a report of deleted addresses"):
+        addresses: list[str] = read_parquet(open_parquet(data)).column("address").to_pylist()
     return addresses
 
 
@@ -171,16 +166,11 @@ def run_time(run_id: str) -> int:
 
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
     """One file of a run. Raises FormatError naming ``name``."""
-    try:
+    with blame_parquet(name, "is not a whole Parquet file of uncommitted addresses"):
         file = open_parquet(data, page_checksum_verification=True)
         _check_row_counts(file.metadata)
         columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)
         addresses, dates = (column.to_pylist() for column in columns.columns)
-    except TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        message = "is not a whole Parquet file of uncommitted addresses"
-        raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
     if None in addresses:
         raise FormatError("contains a null address", where=name, hint=HINT)
     if len(addresses) != file.metadata.num_rows:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.parquet import open_parquet, read_parquet
+from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
 from lakeplan.formats.wire import HINT, LIMIT_HINT
 from lakeplan.limits import TooLarge, parse_json
 
@@ -105,7 +105,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
             where=name,
             hint="Copy the whole inventory again, or use another one.",
         )
-    try:
+    with blame_parquet(name, "is not a whole Parquet file of an inventory"):
         table = read_parquet(open_parquet(data))
         if len({*table.column_names}) != table.num_columns:
             raise ValueError("two columns have one name")
@@ -117,11 +117,6 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
                 hint="Configure the inventory with the fields Size and LastModifiedDate.",
             )
         return _current(table, bucket)
-    except TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        message = "is not a whole Parquet file of an inventory"
-        raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
 
 def _in_us(modified: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -147,17 +142,17 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
         modified = modified.cast(pa.int64()).cast(pa.timestamp("ms"))
     if not pa.types.is_timestamp(modified.type):
         raise ValueError(f"last_modified_date has type {modified.type}, not a timestamp")
+    e_tags = table["e_tag"].cast(pa.string()) if "e_tag" in table.column_names else None
     columns = {
         "key": table["key"].cast(pa.binary()),
         "size": table["size"].cast(pa.int64()),
         "modified_us": _in_us(modified),
-        "e_tag": table["e_tag"].cast(pa.string()) if "e_tag" in table.column_names else None,
+        "e_tag": pa.chunked_array([pa.repeat("", len(table))])
+        if e_tags is None
+        else pc.fill_null(e_tags, ""),
     }
-    columns["e_tag"] = pc.fill_null(columns["e_tag"], "") if columns["e_tag"] is not None else None
-    if any(column.null_count for column in columns.values() if column is not None):
+    if any(column.null_count for column in columns.values()):
         raise ValueError("an object has no key, no size or no time")
-    if columns["e_tag"] is None:
-        columns["e_tag"] = pa.chunked_array([pa.repeat("", len(table))])
     if len(table) and pc.min(columns["size"]).as_py() < 0:
         raise ValueError("a size is negative")
     return pa.table({name: column.combine_chunks() for name, column in columns.items()})

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.parquet import open_parquet, read_parquet
-from lakeplan.formats.wire import HINT, LIMIT_HINT
-from lakeplan.limits import TooLarge, number_of
+from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
+from lakeplan.formats.wire import HINT
+from lakeplan.limits import number_of
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import PartEnd, Status
 
@@ -90,12 +90,8 @@ def read_part(
             where=name,
             hint="Run `lakeplan sweep mark` again.",
         )
-    try:
+    with blame_parquet(name, "is not a Parquet file"):
         table = read_parquet(open_parquet(data))
-    except TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
-    except (pa.ArrowException, OSError) as error:
-        raise FormatError("is not a Parquet file", where=name, hint=HINT, detail=str(error)) from error
     _check_columns(table, columns, name)
     return table
 

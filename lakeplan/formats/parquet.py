@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeplan import limits
+from lakeplan.errors import FormatError
+from lakeplan.formats.wire import HINT, LIMIT_HINT
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
@@ -171,6 +174,18 @@ def open_parquet(data: bytes, *, page_checksum_verification: bool = False) -> pq
         page_checksum_verification=page_checksum_verification,
         **options,
     )
+
+
+@contextmanager
+def blame_parquet(name: str, message: str) -> Iterator[None]:
+    """Raises FormatError that names the file and says ``message`` for what is no Parquet file or lacks a
+    column, and one for what exceeds a limit."""
+    try:
+        yield
+    except limits.TooLarge as error:
+        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
 
 def _check_columns(metadata: pq.FileMetaData) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone, tzinfo
 from typing import Literal
 
 from lakeplan.errors import LakeplanError
-from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.graph import NO_RANK, CommitGraph, starts_of
 from lakeplan.retention.rules import documented_verdict, limit_us, to_us
 from lakeplan.values.desired import Source
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
@@ -54,9 +54,11 @@ class Drawing:
             Commit(c.name, now - c.age_seconds * SECOND_US, c.name, c.parents) for c in self.commits.values()
         )
         branches = tuple(Branch(name, commit) for name, commit in self.branches.items())
-        return CommitGraph.from_refs(
-            Refs(commits, branches, tuple(Tag(name, commit) for name, commit in self.tags.items()))
-        )
+        tags = tuple(Tag(name, commit) for name, commit in self.tags.items())
+        try:
+            return CommitGraph.from_refs(Refs(commits, branches, tags))
+        except LakeplanError as error:
+            raise LakeplanError(f"this is not a history: {error.message}") from error
 
     def commit_of(self, ref: str) -> str | None:
         """The commit that a branch, a tag or a commit's own name means."""
@@ -96,59 +98,36 @@ class Contents:
 
 def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
     """Every commit's tree: its first parent's, without what it removes, with what it adds."""
-    trees: dict[str, dict[str, str]] = {}
     unknown: list[tuple[Source, str]] = []
-    waiting: list[tuple[dict[str, str], DrawnObject]] = []
+    sharing: list[tuple[dict[str, str], DrawnObject]] = []
+
+    def add(tree: dict[str, str], objects: Sequence[DrawnObject], place: str) -> None:
+        tree |= {drawn.path: f"{drawn.path}@{place}" for drawn in objects}
+        sharing.extend((tree, drawn) for drawn in objects if drawn.same_as is not None)
+
+    trees: dict[str, dict[str, str]] = {}
     for number in reversed(graph.order):
         commit = drawing.commits[graph.ids[number]]
-        tree = dict(trees[commit.parents[0]]) if commit.parents else {}
+        tree = trees[commit.name] = dict(trees[commit.parents[0]]) if commit.parents else {}
         lacking = [path for path in commit.removes if tree.pop(path, None) is None]
         unknown += [(commit.source, f"{commit.name} removes {path}, which is not there") for path in lacking]
-        for drawn in commit.objects:
-            tree[drawn.path] = f"{drawn.path}@{commit.name}"
-            if drawn.same_as is not None:
-                waiting.append((tree, drawn))
-        trees[commit.name] = tree
-    staged = {
-        branch: {drawn.path: f"{drawn.path}@{branch} (staged)" for drawn in objects}
-        for branch, objects in drawing.staged.items()
-    }
-    waiting += [
-        (staged[branch], drawn)
-        for branch, objects in drawing.staged.items()
-        for drawn in objects
-        if drawn.same_as is not None
-    ]
-    _share(drawing, trees, staged, waiting, unknown)
-    return Contents(trees, staged, tuple(unknown))
-
-
-def _share(
-    drawing: Drawing,
-    trees: dict[str, dict[str, str]],
-    staged: dict[str, dict[str, str]],
-    waiting: list[tuple[dict[str, str], DrawnObject]],
-    unknown: list[tuple[Source, str]],
-) -> None:
-    """Gives ``same_as`` paths the version of the other one, wherever the path was inherited too."""
-    for tree, drawn in waiting:
+        add(tree, commit.objects, commit.name)
+    staged: dict[str, dict[str, str]] = {branch: {} for branch in drawing.staged}
+    for branch, objects in drawing.staged.items():
+        add(staged[branch], objects, f"{branch} (staged)")
+    every = [*trees.values(), *staged.values()]
+    for tree, drawn in sharing:
         own = tree.get(drawn.path)
-        found = Contents(trees, staged).versions(drawing, drawn.same_as or "")
-        if len(found) != 1 or own is None:
+        others = Contents(trees, staged).versions(drawing, drawn.same_as or "")
+        if len(others) != 1 or own is None:
             unknown.append((drawn.source, f"same_as: {drawn.same_as!r} names no one object"))
             continue
-        shared = found.pop()
-        for every in (*trees.values(), *staged.values()):
-            if every.get(drawn.path) == own:
-                every[drawn.path] = shared
-
-
-def check_history(drawing: Drawing) -> CommitGraph:
-    """The graph, with errors in words of a drawing."""
-    try:
-        return drawing.graph()
-    except LakeplanError as error:
-        raise LakeplanError(f"this is not a history: {error.message}") from error
+        # the path has the other one's version wherever it was inherited too
+        (shared,) = others
+        for each in every:
+            if each.get(drawn.path) == own:
+                each[drawn.path] = shared
+    return Contents(trees, staged, tuple(unknown))
 
 
 Judge = Literal["server", "documented"]
@@ -192,35 +171,26 @@ def fates(
     if rules is None:
         return ["survives"] * len(graph)
     active = documented_verdict(graph, rules, as_of, zone).active
-    starts = _starts(graph, rules, as_of, zone)
+    starts = starts_of(graph, rules, graph.dangling)
+    limits = [limit_us(as_of, days, zone) for days in starts.days]
+    oldest = {commit: limits[rank] for commit, rank in enumerate(starts.rank) if rank != NO_RANK}
     found: list[Fate] = []
     for commit in range(len(graph)):
         if not active[commit]:
             found.append("goes")
-        elif graph.is_head[commit] or _survives_every_order(graph, starts, commit):
+        elif graph.is_head[commit] or _survives_every_order(graph, oldest, commit):
             found.append("survives")
         else:
             found.append("at_risk")
     return found
 
 
-def _starts(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> dict[int, int]:
-    """Per start, its oldest limit."""
-    limits: dict[int, int] = {}
-    for branch, head in zip(graph.branches, graph.heads, strict=True):
-        limit = limit_us(as_of, rules.days_for(branch.id), zone)
-        limits[head] = min(limit, limits.get(head, limit))
-    default = limit_us(as_of, rules.default_retention_days, zone)
-    for commit in graph.dangling:
-        limits[commit] = default
-    return limits
-
-
 def _survives_every_order(graph: CommitGraph, starts: dict[int, int], commit: int) -> bool:
     """A walk that visits a commit without marking it, with a limit as old as any that would mark it, loses it
     when its start sorts first: it is then stopped by none, and all the others are. If no walk is like that,
     the oldest of those that mark it comes through in every order, or is stopped on its way only by one that
-    goes on with an older limit through the same child, and marks it."""
+    goes on with an older limit through the same child, and marks it. ``starts``: the oldest limit of each
+    commit that walks start from."""
     marking: list[int] = []
     passing: list[int] = []
     if commit in starts:

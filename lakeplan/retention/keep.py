@@ -257,26 +257,20 @@ def _without_entries(rules: KeepRules) -> KeepRules:
 def _rule_masks(graph: CommitGraph, rules: KeepRules) -> list[int]:
     earlier = rules.as_of - timedelta(seconds=rules.margin_seconds)
     masks = [0] * len(graph)
-    walk, documented = ServerWalk(graph, rules.stored), DocumentedRule(graph, rules.stored)
-    _set(masks, walk.active(rules.as_of, rules.zone), Keep.SERVER)
-    _set(masks, documented.active(rules.as_of, rules.zone), Keep.DOCUMENTED)
-    _set(masks, walk.active(earlier, rules.zone), Keep.MARGIN)
-    _set(masks, documented.active(earlier, rules.zone), Keep.MARGIN)
-    for others, now, then in (
-        (rules.expanded, Keep.EXPANDED, Keep.MARGIN),
-        (rules.before, Keep.BEFORE, None),
-    ):
-        if others is NO_RULES:  # nothing expired without rules
-            _set(masks, all_kept(graph), now)
-            continue
-        if others is None or others == rules.stored:
-            continue
-        walk, documented = ServerWalk(graph, others), DocumentedRule(graph, others)
-        _set(masks, walk.active(rules.as_of, rules.zone), now)
-        _set(masks, documented.active(rules.as_of, rules.zone), now)
-        if then is not None:
-            _set(masks, walk.active(earlier, rules.zone), then)
-            _set(masks, documented.active(earlier, rules.zone), then)
+
+    def judge(of: GcRules, server: Keep, documented: Keep, margin: Keep | None) -> None:
+        for rule, bit in ((ServerWalk(graph, of), server), (DocumentedRule(graph, of), documented)):
+            _set(masks, rule.active(rules.as_of, rules.zone), bit)
+            if margin is not None:
+                _set(masks, rule.active(earlier, rules.zone), margin)
+
+    judge(rules.stored, Keep.SERVER, Keep.DOCUMENTED, Keep.MARGIN)
+    if rules.expanded is not None and rules.expanded != rules.stored:
+        judge(rules.expanded, Keep.EXPANDED, Keep.EXPANDED, Keep.MARGIN)
+    if rules.before is NO_RULES:  # nothing expired without rules
+        _set(masks, all_kept(graph), Keep.BEFORE)
+    elif rules.before is not None and rules.before != rules.stored:
+        judge(rules.before, Keep.BEFORE, Keep.BEFORE, None)
     return masks
 
 
@@ -284,15 +278,10 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
     """Numbers of the commits that protected tags and unexpired holds name (prefix holds name paths, not
     commits), and those that records of holds name. A hold on a branch names all that its HEAD was made from,
     along every parent. Raises LakeplanError for a hold that keeps nothing for certain."""
-    found = {
-        tag.commit_id for tag in refs.tags if any(matches(tag.id, glob) for glob in rules.protected_tags)
-    }
-    branches: set[str] = set()
     for hold in active_holds(rules.holds, rules.as_of):
-        recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
         if problem := hold_problem(hold, refs):
+            recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
             raise LakeplanError(problem, hint=_instead_of(recorded))
-        (branches if hold.kind == "branch" else found).update(commits_named(hold, refs))
     for record in rules.recorded:
         if record.commit_id and record.commit_id not in graph.index:
             raise LakeplanError(
@@ -300,10 +289,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
                 " repository lacks now",
                 hint="Find out where it is. If its data may be deleted, remove the hold from the tree.",
             )
-        if record.kind != "prefix":
-            (branches if record.kind == "branch" else found).add(record.commit_id)
-    commits = {commit.id: commit for commit in refs.commits}
-    return {graph.index[id] for id in found | reachable(commits, branches) if id in graph.index}
+    return {commit for _, commits in _named(graph, refs, rules) for commit in commits}
 
 
 def _instead_of(recorded: set[str]) -> str:

@@ -18,9 +18,6 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us, zone_clock
 from lakeplan.values.rules import GcRules
 
-NAMES_SHOWN = 10
-"""How many branch names a commit's row shows (the design's ``commits/`` table)."""
-
 
 @dataclass(frozen=True, eq=False)
 class BranchSets:
@@ -49,9 +46,9 @@ class BranchSets:
             mask ^= lowest
         return tuple(found)
 
-    def rows(self, limit: int = NAMES_SHOWN) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Per commit, in order of their numbers: ``branch_count`` and the first ``limit`` names. Tuples are
-        shared between commits with the same set."""
+    def rows(self, limit: int | None = None) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Per commit, in order of their numbers: how many branches keep it, and the first ``limit``
+        names. Tuples are shared between commits with the same set."""
         shown = [(mask.bit_count(), self.names_in(mask, limit)) for mask in self.masks]
         return (shown[position] for position in self.of_commit)
 

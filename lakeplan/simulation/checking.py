@@ -9,13 +9,19 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from lakeplan.errors import FormatError, SimulationFailed, StorageDenied, StorageNotFound
+from lakeplan.errors import FormatError, SimulationFailed, StorageNotFound
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
-from lakeplan.simulation.inputs import Collected, NamespaceMetadata, collect_ranges, fetch_each, listing_items
+from lakeplan.simulation.inputs import (
+    Collected,
+    NamespaceMetadata,
+    collect_ranges,
+    fetch_each,
+    required_listing,
+)
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.requests import (
     DamagedFile,
@@ -117,14 +123,7 @@ class StepChecker:
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
     ) -> tuple[Answer, Choice]:
         """``into`` gets at most ``limit`` of the objects that are requested."""
-        listing = listing_items(source.opened())
-        if listing is None:
-            raise StorageDenied(
-                "the namespace cannot be listed",
-                where=source.name,
-                hint="Allow these credentials to list the namespace.",
-            )
-        items = [*listing, *collected.items]
+        items = [*required_listing(source.opened()), *collected.items]
         asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
         with (
             self._progress.task(f"reading {len(items)} files", None),

@@ -109,6 +109,18 @@ def listing_items(namespace: NamespaceReader) -> list[WorkItem] | None:
     return [root, *(WorkItem(Kind.LISTING, 0, folder) for folder in folders)]
 
 
+def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
+    """The same. Raises StorageDenied where the namespace cannot be listed."""
+    items = listing_items(namespace)
+    if items is None:
+        raise StorageDenied(
+            "the namespace cannot be listed",
+            where=namespace.url,
+            hint="Allow these credentials to list the namespace.",
+        )
+    return items
+
+
 def iso(us: int) -> str:
     """UTC microseconds as ISO 8601 with a Z."""
     moment = datetime.fromtimestamp(us // 1_000_000, tz=timezone.utc).replace(microsecond=us % 1_000_000)

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from functools import partial, reduce
 from operator import attrgetter, or_
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.errors import LakeplanError, SimulationFailed, StorageDenied
+from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_part
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
@@ -25,8 +25,8 @@ from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Packet, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
-from lakeplan.simulation.inputs import collect_ranges, listing_items
-from lakeplan.simulation.listings import candidates, check_none_nested, chosen, is_text, joined
+from lakeplan.simulation.inputs import collect_ranges, required_listing
+from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, is_text, joined
 from lakeplan.simulation.observing import Addresses, Source, list_item
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
@@ -73,17 +73,12 @@ class Writer:
         data, sha256 = write_part(columns, MARKED)
         self.store.create(self.prefix + name, data)
         size = pc.sum(columns["size_bytes"]).as_py()
-        return _packet(table, name, rows.num_rows, size, sha256, _amounts(rows))
+        return _packet(table, Part(name, rows.num_rows, size, sha256), _amounts(rows))
 
 
 def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
     grouped = rows.group_by("class").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     return {row["class"]: (row["size_bytes_count"], row["size_bytes_sum"]) for row in grouped.to_pylist()}
-
-
-def amounts_of(part: Mapping[str, object]) -> Mapping[MarkClass, tuple[int, int]]:
-    amounts: dict[str, tuple[int, int]] = part["amounts"]  # type: ignore[assignment]
-    return {MarkClass(name): (pair[0], pair[1]) for name, pair in amounts.items()}
 
 
 def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, prefix: str) -> Iterator[Packet]:
@@ -101,7 +96,7 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                 store.create(name, data)
-                yield _packet(GOING, name, len(rows), int(rows.sizes.sum()), sha256, {})
+                yield _packet(GOING, Part(name, len(rows), int(rows.sizes.sum()), sha256), {})
         except LakeplanError as error:
             yield Packet(0, 0, 0, Of.ERROR, report_of(error, source.name).encode())
 
@@ -153,18 +148,9 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
         yield Packet(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode())
 
 
-def _packet(
-    table: str, name: str, rows: int, size: int, sha256: str, amounts: Mapping[str, tuple[int, int]]
-) -> Packet:
-    part = {
-        "table": table,
-        "name": name,
-        "rows": rows,
-        "size_bytes": size,
-        "sha256": sha256,
-        "amounts": amounts,
-    }
-    return Packet(0, 0, 0, Of.PART, json.dumps(part).encode())
+def _packet(table: str, part: Part, amounts: Mapping[str, tuple[int, int]]) -> Packet:
+    """What ``_parts_of`` reads. ``amounts``: objects and bytes by class."""
+    return Packet(0, 0, 0, Of.PART, json.dumps((table, astuple(part), amounts)).encode())
 
 
 NAME_BEGINS = 4
@@ -191,13 +177,7 @@ class StepMarker:
 
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
         """See the port. Raises StorageError."""
-        items = listing_items(store)
-        if items is None:
-            raise StorageDenied(
-                "the namespace cannot be listed",
-                where=store.url,
-                hint="Allow these credentials to list the namespace.",
-            )
+        items = required_listing(store)
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
             step = Step(partial(list_into_parts, source=source, prefix=prefix), 0)
@@ -210,7 +190,7 @@ class StepMarker:
         with self._progress.task("reading metaranges", len(request.metaranges)) as step:
             collected = collect_ranges(request.metadata, request.metaranges, name=source.name, step=step)
         listed = [WorkItem(Kind.LISTED, 0, p.name, sort_key=bytes.fromhex(p.sha256)) for p in request.listing]
-        items = [*listed, *_staged(request.uncommitted), *collected.items]
+        items = [*listed, *StagedRun(files=request.uncommitted).items(), *collected.items]
         wanted = {item.last for item in collected.items}
         last = {
             at: (id, request.last_commits_us.get(at))
@@ -242,7 +222,7 @@ class StepMarker:
         if facts:
             collected = collect_ranges(request.metadata, facts, name=source.name)
             items, entries = collected.items, collected.entries
-        items = [*items, *_staged(request.uncommitted)]
+        items = [*items, *StagedRun(files=request.uncommitted).items()]
         foreign = self._foreign(request.foreign, request.storage_namespace, request.store)
         if not request.parts or not (items or foreign):
             return frozenset()
@@ -436,22 +416,18 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
     )
 
 
-def _staged(keys: Sequence[str]) -> list[WorkItem]:
-    return [WorkItem(Kind.UNCOMMITTED, 0, key) for key in keys]
-
-
 def _parts_of(
-    written: Iterator[tuple[Of, bytes]] | Sequence[tuple[Of, bytes]],
+    written: Iterable[tuple[Of, bytes]],
 ) -> tuple[tuple[Part, ...], tuple[Part, ...], dict[MarkClass, Amount]]:
     """What the workers wrote, in order of name."""
     going: list[Part] = []
     kept: list[Part] = []
     amounts: dict[MarkClass, Amount] = {}
     for _, data in written:
-        row = json.loads(bytes(data))
-        part = Part(row["name"], row["rows"], row["size_bytes"], row["sha256"])
-        (going if row["table"] == GOING else kept).append(part)
-        for name, (objects, size) in amounts_of(row).items():
-            amounts[name] = amounts.get(name, Amount()) + Amount(objects, size)
+        table, part, of_part = json.loads(bytes(data))
+        (going if table == GOING else kept).append(Part(*part))
+        for name, amount in of_part.items():
+            kind = MarkClass(name)
+            amounts[kind] = amounts.get(kind, Amount()) + Amount(*amount)
     by_name = attrgetter("name")
     return tuple(sorted(going, key=by_name)), tuple(sorted(kept, key=by_name)), amounts

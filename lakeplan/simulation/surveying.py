@@ -25,12 +25,13 @@ from lakeplan.simulation.engine import (
 from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import Collected, collect_ranges, listing_items
+from lakeplan.simulation.listings import StagedRun
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.requests import AGES, SampledEntry, Surveyed, SurveyRequest
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Question
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
-from lakeplan.simulation.work import Kind, WorkItem
+from lakeplan.simulation.work import WorkItem
 from lakeplan.values.simulation import Amount
 
 _AGE = "age"
@@ -96,8 +97,7 @@ class StepSurveyor:
             request.young_from_us,
         )
         listing = None if request.namespace is None else listing_items(request.namespace)
-        staged = [WorkItem(Kind.UNCOMMITTED, 0, key) for key in request.staged]
-        items = [*(listing or ()), *staged, *collected.items]
+        items = [*(listing or ()), *StagedRun(files=request.staged).items(), *collected.items]
         question: Question = Nothing()
         if request.part_of is not None:
             question = Places(request.part_of, listing is not None, request.as_of_us)

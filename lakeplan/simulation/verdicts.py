@@ -48,15 +48,11 @@ class Judged:
     branches: BranchSets
     dangling: bytearray
 
-    @property
-    def dangling_bit(self) -> int:
-        """Bit of the holder that stands for all dangling starts, after the branches' bits."""
-        return 1 << len(self.branches.names)
-
     def holders(self, commit: int) -> int:
-        """Who keeps a commit under the documented rule, as bits."""
+        """Who keeps a commit under the documented rule, as bits: those of branches, then one that stands for
+        all dangling starts."""
         mask = self.branches.masks[self.branches.of_commit[commit]]
-        return mask | self.dangling_bit if self.dangling[commit] else mask
+        return mask | self.dangling[commit] << len(self.branches.names)
 
     def mask(self, commit: int, bits: RuleSetBits) -> int:
         return (bits.server if self.server[commit] else 0) | (

@@ -16,7 +16,6 @@ from lakeplan.retention.drawing import (
     Expected,
     ExpectedDays,
     PolicyTest,
-    check_history,
     contents_of,
 )
 from lakeplan.tree.structure import check_structure
@@ -211,7 +210,7 @@ class _Reader:
         if len(self._problems) > self._before:
             return
         try:
-            graph = check_history(drawing)
+            graph = drawing.graph()
         except LakeplanError as error:
             self._add(self._node.source, (), error.message)
             return

@@ -47,7 +47,7 @@ def it_shows_the_ten_smallest_names_and_counts_all(draw: Any, now: Any) -> None:
     heads = " ".join(f"b{n:02d}" for n in reversed(range(25)))
     graph = draw(f"{heads} -> b 1 a\n a 2")
     sets = branch_sets(graph, GcRules(7, {"b03": 0}), now)
-    count, names = list(sets.rows())[graph.index["a"]]
+    count, names = list(sets.rows(10))[graph.index["a"]]
     assert count == 24
     assert names == tuple(f"b{n:02d}" for n in range(11) if n != 3)
 
