@@ -24,7 +24,7 @@ from typing import Any
 import requests
 from rich.console import Console
 
-from lakeplan.branches.memory import Deletion, DeletionRecord, Fate, text_of
+from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate, text_of
 from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_lifecycle

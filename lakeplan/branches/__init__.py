@@ -2,9 +2,9 @@
 
 __all__ = [
     "announce",
+    "deletion_records",
     "documents",
-    "fates",
-    "memory",
+    "keepers",
     "notices",
     "pin_records",
     "pins",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lakeplan.branches.memory import text_of
+from lakeplan.branches.deletion_records import text_of
 from lakeplan.branches.notices import (
     Exemption,
     Notice,

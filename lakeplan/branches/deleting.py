@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.branches.announce import Noticed
-from lakeplan.branches.fates import judge_branch
-from lakeplan.branches.memory import Fate
+from lakeplan.branches.deletion_records import Fate
+from lakeplan.branches.keepers import uncommitted_writes
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import FRESH_SECONDS, Keeping, Survey
-from lakeplan.branches.verdicts import uncommitted_writes
+from lakeplan.branches.verdicts import judge_branch
 from lakeplan.errors import (
     LakeplanError,
     LeaseHeld,

@@ -16,7 +16,7 @@ from lakeplan.branches.deleting import (
     ReviewedBranch,
     is_held_elsewhere,
 )
-from lakeplan.branches.memory import text_of
+from lakeplan.branches.deletion_records import text_of
 from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
 from lakeplan.branches.undo import BranchRestored, Restored, UndoReport

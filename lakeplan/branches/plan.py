@@ -9,9 +9,9 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.consequences import Consequences, StaleBranches, consequences, stale_branches
+from lakeplan.branches.keepers import with_other_names
 from lakeplan.branches.recall import Readers, recall
 from lakeplan.branches.survey import Survey, When, survey
-from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates

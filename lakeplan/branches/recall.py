@@ -1,4 +1,5 @@
-"""What is remembered of a repository's branches, and whether that memory may be trusted.
+"""What is remembered of a repository's branches (``branches/<server>/<repository>.json``), and whether that
+may be trusted.
 
 A ledger that is lost, of another repository, or an older copy put back must not make a branch older than it
 was seen to be. So the repository carries a witness in its metadata on the server: which ledger is its, and
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lakeplan.branches.ledger import Ledger, Mark, check_clock
-from lakeplan.branches.memory import DeletionRecord, ledger_key, read_ledger
+from lakeplan.branches.deletion_records import DeletionRecord
+from lakeplan.branches.ledger import Ledger, Mark, check_clock, dump_ledger, load_ledger
 from lakeplan.branches.notices import Spared, read_spared
 from lakeplan.errors import (
     FeatureMissing,
@@ -25,7 +26,8 @@ from lakeplan.errors import (
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter, LakeFSReader
 from lakeplan.review.claims import check_claims
 from lakeplan.review.run import Run, read_back
-from lakeplan.stores.protocols import StateReader
+from lakeplan.state.store import repository_key
+from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 
 WITNESS = "lakeplan.branch-ledger"
@@ -77,6 +79,21 @@ class Runs:
     finished: DeletionRecord | None = None
 
 
+def read_ledger(state: StateReader, repository: str) -> tuple[Ledger | None, str | None]:
+    """The ledger, and the version that a write must present; None where there is none. Raises FormatError on
+    a damaged one."""
+    key = repository_key("branches", repository)
+    found = state.read(key)
+    if found is None:
+        return None, None
+    return load_ledger(found.data, f"{repository}: {key} in the state"), found.version
+
+
+def write_ledger(state: StateWriter, repository: str, ledger: Ledger, version: str | None) -> None:
+    """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
+    state.write(repository_key("branches", repository), dump_ledger(ledger), if_version=version)
+
+
 def recall(
     state: StateReader,
     readers: Readers,
@@ -97,7 +114,7 @@ def _recall_ledger(
     stopped, finished = runs.stopped, runs.finished
     ledger, version = read_ledger(state, desired.key)
     if ledger is not None:
-        check_clock(ledger, now, f"{desired.key}: {ledger_key(desired.key)} in the state")
+        check_clock(ledger, now, f"{desired.key}: {repository_key('branches', desired.key)} in the state")
     repository = readers.refs.get_repository(desired.name)
     metadata = readers.branches.metadata(desired.name)
     check_claims(metadata, desired.tree, desired.key)

@@ -19,8 +19,7 @@ from lakeplan.branches.deleting import (
     RepositoryEnd,
     ReviewedBranch,
 )
-from lakeplan.branches.ledger import Mark, without
-from lakeplan.branches.memory import (
+from lakeplan.branches.deletion_records import (
     Deletion,
     DeletionRecord,
     Fate,
@@ -28,8 +27,9 @@ from lakeplan.branches.memory import (
     maybe_new,
     read_deletions,
     text_of,
-    write_ledger,
 )
+from lakeplan.branches.keepers import with_other_names
+from lakeplan.branches.ledger import Mark, without
 from lakeplan.branches.notices import read_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
@@ -41,9 +41,8 @@ from lakeplan.branches.plan import (
     what_follows,
     whole_gates,
 )
-from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall
+from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall, write_ledger
 from lakeplan.branches.survey import Keeping, Survey, When, survey
-from lakeplan.branches.verdicts import with_other_names
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
@@ -161,7 +160,7 @@ def run_lifecycle(
     *,
     reviewed: Reviewed | None = None,
 ) -> LifecycleReport:
-    """Looks at every selected repository, then deletes where no gate refuses. Repositories fail one by one;
+    """Inspects every selected repository, then deletes where no gate refuses. Repositories fail one by one;
     the rest continues."""
     wanted, broken, others = select(tree, options, ports.readers)
     overrides = gates.GateOverrides(options.allowed, (), options.now.date())
@@ -172,15 +171,15 @@ def run_lifecycle(
         ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
     ):
 
-        def look(desired: DesiredRepository) -> _Held | RepositoryEnd:
+        def inspect(desired: DesiredRepository) -> _Held | RepositoryEnd:
             try:
-                return runner.look(desired)
+                return runner.inspect(desired)
             finally:
                 step()
 
-        looked = list(pool.map(look, wanted))
-    held = [item for item in looked if isinstance(item, _Held)]
-    ends = [item for item in looked if isinstance(item, RepositoryEnd)]
+        inspected = list(pool.map(inspect, wanted))
+    held = [item for item in inspected if isinstance(item, _Held)]
+    ends = [item for item in inspected if isinstance(item, RepositoryEnd)]
     ends += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
     runner.give_notice(held)
     whole = runner.weigh([item for item in held if item.survey.deleted])
@@ -210,9 +209,9 @@ class _Runner:
         self._reviewed = reviewed
         self._journal = open_journal(ports.state, run, "branches run")
 
-    # ---- looking
-    def look(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
-        """One look under the repository's lease; it stays held where something is to be deleted."""
+    # ---- inspecting
+    def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
+        """Inspects it under the repository's lease; it stays held where something is to be deleted."""
         with ExitStack() as stack:
             try:
                 desired = with_other_names(desired, self._tree, self._ports.readers)

@@ -11,14 +11,14 @@ from itertools import islice
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-from lakeplan.branches import verdicts
+from lakeplan.branches import keepers
 from lakeplan.branches.consequences import safe_until
-from lakeplan.branches.fates import default_branch_problems, judge_branch, takes
+from lakeplan.branches.keepers import UncommittedWrites, held_branches, uncommitted_writes
 from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_staged, observe
 from lakeplan.branches.notices import Exemption, Spared, after_notice
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.branches.recall import Readers, Recalled
-from lakeplan.branches.verdicts import UncommittedWrites, held_branches, uncommitted_writes
+from lakeplan.branches.verdicts import default_branch_problems, judge_branch, takes
 from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep
@@ -167,9 +167,9 @@ class _Surveyor:
         for name, outlook in outlooks.items():
             if outlook.verdict.goes:
                 is_merged = outlook.facts.commit_id in merged if merged is not None else None
-                why = verdicts.keeper_of(outlook, settings, merged=is_merged, protected=protected)
-                outlooks[name] = verdicts.keep(outlook, why) if why else outlook
-        outlooks = verdicts.spare_newest(outlooks, self._policies, settings.min_keep)
+                why = keepers.keeper_of(outlook, settings, merged=is_merged, protected=protected)
+                outlooks[name] = keepers.keep(outlook, why) if why else outlook
+        outlooks = keepers.spare_newest(outlooks, self._policies, settings.min_keep)
         # Last, so that a notice names what nothing else keeps.
         outlooks = {n: self._after_notice(o) for n, o in outlooks.items()}
         rules = None
@@ -207,15 +207,15 @@ class _Surveyor:
         self._hold_problems = tuple(p for hold in holds if (p := hold_problem(hold, self._refs)))
         metadata = self._readers.refs.metadata_reader(self._desired.name)
         held = held_branches(holds, self._refs, leaving, metadata)
-        return outlooks | {name: verdicts.keep(leaving[name], Keep.HELD) for name in held}
+        return outlooks | {name: keepers.keep(leaving[name], Keep.HELD) for name in held}
 
     # ---- one branch
     def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:
         facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
-        if outlook.verdict.goes and verdicts.is_exempt(branch.id, self._desired.lifecycle):
-            return verdicts.keep(outlook, Keep.EXEMPT)
+        if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle):
+            return keepers.keep(outlook, Keep.EXEMPT)
         exemption = self._recalled.spared.exemptions.get(branch.id)
         if exemption is not None and exemption.holds(self._when.as_of):
             return _exempted(outlook, exemption)
@@ -428,7 +428,7 @@ class Keeping:
         if now.exemptions.get(outlook.id) != self._found.spared.exemptions.get(outlook.id):
             return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
-        why = verdicts.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
+        why = keepers.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
         return why or self._min_keep(outlook.id, now.live)
 
     def forget(self) -> None:

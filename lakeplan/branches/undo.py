@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from lakeplan.branches.memory import (
+from lakeplan.branches.deletion_records import (
     Deletion,
     DeletionRecord,
     Fate,

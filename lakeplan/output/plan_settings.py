@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lakeplan.branches.fates import EVEREST
+from lakeplan.branches.verdicts import EVEREST
 from lakeplan.output.lifecycle import (
     deletion_table,
     follows_table,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakeplan.branches.fates import takes
-from lakeplan.branches.memory import record_heads
+from lakeplan.branches.deletion_records import record_heads
 from lakeplan.branches.pin_records import StoredRules, read_stored, store_rules
+from lakeplan.branches.verdicts import takes
 from lakeplan.errors import (
     ExitCode,
     LakeplanError,

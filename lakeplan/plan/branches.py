@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from lakeplan.branches.fates import EVEREST
+from lakeplan.branches.keepers import is_exempt
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import in_parallel, pulls_by_source, under
-from lakeplan.branches.verdicts import is_exempt
+from lakeplan.branches.verdicts import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
 from lakeplan.stores.protocols import StateReader

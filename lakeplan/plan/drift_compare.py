@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from lakeplan.branches.fates import takes
-from lakeplan.branches.memory import drop_observed, last_observed, record_heads
+from lakeplan.branches.deletion_records import drop_observed, last_observed, record_heads
 from lakeplan.branches.pin_records import PinRecord, StoredRules, read_pin_record, read_stored
+from lakeplan.branches.verdicts import takes
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.baselines import LastApplied, read_last_applied

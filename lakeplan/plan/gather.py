@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import assert_never
 
-from lakeplan.branches.fates import (
+from lakeplan.branches.keepers import held_branches
+from lakeplan.branches.pin_records import StoredRules, read_stored
+from lakeplan.branches.verdicts import (
     EVEREST,
     default_branch_problems,
     deleted_while_held,
@@ -19,8 +21,6 @@ from lakeplan.branches.fates import (
     first_deletion,
     held_deletions,
 )
-from lakeplan.branches.pin_records import StoredRules, read_stored
-from lakeplan.branches.verdicts import held_branches
 from lakeplan.errors import ConfigError, FeatureMissing
 from lakeplan.lakefs.protocols import LakeFSReader, SettingsReader
 from lakeplan.plan.pins import PinInspection
@@ -407,19 +407,11 @@ def gather(
         desired, reader, server, repository, listed, as_of, read_refs=lambda: read_refs()[0]
     )
     warnings += (*settings.warnings, *unheld)
-    action = action_of(before, after)
-    plan = RepositoryPlan(
-        server=desired.server,
-        name=desired.name,
-        entry=desired.entry,
-        endpoint_url=server.endpoint_url,
-        config_hash=desired.config_hash,
-        action=action,
+    plan = replace(
+        _unread(desired, server.endpoint_url),
+        action=action_of(before, after),
         before=before,
         after=after,
-        managed=desired.gc is not None,
-        owner=desired.owner,
-        source=str(desired.source) if desired.source else "",
         changes=diff_rules(before, after),
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
@@ -459,6 +451,10 @@ def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: dat
 
 def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> RepositoryPlan:
     """A repository that could not be read at all."""
+    return replace(_unread(desired, endpoint_url), failure=failure)
+
+
+def _unread(desired: DesiredRepository, endpoint_url: str) -> RepositoryPlan:
     return RepositoryPlan(
         server=desired.server,
         name=desired.name,
@@ -471,7 +467,6 @@ def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> R
         managed=desired.gc is not None,
         owner=desired.owner,
         source=str(desired.source) if desired.source else "",
-        failure=failure,
     )
 
 

@@ -94,11 +94,13 @@ def read_servers(
             progress.task(f"reading {server}", len(names)) as step,
             ThreadPoolExecutor(max_workers=WORKERS) as pool,
         ):
-            look = _ServerImport(server, reader, owners)
+            importer = _ServerImport(server, reader, owners)
 
-            def one(name: str, look: _ServerImport = look) -> tuple[Imported | None, list[SkippedRepository]]:
+            def one(
+                name: str, importer: _ServerImport = importer
+            ) -> tuple[Imported | None, list[SkippedRepository]]:
                 try:
-                    return look.read(name)
+                    return importer.read(name)
                 finally:
                     step()
 

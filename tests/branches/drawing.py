@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.branches.fates import judge_branch
+from lakeplan.branches.verdicts import judge_branch
 from lakeplan.values.branches import BranchVerdict
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.branches.deletion_records import Fate, list_runs, read_deletions
 from lakeplan.branches.documents import run_exit_code
-from lakeplan.branches.memory import Fate, list_runs, read_deletions, read_ledger
+from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.branches import Keep, PullRequest
 from lakeplan.values.settings import LifecycleSettings, Policy

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.branches.fates import default_branch_problems
+from lakeplan.branches.verdicts import default_branch_problems
 from lakeplan.values.branches import Keep
 from lakeplan.values.settings import BranchFacts
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan import limits
-from lakeplan.branches.fates import facts_of, fates_of, first_deletion, held_deletions, judge_branch
+from lakeplan.branches.verdicts import facts_of, fates_of, first_deletion, held_deletions, judge_branch
 from lakeplan.values.repository import Branch
 from lakeplan.values.settings import Policy
 from lakeplan.values.sweep import Hold

@@ -126,7 +126,7 @@ class DescribeAHoldOnAPrefix:
         assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
 
     def it_keeps_one_of_whose_commits_too_many_would_have_to_be_read(self, idle, monkeypatch):
-        monkeypatch.setattr("lakeplan.branches.verdicts.MAX_OWN_COMMITS", 1)
+        monkeypatch.setattr("lakeplan.branches.keepers.MAX_OWN_COMMITS", 1)
         ranges = Ranges(idle.lakefs)
         for _ in range(2):
             ranges.commit("feature-1", "x")

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from lakeplan.branches.deletion_records import list_runs, read_deletions
 from lakeplan.branches.documents import run_exit_code
-from lakeplan.branches.memory import list_runs, read_deletions
 from lakeplan.state.store import LEASE_GRACE
 from lakeplan.values.settings import Policy
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.fates import judge_branch
-from lakeplan.branches.verdicts import keeper_of, spare_newest
+from lakeplan.branches.keepers import keeper_of, spare_newest
+from lakeplan.branches.verdicts import judge_branch
 from lakeplan.values.branches import BranchOutlook, Keep, PullRequest, StagedChange, StagedData
 from lakeplan.values.settings import LifecycleSettings
 

@@ -9,8 +9,9 @@ from datetime import date, timedelta
 import pytest
 
 from lakeplan.branches.deleting import ReviewedBranch
+from lakeplan.branches.deletion_records import list_runs, read_deletions
 from lakeplan.branches.documents import plan_document, reviewed_of, run_exit_code
-from lakeplan.branches.memory import list_runs, read_deletions, read_ledger
+from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ConfigError, FormatError, PermissionDenied, PreconditionFailed, UsageError
 from lakeplan.review.base import ReviewedTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from lakeplan.branches.verdicts import uncommitted_writes
+from lakeplan.branches.keepers import uncommitted_writes
 from lakeplan.values.branches import NOTHING_STAGED, StagedChange, StagedData
 
 NOW = 1_000_000

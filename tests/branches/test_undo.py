@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from lakeplan.branches import undo
+from lakeplan.branches.deletion_records import list_runs, read_deletions, record_heads
 from lakeplan.branches.documents import undo_exit_code
-from lakeplan.branches.memory import list_runs, read_deletions, record_heads
 from lakeplan.branches.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.values.desired import Safety

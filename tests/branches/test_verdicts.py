@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.fates import judge_branch
+from lakeplan.branches.verdicts import judge_branch
 from lakeplan.retention.patterns import matches
 from lakeplan.values.branches import Keep
 from lakeplan.values.settings import BranchFacts, Evidence, Policy

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakeplan.branches.verdicts import is_protected
+from lakeplan.branches.keepers import is_protected
 from lakeplan.errors import UnexpectedAnswer
 from lakeplan.lakefs.client import connect, connect_branch_reader
 from lakeplan.lakefs.credentials import Credentials

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakeplan.branches.fates import EVEREST
+from lakeplan.branches.verdicts import EVEREST
 from lakeplan.output.comments import render_markdown
 from lakeplan.output.page import Page, code
 from lakeplan.output.plan import render_plan

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lakeplan import limits
+from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate, read_deletions
 from lakeplan.branches.ledger import Ledger, Record, dump_ledger, load_ledger
-from lakeplan.branches.memory import Deletion, DeletionRecord, Fate, read_deletions
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.baselines import read_last_applied
 from lakeplan.review.history import find_run

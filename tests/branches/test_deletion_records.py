@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from lakeplan.branches.memory import (
+from lakeplan.branches.deletion_records import (
     SEEN_KEPT,
     Deletion,
     DeletionRecord,

@@ -1,20 +1,17 @@
-"""What lakeplan remembers of branches between runs: the ledger of a repository, and what each run deleted.
-
-Keys: ``branches/<server>/<repository>.json`` (the ledger) and ``deletions/<server>/<repository>/<run>.json``
-(one record a run that deletes something, stored before the first deletion).
+"""What each run deleted (``deletions/<server>/<repository>/<run>.json``): one record a run that deletes
+something, stored before the first deletion.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, overload
 from urllib.parse import quote, unquote
 
-from lakeplan.branches.ledger import Ledger, dump_ledger, load_ledger
 from lakeplan.review.history import began_at
 from lakeplan.review.run import Run
 from lakeplan.state.store import repository_key
@@ -27,26 +24,6 @@ from lakeplan.values.records import moment_in, utc_text
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
 SEEN_KEPT = timedelta(days=90)
 """How long HEADs that were only seen stay on record after a newer look."""
-
-
-def ledger_key(repository: str) -> str:
-    """``repository`` is ``server/name``."""
-    return repository_key("branches", repository)
-
-
-def read_ledger(state: StateReader, repository: str) -> tuple[Ledger | None, str | None]:
-    """The ledger, and the version that a write must present; None where there is none. Raises FormatError on
-    a damaged one."""
-    key = ledger_key(repository)
-    found = state.read(key)
-    if found is None:
-        return None, None
-    return load_ledger(found.data, f"{repository}: {key} in the state"), found.version
-
-
-def write_ledger(state: StateWriter, repository: str, ledger: Ledger, version: str | None) -> None:
-    """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
-    state.write(ledger_key(repository), dump_ledger(ledger), if_version=version)
 
 
 class Fate(str, Enum):
@@ -93,11 +70,16 @@ class DeletionRecord:
     finished: bool = False
     ledger: str = ""
     generation: int = 0
-    version: str | None = field(default=None)
+    version: str | None = None
 
     @property
     def key(self) -> str:
         return f"{_folder(self.repository)}{self.run_id}.json"
+
+    @property
+    def only_observed(self) -> bool:
+        """Whether no run set out to delete any of its branches."""
+        return all(deletion.fate is Fate.SEEN for deletion in self.branches.values())
 
     def save(self) -> None:
         """Raises WriteConflict when somebody else wrote it."""
@@ -134,7 +116,7 @@ def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, b
     Raises FormatError on a damaged record."""
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
-        if record is not None and all(d.fate is Fate.SEEN for d in record.branches.values()):
+        if record is not None and record.only_observed:
             return {name: (d.head, d.hidden) for name, d in record.branches.items()}
     return None
 
@@ -143,22 +125,18 @@ def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
     """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
     nobody requires them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
     new by their run id are not read, and none is where no newer one of those that are old takes its place."""
-    aged = [run_id for run_id in list_runs(state, repository) if not _began_after(run_id, now - SEEN_KEPT)]
+    limit = now - SEEN_KEPT
+    aged = [run_id for run_id in list_runs(state, repository) if (began_at(run_id) or limit) <= limit]
     old: list[DeletionRecord] = []
     for run_id in aged if len(aged) > 1 else ():
         record = read_deletions(state, repository, run_id)
-        if record is None or any(d.fate is not Fate.SEEN for d in record.branches.values()):
+        if record is None or not record.only_observed:
             continue
-        if moment_in(record.at) > now - SEEN_KEPT:
+        if moment_in(record.at) > limit:
             break
         old.append(record)
     for record in old[:-1]:  # the last one was in force for a part of the time at least
         state.delete(record.key, if_version=record.version or "")
-
-
-def _began_after(run_id: str, moment: datetime) -> bool:
-    began = began_at(run_id)
-    return began is not None and began > moment
 
 
 def repositories_on_record(state: StateReader, server: str) -> list[str]:
@@ -213,18 +191,17 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
         run_id,
         at=document["at"],
         by=document["by"],
-        branches={
-            n: Deletion(
-                **{f.name: row[f.name] for f in fields(Deletion) if f.name in row}
-                | {"fate": Fate(row["fate"])}
-            )
-            for n, row in document["branches"].items()
-        },
+        branches={name: _deletion(row) for name, row in document["branches"].items()},
         finished=document["finished"],
         ledger=document.get("ledger") or "",
         generation=document.get("generation") or 0,
         version=found.version,
     )
+
+
+def _deletion(row: Mapping[str, Any]) -> Deletion:
+    known = {field.name: row[field.name] for field in fields(Deletion) if field.name in row}
+    return Deletion(**known | {"fate": Fate(row["fate"])})
 
 
 def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
@@ -233,7 +210,7 @@ def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord]
     found: list[DeletionRecord] = []
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
-        if record is None or all(d.fate is Fate.SEEN for d in record.branches.values()):
+        if record is None or record.only_observed:
             continue
         if record.finished:
             return found, record

@@ -1,0 +1,229 @@
+"""What keeps a branch that a policy would delete (holds too), what is uncommitted there, and what is
+stale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from lakeplan.branches.recall import Readers
+from lakeplan.branches.verdicts import takes
+from lakeplan.errors import LakeplanError
+from lakeplan.formats.ranges import read_metarange
+from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.retention.keep import commits_named, names_branch, needed_branches, own_commits
+from lakeplan.retention.patterns import matches
+from lakeplan.review.strictness import all_holds
+from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, StagedData
+from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.repository import Refs
+from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.sweep import Hold
+
+_DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
+"""What a glob of a branch protection rule may have beside ``*``, ``?`` and characters of branch names."""
+
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def is_exempt(branch_id: str, settings: LifecycleSettings) -> bool:
+    return any(matches(branch_id, pattern) for pattern in settings.exempt)
+
+
+def is_protected(branch_id: str, patterns: Iterable[str]) -> bool:
+    """Whether a branch protection rule may match a branch. Rules are globs of another dialect than policies:
+    every class, group and escape counts as ``*``, which matches all that it could mean."""
+    return any(p == branch_id or matches(branch_id, _DIALECT.sub("*", p)) for p in patterns)
+
+
+def keeper_of(
+    outlook: BranchOutlook,
+    settings: LifecycleSettings,
+    *,
+    merged: bool | None = None,
+    protected: Iterable[str] = (),
+) -> Keep | None:
+    """The first setting that keeps a branch. ``merged`` None: it is not known, which keeps a branch under
+    ``require_merged``. ``protected`` are the patterns of the repository's branch protection rules."""
+    if is_exempt(outlook.id, settings):
+        return Keep.EXEMPT
+    staged = outlook.staged
+    if settings.keep_with_uncommitted and staged is not None and (staged.changes or staged.more):
+        return Keep.UNCOMMITTED
+    if settings.keep_with_open_pull_request and outlook.pulls:
+        return Keep.OPEN_PULL_REQUEST
+    if settings.keep_protected and is_protected(outlook.id, protected):
+        return Keep.PROTECTED
+    if settings.require_merged and merged is not True:
+        return Keep.NOT_MERGED
+    return None
+
+
+def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
+    """The same branch, staying. The policy that would delete it, and since when, remain to be seen."""
+    return replace(outlook, verdict=replace(outlook.verdict, kept_by=why))
+
+
+def spare_newest(
+    outlooks: Mapping[str, BranchOutlook], policies: Sequence[Policy], min_keep: int
+) -> dict[str, BranchOutlook]:
+    """``min_keep``: of the branches that a policy matches at least so many stay, whichever policy would be
+    the deleter; what is spared is what was written last (then: the first by name)."""
+    after = dict(outlooks)
+    if not min_keep:
+        return after
+    for policy in policies:
+        matched = [o for o in after.values() if takes(policy, o.id)]
+        staying = sum(1 for o in matched if not o.verdict.goes)
+        going = sorted(
+            (o for o in matched if o.verdict.goes),
+            key=lambda o: (-(o.facts.last_write or o.facts.created or _NEVER).timestamp(), o.id),
+        )
+        for outlook in going[: max(0, min_keep - staying)]:
+            after[outlook.id] = keep(outlook, Keep.MIN_KEEP)
+    return after
+
+
+WrittenAt = Callable[[str], "datetime | None"]
+"""By path: when the object was written; None when it is gone."""
+
+
+@dataclass(frozen=True)
+class UncommittedWrites:
+    """``written``: the changes count as a write at this moment (epoch seconds); ``staged_at``: the newest
+    object time among them."""
+
+    data: StagedData
+    written: int | None = None
+    staged_at: int | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        return self.data.fingerprint
+
+
+def uncommitted_writes(
+    data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
+) -> UncommittedWrites:
+    """``before`` is the fingerprint of the last inspection (None: nobody looked yet). Other changes than at
+    the last look, more than are listed, a deletion not seen before and an object that vanished while it was
+    looked at count as a write now; otherwise the objects' own times count. ``written_at`` None: times are not
+    wanted, because whatever is uncommitted keeps the branch."""
+    known = before == data.fingerprint
+    if before is not None and not known:
+        return UncommittedWrites(data, written=now)
+    if data.fingerprint == NOTHING_STAGED:
+        return UncommittedWrites(data)
+    if data.more or (not known and any(c.kind == "removed" for c in data.changes)):
+        return UncommittedWrites(data, written=now)
+    if written_at is None:
+        return UncommittedWrites(data)
+    newest = 0
+    for change in data.changes:
+        if change.kind == "removed":
+            continue
+        moment = written_at(change.path)
+        if moment is None:
+            return UncommittedWrites(data, written=now)
+        newest = max(newest, int(moment.timestamp()))
+    return UncommittedWrites(data, staged_at=newest or None)
+
+
+MAX_OWN_COMMITS = 200
+"""Of a branch with more commits of its own the metaranges are not read: a held prefix keeps it."""
+
+
+def with_other_names(
+    desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
+) -> DesiredRepository:
+    """The repository with what other entries hold of it: another server of the tree may be this one by
+    another name of its host. A server that does not answer is none."""
+    others = [
+        other
+        for server in tree.servers
+        if server != desired.server
+        for other in tree.resolve(server, [desired.name])
+        if other.name == desired.name and other.holds
+    ]
+    found = desired.holds
+    ours = _identity(readers, desired) if others else None
+    for other in others:
+        if ours is not None and _identity(readers, other) == ours:
+            found = all_holds(found, other.holds)
+    return replace(desired, holds=found)
+
+
+def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> tuple[int, str] | None:
+    """What two names of one repository share; None where its server does not say."""
+    try:
+        repository = readers(desired.server).refs.get_repository(desired.name)
+    except LakeplanError:
+        return None
+    return repository.creation_date, repository.storage_namespace
+
+
+def held_branches(
+    holds: Sequence[Hold], refs: Refs, leaving: Mapping[str, BranchOutlook], metadata: MetadataReader
+) -> set[str]:
+    """Of the branches that would be deleted together, those that unexpired holds keep. Raises what reading
+    metadata raises."""
+    prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
+    found = {name for name in leaving if names_branch(holds, name)}
+    found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
+    leaving_still = leaving.keys() - found
+    if prefixes and leaving_still:
+        found |= _with_paths(refs, leaving_still, prefixes, metadata)
+    if prefixes or any(hold.kind == "commit" for hold in holds):
+        # made while the refs were read: what it leads to is not known
+        found |= leaving.keys() - {branch.id for branch in refs.branches}
+    named = {commit for hold in holds for commit in commits_named(hold, refs)}
+    return found | needed_branches(refs, leaving.keys() - found, named)
+
+
+def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
+    """Whether uncommitted changes are below a held prefix, as far as their listing shows."""
+    staged = outlook.staged
+    return staged is not None and (
+        staged.more or any(change.path.startswith(prefixes) for change in staged.changes)
+    )
+
+
+def _with_paths(
+    refs: Refs, leaving: Iterable[str], prefixes: Sequence[str], metadata: MetadataReader
+) -> set[str]:
+    """Branches of whose own commits some range may have a path below a prefix that the commits before them do
+    not have."""
+    commits = {commit.id: commit for commit in refs.commits}
+    ranges: dict[str, frozenset[str]] = {}
+
+    def below(commit_id: str) -> frozenset[str]:
+        metarange = commits[commit_id].meta_range_id
+        if metarange not in ranges:
+            ranges[metarange] = _ranges_below(metarange, prefixes, metadata)
+        return ranges[metarange]
+
+    found = set()
+    for name, own in own_commits(refs, set(leaving)).items():
+        if len(own) > MAX_OWN_COMMITS:
+            found.add(name)
+            continue
+        before = {p for commit in own for p in commits[commit].parents if p in commits} - own
+        known = frozenset[str]().union(*map(below, before))
+        if any(below(commit) - known for commit in own):
+            found.add(name)
+    return found
+
+
+def _ranges_below(metarange: str, prefixes: Sequence[str], metadata: MetadataReader) -> frozenset[str]:
+    if not metarange:
+        return frozenset()
+    keys = [prefix.encode(errors="surrogateescape") for prefix in prefixes]
+    listed = read_metarange(metadata.read_metadata("meta_range", metarange), name=metarange)
+    return frozenset(
+        info.id
+        for info in listed
+        if any(info.max_key >= key and (info.min_key <= key or info.min_key.startswith(key)) for key in keys)
+    )
