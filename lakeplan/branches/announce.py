@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lakeplan.branches.deletion_records import text_of
+from lakeplan.branches.deletion_records import history_step, text_of
 from lakeplan.branches.notices import (
     Exemption,
     Notice,
@@ -202,13 +202,9 @@ def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
     """Into the history."""
     outcome = "exemption_removed" if done.exemption.removed else "exempted"
     journal = open_journal(state, run, "branches exempt")
-    step = {
-        "status": "applied",
-        "message": "" if done.exemption.removed else done.exemption.text,
-        "counts": {outcome: 1},
-        "branches": {done.branch: {"head": head, "outcome": outcome}},
-    }
-    journal.record["repositories"] = {done.repository: step}
+    step = history_step({done.branch: (head, outcome)}, None)
+    message = "" if done.exemption.removed else done.exemption.text
+    journal.record["repositories"] = {done.repository: step | {"message": message}}
     if note := close_journal(journal, run):
         log.warning("%s", note)
 

@@ -5,7 +5,8 @@ something, stored before the first deletion.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -18,6 +19,7 @@ from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.plan import Failure
 from lakeplan.values.plan_document import encode
 from lakeplan.values.records import moment_in, utc_text
 
@@ -202,6 +204,20 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
 def _deletion(row: Mapping[str, Any]) -> Deletion:
     known = {field.name: row[field.name] for field in fields(Deletion) if field.name in row}
     return Deletion(**known | {"fate": Fate(row["fate"])})
+
+
+def history_step(
+    branches: Mapping[str, tuple[str, str]], failure: Failure | None, failed: Collection[str] = ()
+) -> dict[str, Any]:
+    """What the history says of one repository. ``branches``: by name the HEAD, and what became of it;
+    ``failed``: which of that counts as a failure."""
+    counts = Counter(outcome for _, outcome in branches.values())
+    return {
+        "status": "failed" if failure is not None or counts.keys() & set(failed) else "applied",
+        "message": "" if failure is None else failure.message,
+        "counts": dict(sorted(counts.items())),
+        "branches": {n: {"head": head, "outcome": outcome} for n, (head, outcome) in branches.items()},
+    }
 
 
 def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from lakeplan.branches.deletion_records import (
     Deletion,
     DeletionRecord,
     Fate,
+    history_step,
     last_runs,
     maybe_new,
     read_deletions,
@@ -366,22 +366,9 @@ class _Runner:
         """With the end in the history, where the run set out to delete something there, or gave notice."""
         if end.key not in self._steps and not end.noticed:
             return end
-        counts = Counter(branch.outcome.value for branch in end.branches)
-        counts.update(Counter({NOTICE_GIVEN: len(end.noticed)}) if end.noticed else {})
-        noticed = {n.branch_id: {"head": n.commit_id, "outcome": NOTICE_GIVEN} for n in end.noticed}
-        bad = end.failure is not None or counts.keys() & _BAD
-        note = note_step(
-            self._journal,
-            end.key,
-            status="failed" if bad else "applied",
-            message="" if end.failure is None else end.failure.message,
-            counts=dict(sorted(counts.items())),
-            branches=noticed
-            | {
-                b.outlook.id: {"head": b.outlook.facts.commit_id, "outcome": b.outcome.value}
-                for b in end.branches
-            },
-        )
+        ends = {n.branch_id: (n.commit_id, NOTICE_GIVEN) for n in end.noticed}
+        ends |= {b.outlook.id: (b.outlook.facts.commit_id, b.outcome.value) for b in end.branches}
+        note = note_step(self._journal, end.key, **history_step(ends, end.failure, _BAD))
         return replace(end, warnings=(*end.warnings, note)) if note else end
 
     def _end(self, held: _Held, ends: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:

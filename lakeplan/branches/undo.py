@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import partial
 
 from lakeplan.branches.deletion_records import (
     Deletion,
     DeletionRecord,
     Fate,
+    history_step,
     list_runs,
     read_deletions,
     repositories_on_record,
@@ -108,32 +109,20 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
     done = [_undo(d, r, options, ports, run) for d, r in found]
-    _note(done, ports, run)
-    return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
-
-
-def _note(done: list[RepositoryRestored], ports: RunPorts, run: Run) -> None:
-    """One record of the history. The branches are back already: it only says so."""
+    # One record of the history. The branches are back already: it only says so.
     journal = open_journal(ports.state, run, "branches undo")
     for end in done:
-        counts = Counter(branch.outcome.value for branch in end.branches)
-        bad = end.failure is not None or counts.keys() & {Restored.FAILED.value, Restored.UNCERTAIN.value}
-        journal.record.setdefault("repositories", {})[end.repository] = {
-            "status": "failed" if bad else "applied",
-            "message": "" if end.failure is None else end.failure.message,
-            "counts": dict(sorted(counts.items())),
-            "branches": {
-                b.branch_id: {"head": b.deletion.head, "outcome": b.outcome.value} for b in end.branches
-            },
-        }
+        ends = {b.branch_id: (b.deletion.head, b.outcome.value) for b in end.branches}
+        bad = (Restored.FAILED.value, Restored.UNCERTAIN.value)
+        journal.record.setdefault("repositories", {})[end.repository] = history_step(ends, end.failure, bad)
     if done and (note := close_journal(journal, run)):
         log.warning("%s", note)
+    return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
 
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
     """The newest record, or the named one, that has something to bring back."""
-    runs = list_runs(ports.state, desired.key)
-    for run_id in reversed(runs):
+    for run_id in reversed(list_runs(ports.state, desired.key)):
         if options.run_id not in (None, run_id):
             continue
         record = read_deletions(ports.state, desired.key, run_id)
@@ -162,14 +151,9 @@ def _undo(
     failure = None
     try:
         refs = ports.readers(desired.server).refs
-
-        def confirm() -> datetime:
-            return server_clock(refs, desired.name, run.now, where=desired.key).earliest
-
-        with (
-            Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, confirm) as lease,
-            ThreadPoolExecutor(AT_ONCE) as pool,
-        ):
+        clock = partial(server_clock, refs, desired.name, run.now, where=desired.key)
+        lease = Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, lambda: clock().earliest)
+        with lease, ThreadPoolExecutor(AT_ONCE) as pool:
             # Read again under the lease: another undo may have been first.
             fresh = read_deletions(ports.state, desired.key, record.run_id) or record
             reader, writer = ports.readers(desired.server).branches, ports.writer(desired.server)
@@ -183,22 +167,16 @@ def _undo(
                 some = left[start : start + SAVE_EVERY]
                 ends = pool.map(lambda one: None if ports.stop() else restorer.restore(*one), some)
                 done += (made := [end for end in ends if end is not None])
-                _save(fresh, made, f"by {run.run_id}")
+                restored = [end.branch_id for end in made if end.outcome is Restored.RESTORED]
+                for name in restored:
+                    fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
+                if restored:  # what a killed undo had not stored yet exists, and the next one leaves it alone
+                    fresh.save()
                 if len(made) < len(some):
                     break
     except LakeplanError as error:
         failure = failure_of(error)
     return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)
-
-
-def _save(record: DeletionRecord, ends: list[BranchRestored], by: str) -> None:
-    """Stores what was brought back. What a killed undo had not stored yet exists, and the next one leaves it
-    alone."""
-    restored = [end.branch_id for end in ends if end.outcome is Restored.RESTORED]
-    for name in restored:
-        record.settle(name, Fate.RESTORED, by)
-    if restored:
-        record.save()
 
 
 @dataclass(frozen=True)

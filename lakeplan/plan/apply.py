@@ -24,7 +24,7 @@ from lakeplan.state.baselines import repositories_with_baseline
 from lakeplan.state.store import known_repositories
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.desired import Check, Safety
+from lakeplan.values.desired import Check, DesiredRepository, Safety
 from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
@@ -133,21 +133,21 @@ def apply_plan(
     known = reviewed_repositories if options.only_refresh else known_repositories
     again = _again(reviewed, options, run, known(ports.state))
     live = make_plan(tree, again, plan_ports)
+
+    def checked(plan: Plan) -> tuple[GateResult, ...]:
+        return _check_gates(reviewed, plan, tree.checks, overrides, ports.judge)
+
     limits = _Limits(
-        {
-            d.key: held_to(reviewed, d.safety)
-            for server in tree.servers
-            for d in tree.resolve(server, _names(live, server))
-        },
+        {d.key: held_to(reviewed, d.safety) for d in _resolved(tree, live)},
         held_to(reviewed, tree.safety),
         overrides,
         tree.unmanaged_policy if options.selection.everything else "ignore",
-        _check_gates(reviewed, live, tree.checks, overrides, ports.judge),
+        checked(live),
     )
     moved = _moved(reviewed, live) if options.replan and not options.force else ()
     if moved:
         live = make_plan(tree, replace(again, expand_over={}), plan_ports)
-        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, overrides, ports.judge))
+        limits = replace(limits, checks=checked(live))
         steps = check_again(reviewed, live, limits, moved, now=run.now())
     else:
         steps = check(reviewed, live, limits, now=run.now(), force=options.force)
@@ -157,7 +157,7 @@ def apply_plan(
         # rules that keep more can lose more: what is really written is judged, too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)
-        limits = replace(limits, checks=_check_gates(reviewed, live, tree.checks, overrides, ports.judge))
+        limits = replace(limits, checks=checked(live))
         refuse_more(reviewed, live, limits, now=run.now())
         fresh = {r.key: r.after for r in live.repositories if r.failure is None}
         steps = tuple(
@@ -178,9 +178,8 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
-        d.key: PinSync(d, tree.servers[server].zone, retire[d.key])
-        for server in tree.servers
-        for d in tree.resolve(server, _names(live, server))
+        d.key: PinSync(d, tree.servers[d.server].zone, retire[d.key])
+        for d in _resolved(tree, live)
         if d.key in wanted
     }
 
@@ -245,8 +244,10 @@ def refresh_plan(
     return replace(made, repositories=(*safe, *made.failed), gates=()), review
 
 
-def _names(plan: Plan, server: str) -> list[str]:
-    return [r.name for r in plan.repositories if r.server == server]
+def _resolved(tree: DesiredTree, live: Plan) -> list[DesiredRepository]:
+    """What the tree asks of the repositories of a plan."""
+    names = {s: [r.name for r in live.repositories if r.server == s] for s in tree.servers}
+    return [desired for server in tree.servers for desired in tree.resolve(server, names[server])]
 
 
 def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, frozenset[str]]:
