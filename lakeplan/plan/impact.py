@@ -178,33 +178,28 @@ def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
     """No commit changes sides: every figure is zero without reading a range."""
+    found = _of_commits(ImpactStatus.UNAFFECTED, "no commit changes sides", verdicts, blind_to)
     zero = {
-        h.value: replace(
-            verdicts.commit_impact(h), objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0
-        )
-        for h in Horizon
+        name: replace(h, objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0)
+        for name, h in found.horizons.items()
     }
-    return Impact(
-        ImpactStatus.UNAFFECTED,
-        reason="no commit changes sides",
-        horizons=zero,
-        backlog=Backlog(verdicts.backlog_commits()),
-        commits_digest=verdicts.digest(),
-        blind_to=blind_to,
-    )
+    return replace(found, horizons=zero)
 
 
 def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = ()) -> Impact:
     """The objects are unknown; commit figures stand where the graph was read."""
     if verdicts is None:
         return Impact(ImpactStatus.UNKNOWN, reason=reason, blind_to=blind_to)
+    tags = (TagLoss(tag, commit, None, None) for tag, commit in sorted(_expiring_tags(verdicts).items()))
+    return replace(_of_commits(ImpactStatus.UNKNOWN, reason, verdicts, blind_to), tags=tuple(tags))
+
+
+def _of_commits(status: ImpactStatus, reason: str, verdicts: Verdicts, blind_to: tuple[str, ...]) -> Impact:
+    """What the commits alone say."""
     return Impact(
-        ImpactStatus.UNKNOWN,
+        status,
         reason=reason,
         horizons={h.value: verdicts.commit_impact(h) for h in Horizon},
-        tags=tuple(
-            TagLoss(tag, commit_id, None, None) for tag, commit_id in sorted(_expiring_tags(verdicts).items())
-        ),
         backlog=Backlog(verdicts.backlog_commits()),
         commits_digest=verdicts.digest(),
         blind_to=blind_to,

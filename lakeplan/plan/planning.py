@@ -30,7 +30,6 @@ from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.plan_parts import Shown
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Refs
 from lakeplan.values.simulation import Choice, ImpactResult
@@ -80,12 +79,45 @@ class Ports:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """What the simulation is asked about a change of rules. Its key is the repository's."""
+
+    request: ImpactRequest
+    verdicts: Verdicts
+    blind_to: tuple[str, ...]
+
+    def impact(self, result: ImpactResult | LakeplanError | None, *, backlog: bool) -> Impact:
+        """With what expires, one by one; commits alone where no object was read."""
+        if isinstance(result, ImpactResult):
+            found = impact.simulated(self.verdicts, result, backlog=backlog, blind_to=self.blind_to)
+            return replace(found, shown=shown_of(self.request.key, self.verdicts, result.shown))
+        why = "the simulation gave no answer" if result is None else str(result)
+        return _unread(self.request.key, self.verdicts, why, self.blind_to)
+
+    def inventory_warnings(self, result: ImpactResult | LakeplanError | None) -> tuple[str, ...]:
+        """What an S3 inventory adds. Gates judge what expires by the metadata, which is never less."""
+        if not isinstance(result, ImpactResult) or result.stored is None:
+            return ()
+        stored, expires = result.stored, self.request.transitions[self.request.detail]
+        if stored.problem:
+            return (f"the S3 inventory is not used: {stored.problem}",)
+        amount = stored.amount(expires)
+        return (
+            f"of {result.amount(expires).objects:,} objects that expire, {amount.objects:,} were stored"
+            f" ({amount.size_bytes:,} bytes) when the S3 inventory of {stored.created} was made",
+        )
+
+
+def _unread(key: str, verdicts: Verdicts, why: str, blind_to: tuple[str, ...]) -> Impact:
+    return replace(impact.unknown(verdicts, why, blind_to), shown=shown_of(key, verdicts, b""))
+
+
+@dataclass(frozen=True)
 class _Judged:
+    """``impact``: what it is, or what to ask about it."""
+
     gathered: Gathered
-    request: ImpactRequest | None = None
-    verdicts: Verdicts | None = None
-    blind_to: tuple[str, ...] = ()
-    impact: Impact | None = None
+    impact: Impact | _Asked
     branches: Inspection | LakeplanError | None = None
     """None where ``branches run`` is not asked, an error where they cannot be read."""
     pins_request: ImpactRequest | None = None
@@ -93,7 +125,8 @@ class _Judged:
     @property
     def requests(self) -> list[ImpactRequest]:
         """What the simulation is to answer."""
-        asked = [request for request in (self.request, self.pins_request) if request is not None]
+        asked = [self.impact.request] if isinstance(self.impact, _Asked) else []
+        asked += [self.pins_request] if self.pins_request is not None else []
         return asked + (self.branches.requests if isinstance(self.branches, Inspection) else [])
 
 
@@ -213,26 +246,35 @@ def _plan_all(
         repositories = len({request.key.partition("#")[0] for request in requests})
         with ports.progress.task(f"simulating {repositories} repositories", None):
             results = ports.simulator.impact(requests)
-    plans = []
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
-    for item in judged:
-        if isinstance(item, RepositoryPlan):
-            plans.append(item)
-            continue
-        folded = replace(_fold(item, results, backlog=options.backlog), shown=_shown(item, results))
-        plan = replace(item.gathered.plan, impact=folded)
-        if plan.pins is not None and item.pins_request is not None:
-            plan = replace(plan, pins=with_figures(plan.pins, results.get(item.pins_request.key)))
-        if item.branches is not None:
-            plan = replace(plan, lifecycle=branches_plan(item.branches, results, options.as_of))
-        known = _inventory_warnings(item, results)
-        more = _collector_warnings(plan, item.gathered.desired, options.as_of)
-        plan = replace(plan, warnings=(*plan.warnings, *known, *more))
-        plans.append(
-            replace(plan, gates=gates.repository_gates(plan, item.gathered.desired.safety, overrides))
-        )
+    plans = [
+        each if isinstance(each, RepositoryPlan) else _with_answers(each, results, options, overrides)
+        for each in judged
+    ]
     read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
     return plans, next((runner for runner in read if runner is not None), None)
+
+
+def _with_answers(
+    judged: _Judged,
+    results: Mapping[str, ImpactResult | LakeplanError],
+    options: PlanOptions,
+    overrides: gates.GateOverrides,
+) -> RepositoryPlan:
+    plan, desired, asked = judged.gathered.plan, judged.gathered.desired, judged.impact
+    warnings: list[str] = []
+    if isinstance(asked, _Asked):
+        answer = results.get(asked.request.key)
+        warnings += asked.inventory_warnings(answer)
+        asked = asked.impact(answer, backlog=options.backlog)
+    plan = replace(plan, impact=asked)
+    if plan.pins is not None and judged.pins_request is not None:
+        plan = replace(plan, pins=with_figures(plan.pins, results.get(judged.pins_request.key)))
+    if judged.branches is not None:
+        plan = replace(plan, lifecycle=branches_plan(judged.branches, results, options.as_of))
+    warnings += _collector_warnings(plan, desired, options.as_of)
+    plan = replace(plan, warnings=(*plan.warnings, *warnings))
+    return replace(plan, gates=gates.repository_gates(plan, desired.safety, overrides))
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
@@ -250,25 +292,6 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
             f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
         )
     return warnings
-
-
-def _inventory_warnings(
-    item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]
-) -> tuple[str, ...]:
-    """What an S3 inventory adds. Gates judge what expires by the metadata, which is never less."""
-    result = results.get(item.request.key) if item.request is not None else None
-    stored = result.stored if isinstance(result, ImpactResult) else None
-    if item.request is None or stored is None:
-        return ()
-    if stored.problem:
-        return (f"the S3 inventory is not used: {stored.problem}",)
-    expires = item.request.transitions[item.request.detail]
-    assert isinstance(result, ImpactResult)
-    amount = stored.amount(expires)
-    return (
-        f"of {result.amount(expires).objects:,} objects that expire, {amount.objects:,} were stored"
-        f" ({amount.size_bytes:,} bytes) when the S3 inventory of {stored.created} was made",
-    )
 
 
 def _judge_one(
@@ -299,7 +322,7 @@ def _judge_one(
     except LakeplanError as error:
         return failed(desired, server.endpoint_url, failure_of(error))
     if gathered.plan.failure is not None:
-        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+        return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
     branches = None
     if ports.branches is not None and is_ours(desired, server):
         after, now = pins.rules_after if pins is not None else gathered.plan.after, options.now
@@ -350,12 +373,12 @@ def _judge_rules(
     asked = plan.writes or (options.simulate == "all" and plan.managed)
     left_out = options.judge is not None and desired.key not in options.judge
     if left_out or not asked:
-        return _Judged(gathered, impact=Impact(ImpactStatus.NOT_ASKED))
+        return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
     try:
         refs, graph, blind_to = read_history()
     except LakeplanError as error:
         gathered = _with_losses(gathered, None, ports)
-        return _Judged(gathered, impact=impact.unknown(None, str(error)))
+        return _Judged(gathered, impact.unknown(None, str(error)))
     gathered = _with_losses(gathered, refs, ports)
     # Pins take part in the server's walk, also where this plan leaves them as they are.
     stored, pins = gathered.stored, gathered.pins
@@ -374,10 +397,10 @@ def _judge_rules(
         deleted=deleted,
     )
     if not verdicts.changes_sides(backlog=options.backlog):
-        return _Judged(gathered, impact=impact.unaffected(verdicts, blind_to))
+        return _Judged(gathered, impact.unaffected(verdicts, blind_to))
     if options.simulate == "none":
-        unread = impact.unknown(verdicts, "not simulated (--no-simulate)", blind_to)
-        return _Judged(gathered, verdicts=verdicts, impact=unread)
+        why = "not simulated (--no-simulate)"
+        return _Judged(gathered, _unread(desired.key, verdicts, why, blind_to))
     request = ImpactRequest(
         key=desired.key,
         storage_namespace=gathered.repository.storage_namespace,
@@ -390,7 +413,7 @@ def _judge_rules(
         shown=named_transitions(backlog=options.backlog),
         storage_id=gathered.repository.storage_id,
     )
-    return _Judged(gathered, request, verdicts, blind_to)
+    return _Judged(gathered, _Asked(request, verdicts, blind_to))
 
 
 Deleted = Callable[[datetime, bool], frozenset[str]]
@@ -423,25 +446,3 @@ def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | Non
     readers = ports.readers(gathered.desired.server)
     known = with_losses(policies, gathered.desired, readers, refs, default)
     return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
-
-
-def _shown(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError]) -> Shown | None:
-    """What expires, one by one; commits alone where no object was read."""
-    if item.verdicts is None:
-        return None
-    key = item.gathered.desired.key
-    result = results.get(key)
-    return shown_of(key, item.verdicts, result.shown if isinstance(result, ImpactResult) else b"")
-
-
-def _fold(item: _Judged, results: Mapping[str, ImpactResult | LakeplanError], *, backlog: bool) -> Impact:
-    if item.impact is not None:
-        return item.impact
-    assert item.verdicts is not None
-    assert item.request is not None
-    result = results.get(item.request.key)
-    if isinstance(result, LakeplanError):
-        return impact.unknown(item.verdicts, str(result), item.blind_to)
-    if result is None:
-        return impact.unknown(item.verdicts, "the simulation gave no answer", item.blind_to)
-    return impact.simulated(item.verdicts, result, backlog=backlog, blind_to=item.blind_to)
