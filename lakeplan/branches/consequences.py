@@ -73,12 +73,7 @@ class Consequences:
         for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
             commits = sum(1 for mask in self.masks if transition.goes(mask))
             amount = _amount(result, transition) if commits else Amount()
-            totals[moment] = MomentTotal(
-                self.moments[moment],
-                commits,
-                amount.objects if amount else None,
-                amount.size_bytes if amount else None,
-            )
+            totals[moment] = MomentTotal(self.moments[moment], commits, *_figures(amount))
         return totals
 
     def by_branch(self, result: ImpactResult | None) -> dict[str, Consequence]:
@@ -89,17 +84,17 @@ class Consequences:
             amount = Amount() if not commits else None
             if commits and name in self.counted:
                 amount = _amount(result, asked[f"branch:{name}"])
-            found[name] = Consequence(
-                commits,
-                amount.objects if amount else None,
-                amount.size_bytes if amount else None,
-                self.tags[name],
-            )
+            found[name] = Consequence(commits, *_figures(amount), self.tags[name])
         return found
 
 
 def _amount(result: ImpactResult | None, transition: Transition) -> Amount | None:
     return None if result is None else result.amount(transition)
+
+
+def _figures(amount: Amount | None) -> tuple[int | None, int | None]:
+    """Objects and bytes, of which None is known without a simulation."""
+    return (None, None) if amount is None else (amount.objects, amount.size_bytes)
 
 
 def consequences(
@@ -233,13 +228,8 @@ class StaleBranches:
         found = {}
         for place, (name, transition) in enumerate(self.transitions().items()):
             commits = sum(1 for mask in self.masks if mask == 1 << place)
-            if not commits:
-                found[name] = OnlyHere(self.idle_since[name], 0, 0, 0)
-            elif result is None:
-                found[name] = OnlyHere(self.idle_since[name], commits)
-            else:
-                amount = result.amount(transition)
-                found[name] = OnlyHere(self.idle_since[name], commits, amount.objects, amount.size_bytes)
+            amount = _amount(result, transition) if commits else Amount()
+            found[name] = OnlyHere(self.idle_since[name], commits, *_figures(amount))
         return found
 
 

@@ -139,7 +139,7 @@ class ReviewedBranch:
 class Deleter:
     """Of one repository. ``renew`` holds its lease, ``reviewed`` are the deletions of a plan file."""
 
-    found: Survey
+    survey: Survey
     readers: Readers
     writer: BranchWriter
     keeping: Keeping
@@ -167,7 +167,7 @@ class Deleter:
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
             try:
-                self.writer.delete_branch(self.found.desired.name, outlook.id)
+                self.writer.delete_branch(self.survey.desired.name, outlook.id)
             except PreconditionFailed as error:
                 return BranchEnd(outlook, Outcome.HOOK_REFUSED, error.message, lost is not None)
             except RepositoryNotFound as error:
@@ -190,7 +190,7 @@ class Deleter:
     def _read_back(self, outlook: BranchOutlook, lost: LakeplanError) -> BranchEnd | None:
         """What became of a deletion whose answer was lost. None: the branch is there as it was judged, and
         the server is not at it any more."""
-        name = self.found.desired.name
+        name = self.survey.desired.name
 
         def head() -> str | None:
             return self.readers.branches.find_branch(name, outlook.id)
@@ -231,7 +231,7 @@ class Deleter:
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:
         """What is different from the survey, or from the reviewed plan."""
-        name, judged = self.found.desired.name, outlook.facts.commit_id
+        name, judged = self.survey.desired.name, outlook.facts.commit_id
         if self.reviewed is not None:
             planned = self.reviewed.get(outlook.id)
             if planned is None:
@@ -260,7 +260,7 @@ class Deleter:
     def _is_written(self, outlook: BranchOutlook) -> bool:
         """Whether its uncommitted changes are not those of the survey, or so new that no policy would
         delete it: an object written again under its path and with its size differs in its time alone."""
-        reader, name, now = self.readers.branches, self.found.desired.name, self.run.now()
+        reader, name, now = self.readers.branches, self.survey.desired.name, self.run.now()
         data = reader.staged(name, outlook.id)
         if outlook.staged is None or data.fingerprint != outlook.staged.fingerprint:
             return True
@@ -274,12 +274,12 @@ class Deleter:
             return False
         if writes.staged_at <= outlook.facts.last_write.timestamp():
             return False
-        setting = self.found.desired.branch_lifecycle
+        setting = self.survey.desired.branch_lifecycle
         verdict = judge_branch(
             replace(outlook.facts, last_write=now),
             setting.policies if isinstance(setting, PoliciesDesired) else (),
             now,
-            default_branch=self.found.repository.default_branch,
+            default_branch=self.survey.repository.default_branch,
         )
         return not verdict.goes
 

@@ -299,7 +299,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         options.now,
         options.as_of,
         tuple(repositories),
-        whole_gates(tree, sum(map(_count, repositories)), overrides, gated),
+        whole_gates(tree, sum(map(_count, repositories)), overrides, [r.gates for r in gated if _count(r)]),
         tuple(sorted(others)),
     )
 
@@ -341,10 +341,13 @@ def repository_gates(
 
 
 def whole_gates(
-    tree: DesiredTree, count: int, overrides: gates.GateOverrides, repositories: list[RepositoryOutlook]
+    tree: DesiredTree,
+    count: int,
+    overrides: gates.GateOverrides,
+    deleting: Sequence[Sequence[GateResult]],
 ) -> tuple[GateResult, ...]:
-    """The same over all repositories; overridden when it is in every repository that deletes."""
-    deleting = [r.gates for r in repositories if _count(r)]
+    """The same over all repositories; overridden when it is in every repository that deletes. ``deleting``
+    are the gates of these."""
     return tuple(
         overrides.decide_whole(gate, deleting)
         for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)

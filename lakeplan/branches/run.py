@@ -34,7 +34,6 @@ from lakeplan.branches.notices import read_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
     LifecycleOptions,
-    RepositoryOutlook,
     follow,
     repository_gates,
     select,
@@ -314,7 +313,6 @@ class _Runner:
         """Gates of each repository, and those over all of them."""
         today = max((item.clocks.latest for item in held), default=self._options.now).date()
         overrides = gates.GateOverrides(self._options.allowed, tuple(self._tree.overrides), today)
-        outlooks = []
         judged = {
             item.desired.key: repository_gates(item.desired, self._followed(item).deleted, overrides)
             for item in held
@@ -322,8 +320,8 @@ class _Runner:
         named = gates.one_by_one(judged)
         for item in held:
             item.gates = named[item.desired.key]
-            outlooks.append(RepositoryOutlook(item.desired, item.survey, gates=item.gates))
-        return whole_gates(self._tree, sum(len(i.survey.deleted) for i in held), overrides, outlooks)
+        count = sum(len(item.survey.deleted) for item in held)
+        return whole_gates(self._tree, count, overrides, [item.gates for item in held])
 
     def _followed(self, held: _Held) -> Survey:
         """What this run deletes, with the commits that follow beside each branch; objects are not read."""

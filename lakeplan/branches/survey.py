@@ -391,18 +391,18 @@ class Keeping:
 
     def __init__(
         self,
-        found: Survey,
+        survey: Survey,
         readers: Readers,
         now: Callable[[], datetime],
         exemptions: Callable[[], Mapping[str, Exemption]] = dict,
     ) -> None:
-        self._found = found
+        self._survey = survey
         self._readers = readers
         self._now = now
         self._exemptions = exemptions
-        self._not_staying = {outlook.id for outlook in found.deleted}
+        self._not_staying = {outlook.id for outlook in survey.deleted}
         self._snapshot: _Snapshot | None = None
-        self._refs = found.refs
+        self._refs = survey.refs
         self._held: Collection[str] = ()
 
     def is_fresh(self) -> bool:
@@ -417,7 +417,7 @@ class Keeping:
         cannot be read, or when the repository is another one by now."""
         if self._snapshot is None or not self.is_fresh():
             self._snapshot = self._read()
-        now, settings = self._snapshot, self._found.desired.lifecycle
+        now, settings = self._snapshot, self._survey.desired.lifecycle
         if outlook.id == now.repository.default_branch:
             return Keep.DEFAULT_BRANCH
         if now.repository.read_only:
@@ -425,7 +425,7 @@ class Keeping:
         if outlook.id in now.held:
             return Keep.HELD
         # Recorded or removed since the survey: either way a person has just looked at this branch.
-        if now.exemptions.get(outlook.id) != self._found.spared.exemptions.get(outlook.id):
+        if now.exemptions.get(outlook.id) != self._survey.spared.exemptions.get(outlook.id):
             return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
         why = keepers.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
@@ -441,28 +441,28 @@ class Keeping:
 
     def _min_keep(self, branch_id: str, live: frozenset[str] | None) -> Keep | None:
         """Whether too few other branches of a policy would remain, because somebody deleted some."""
-        setting = self._found.desired.branch_lifecycle
+        setting = self._survey.desired.branch_lifecycle
         if live is None or not isinstance(setting, PoliciesDesired):
             return None
         for policy in setting.policies:
             if takes(policy, branch_id):
                 staying = sum(1 for name in live - self._not_staying if takes(policy, name))
-                if staying < self._found.desired.lifecycle.min_keep:
+                if staying < self._survey.desired.lifecycle.min_keep:
                     return Keep.MIN_KEEP
         return None
 
     def _read(self) -> _Snapshot:
         self._hold()  # may take a refs dump, which is older than what is read after it
-        began, name, settings = self._now(), self._found.desired.name, self._found.desired.lifecycle
+        began, name, settings = self._now(), self._survey.desired.name, self._survey.desired.lifecycle
         refs, branches = self._readers.refs, self._readers.branches
-        repository, then = refs.get_repository(name), self._found.repository
+        repository, then = refs.get_repository(name), self._survey.repository
         if (repository.creation_date, repository.storage_namespace) != (
             then.creation_date,
             then.storage_namespace,
         ):
             raise LakeplanError(
                 "the repository was deleted and created again during this run",
-                where=self._found.desired.key,
+                where=self._survey.desired.key,
                 hint="Run the command again. Ages of the new repository's branches count from the next run.",
             )
         return _Snapshot(
@@ -479,7 +479,7 @@ class Keeping:
     def _hold(self) -> None:
         """Which branches holds keep now that some other branch or tag moved or is gone: one that was not
         needed to reach what is held may be."""
-        desired, refs = self._found.desired, self._readers.refs
+        desired, refs = self._survey.desired, self._readers.refs
         holds = active_holds(desired.holds, self._now())
         if not holds or self._refs is None:
             return
@@ -491,14 +491,14 @@ class Keeping:
             return
         found, _ = read_all_refs(refs, desired.name, read_only=False)
         self._refs = without_pin_branches(found)
-        leaving = {o.id: o for o in self._found.deleted if o.id in self._not_staying}
+        leaving = {o.id: o for o in self._survey.deleted if o.id in self._not_staying}
         metadata = refs.metadata_reader(desired.name)
         self._held = held_branches(holds, self._refs, leaving, metadata)
 
     def _merged_still(self, repository: Repository) -> bool:
         """Whether the default branch still has all commits that it had when merged branches were found."""
-        refs = self._found.refs
-        if refs is None or repository.default_branch != self._found.repository.default_branch:
+        refs = self._survey.refs
+        if refs is None or repository.default_branch != self._survey.repository.default_branch:
             return False
         then = next((b.commit_id for b in refs.branches if b.id == repository.default_branch), None)
         commits = self._readers.refs.log_commits(repository.id, repository.default_branch)

@@ -18,9 +18,9 @@ from lakeplan.values.sweep import Hold
 END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
 
 
-def names_of(policies: Sequence[Policy]) -> list[str]:
-    """What each policy is called: its id, or its place in the list."""
-    return [policy.id or f"policy {number}" for number, policy in enumerate(policies, 1)]
+def with_names(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
+    """Every policy with what it is called: its id, or its place in the list."""
+    return [(policy.id or f"policy {number}", policy) for number, policy in enumerate(policies or (), 1)]
 
 
 def default_branch_problems(policies: Sequence[Policy], default_branch: str) -> list[str]:
@@ -28,7 +28,7 @@ def default_branch_problems(policies: Sequence[Policy], default_branch: str) -> 
     policies, and lakeplan would never delete that branch."""
     return [
         f"{name}: its pattern {pattern!r} matches the default branch {default_branch!r}"
-        for name, policy in zip(names_of(policies), policies, strict=True)
+        for name, policy in with_names(policies)
         for pattern in policy.patterns
         if matches(default_branch, pattern)
     ]
@@ -68,7 +68,7 @@ def judge_branch(
         return BranchVerdict(Keep.NO_CREATION_TIME)
     found = [
         (crossing(policy, facts.created, facts.last_write), name)
-        for name, policy in zip(names_of(policies), policies, strict=True)
+        for name, policy in with_names(policies)
         if takes(policy, facts.branch_id)
     ]
     for moment, name in found:
@@ -118,7 +118,7 @@ def fates_of(
 ) -> tuple[BranchFate, ...]:
     """Every branch that either set of policies deletes by thirty days after ``as_of``, soonest first."""
     found = []
-    idle = {name: p.max_idle_seconds is not None for name, p in _named(wanted)}
+    idle = {name: p.max_idle_seconds is not None for name, p in with_names(wanted)}
     for branch in branches:
         facts = facts_of(branch)
         if facts.created is None:
@@ -176,7 +176,7 @@ def held_deletions(
     if found:
         return tuple(found)
     budget = Budget(limits.GLOB_PAIRS)
-    for name, policy in _named(policies):
+    for name, policy in with_names(policies):
         moment = crossing(policy, as_of, as_of)
         globs = [hold for hold in by_branch if is_glob(hold.name) and hold.holds_on(moment.date())]
         for hold, pattern in product(globs, policy.patterns):
@@ -220,10 +220,6 @@ def first_deletion(
     # A run at the very moment of the crossing counts.
     start = max(as_of, min(moments)) - timedelta(microseconds=1)
     return parse_cron(schedule).next_after(start, zone)
-
-
-def _named(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
-    return list(zip(names_of(policies or ()), policies or (), strict=True))
 
 
 def _moment(seconds: int | None) -> datetime | None:

@@ -27,7 +27,7 @@ from lakeplan.errors import (
     may_have_acted,
 )
 from lakeplan.plan.attempts import Job, RulesAttempt
-from lakeplan.plan.pins import PinInspection, When, inspect_pins
+from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.run import PINS, Applied, Outcome, PinSync, WritableServer, read_back
 from lakeplan.review.selection import read_all_refs
@@ -124,8 +124,8 @@ class PinnedRulesAttempt(RulesAttempt):
         stored = read_stored(connection.reader, name, list_pins=True)
         after = self.repository.after if self.repository.action.writes else stored.bare
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
-        when = When(self.run.now(), self._pins.zone, self._pins.retire)
-        return inspect_pins(self._pins.desired, stored, self._record, after, refs, when)
+        options = PinOptions(self.run.now(), self._pins.zone, self._pins.retire)
+        return inspect_pins(self._pins.desired, stored, self._record, after, refs, options)
 
     def prepare(self, connection: WritableServer) -> None:
         change = self._inspection.change

@@ -68,7 +68,7 @@ def pin_rules(desired: DesiredRepository) -> PinRules:
 
 
 @dataclass(frozen=True)
-class When:
+class PinOptions:
     """The moment to judge at, the server's zone, and the only pins that may be deleted (full commit ids;
     None: any)."""
 
@@ -83,7 +83,7 @@ def inspect_pins(
     record: PinRecord,
     after: GcRules | None,
     refs: Refs,
-    when: When,
+    options: PinOptions,
 ) -> PinInspection:
     """Compares what the tree requires with what there is. ``after``: the rules that the plan writes, without
     the entries of pins. Raises GateRefused when no safe way is found, LakeplanError for a broken history."""
@@ -93,8 +93,8 @@ def inspect_pins(
     rules = None if after is None else with_rules_of(after, _but(stored.entries, names, stored))
     refs = without_pins(refs, own)
     graph = CommitGraph.from_refs(refs)
-    moments = [when.as_of + timedelta(days=horizon.days) for horizon in Horizon]
-    history = History(refs, graph, rules or GcRules(0), moments, when.zone)
+    moments = [options.as_of + timedelta(days=horizon.days) for horizon in Horizon]
+    history = History(refs, graph, rules or GcRules(0), moments, options.zone)
     blocked = _why_blocked(stored, names)
     own = with_needed_days(graph, own)
     change = Change(stored.raw, rules, own, _as_they_are(own, stored) if blocked else ())
@@ -105,7 +105,7 @@ def inspect_pins(
         want = required_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
         free, taken = _free(want, stored)
         foreign = [*foreign, *taken]
-        change = replace(change, want=(*free, *_not_reviewed(own, free, when.retire)))
+        change = replace(change, want=(*free, *_not_reviewed(own, free, options.retire)))
         change, loss = safe_change(history, change)
     if loss is not None:
         raise GateRefused(
@@ -114,7 +114,7 @@ def inspect_pins(
             hint="Nothing was written. Change the rules without pins first, or report this with the output of"
             " `lakeplan explain` for the commit.",
         )
-    plan = PinsPlan(when.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
+    plan = PinsPlan(options.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
     return PinInspection(stored, record, history, change, plan)
 
 

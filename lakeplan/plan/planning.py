@@ -18,8 +18,7 @@ from lakeplan.plan import impact
 from lakeplan.plan.branches import BranchPorts, branches_plan, inspect_branches, is_ours, with_losses
 from lakeplan.plan.gather import Gathered, failed, gather
 from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
-from lakeplan.plan.pins import PinInspection, inspect_pins, pins_request, with_figures
-from lakeplan.plan.pins import When as PinWhen
+from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins, pins_request, with_figures
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds
 from lakeplan.retention.patterns import matches
@@ -356,8 +355,8 @@ def _inspect_pins(
     if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):
         return None
     retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
-    when = PinWhen(options.as_of, server.zone, retire)
-    return inspect_pins(desired, stored, record, plan.after, read_refs()[0], when)
+    pin_options = PinOptions(options.as_of, server.zone, retire)
+    return inspect_pins(desired, stored, record, plan.after, read_refs()[0], pin_options)
 
 
 def _judge_rules(
