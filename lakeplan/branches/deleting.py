@@ -26,7 +26,7 @@ from lakeplan.errors import (
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review.run import Run, read_back
 from lakeplan.values.branches import BranchOutlook, Keep, StagedData
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure, GateResult
 
 
@@ -274,10 +274,9 @@ class Deleter:
             return False
         if writes.staged_at <= outlook.facts.last_write.timestamp():
             return False
-        setting = self.survey.desired.branch_lifecycle
         verdict = judge_branch(
             replace(outlook.facts, last_write=now),
-            setting.policies if isinstance(setting, PoliciesDesired) else (),
+            self.survey.desired.policies,
             now,
             default_branch=self.survey.repository.default_branch,
         )

@@ -109,7 +109,9 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
         "gates": [gate_row(g) for g in repository.gates],
-        "settings": encode(ReviewedSettings(repository.desired.lifecycle, repository.desired.safety)),
+        "settings": encode(
+            ReviewedSettings(repository.desired.lifecycle_settings, repository.desired.safety)
+        ),
         "warnings": list(repository.warnings),
         "blind_to": list(found.blind_to) if found else [],
         "failure": failure_row(repository.failure),

@@ -131,7 +131,7 @@ def _recall_ledger(
     if why:
         text = f"the record of its branches cannot be trusted ({why}): ages count from now, and {NOT_ASSUMED}"
         return Recalled(None, version, new, notes=(text,))
-    assumes = desired.lifecycle.assume_created != "never"
+    assumes = desired.lifecycle_settings.assume_created != "never"
     if ledger is None or ledger.mark is None:
         return Recalled(ledger, version, replace(new, assumable=True), notes=(FIRST,) if assumes else ())
     reached = max(ledger.mark.generation, witness.generation if witness else 0)

@@ -39,7 +39,7 @@ from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchFacts, Evidence, Policy
+from lakeplan.values.settings import BranchFacts, Evidence
 
 T = TypeVar("T")
 RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
@@ -115,12 +115,10 @@ class _Surveyor:
         whole: bool,
         read_only: bool,
     ) -> None:
-        setting = desired.branch_lifecycle
         self._desired = desired
-        self._policies: tuple[Policy, ...] = setting.policies if isinstance(setting, PoliciesDesired) else ()
         self._readers = readers
         self._recalled = recalled
-        assume = desired.lifecycle.assume_created
+        assume = desired.lifecycle_settings.assume_created
         self._assume: Literal["never", "head_commit"] = assume if recalled.may_assume else "never"
         self._when = when
         self._whole = whole
@@ -134,7 +132,7 @@ class _Surveyor:
         self._hold_problems: tuple[str, ...] = ()
 
     def survey(self) -> Survey:
-        name, settings, before = self._desired.name, self._desired.lifecycle, self._recalled.ledger
+        name, settings, before = self._desired.name, self._desired.lifecycle_settings, self._recalled.ledger
         # A pin that somebody moved, or that a restore of the server made visible, is not for policies either.
         live = {b.id: b for b in self._readers.branches.list_live(name) if not is_pin_name(b.id)}
         ledger = observe(
@@ -158,7 +156,7 @@ class _Surveyor:
 
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
         """Settings of the tree last: they keep what the policies delete."""
-        settings = self._desired.lifecycle
+        settings = self._desired.lifecycle_settings
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
         protected: tuple[str, ...] = ()
@@ -169,7 +167,7 @@ class _Surveyor:
                 is_merged = outlook.facts.commit_id in merged if merged is not None else None
                 why = keepers.keeper_of(outlook, settings, merged=is_merged, protected=protected)
                 outlooks[name] = keepers.keep(outlook, why) if why else outlook
-        outlooks = keepers.spare_newest(outlooks, self._policies, settings.min_keep)
+        outlooks = keepers.spare_newest(outlooks, self._desired.policies, settings.min_keep)
         # Last, so that a notice names what nothing else keeps.
         outlooks = {n: self._after_notice(o) for n, o in outlooks.items()}
         rules = None
@@ -193,7 +191,7 @@ class _Surveyor:
         if not outlook.verdict.goes:
             return outlook
         spared, name = self._recalled.spared, outlook.id
-        period = timedelta(seconds=self._desired.lifecycle.notice_period_seconds)
+        period = timedelta(seconds=self._desired.lifecycle_settings.notice_period_seconds)
         notice, exemption = spared.notices.get(name), spared.exemptions.get(name)
         channel, as_of = self._desired.notice_channel, self._when.as_of
         return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, channel))
@@ -214,7 +212,7 @@ class _Surveyor:
         facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
-        if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle):
+        if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle_settings):
             return keepers.keep(outlook, Keep.EXEMPT)
         exemption = self._recalled.spared.exemptions.get(branch.id)
         if exemption is not None and exemption.holds(self._when.as_of):
@@ -224,7 +222,7 @@ class _Surveyor:
     def _judge(self, facts: BranchFacts) -> BranchVerdict:
         return judge_branch(
             facts,
-            self._policies,
+            self._desired.policies,
             self._when.as_of,
             default_branch=self._repository.default_branch,
             read_only=self._repository.read_only,
@@ -254,7 +252,7 @@ class _Surveyor:
         return replace(outlook, facts=facts, verdict=self._judge(facts), staged=writes.data)
 
     def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, UncommittedWrites]:
-        settings, reader, name = self._desired.lifecycle, self._readers.branches, self._desired.name
+        settings, reader, name = self._desired.lifecycle_settings, self._readers.branches, self._desired.name
 
         now = int(self._when.now.timestamp())
 
@@ -417,7 +415,7 @@ class Keeping:
         cannot be read, or when the repository is another one by now."""
         if self._snapshot is None or not self.is_fresh():
             self._snapshot = self._read()
-        now, settings = self._snapshot, self._survey.desired.lifecycle
+        now, settings = self._snapshot, self._survey.desired.lifecycle_settings
         if outlook.id == now.repository.default_branch:
             return Keep.DEFAULT_BRANCH
         if now.repository.read_only:
@@ -441,19 +439,22 @@ class Keeping:
 
     def _min_keep(self, branch_id: str, live: frozenset[str] | None) -> Keep | None:
         """Whether too few other branches of a policy would remain, because somebody deleted some."""
-        setting = self._survey.desired.branch_lifecycle
-        if live is None or not isinstance(setting, PoliciesDesired):
+        if live is None:
             return None
-        for policy in setting.policies:
+        for policy in self._survey.desired.policies:
             if takes(policy, branch_id):
                 staying = sum(1 for name in live - self._not_staying if takes(policy, name))
-                if staying < self._survey.desired.lifecycle.min_keep:
+                if staying < self._survey.desired.lifecycle_settings.min_keep:
                     return Keep.MIN_KEEP
         return None
 
     def _read(self) -> _Snapshot:
         self._hold()  # may take a refs dump, which is older than what is read after it
-        began, name, settings = self._now(), self._survey.desired.name, self._survey.desired.lifecycle
+        began, name, settings = (
+            self._now(),
+            self._survey.desired.name,
+            self._survey.desired.lifecycle_settings,
+        )
         refs, branches = self._readers.refs, self._readers.branches
         repository, then = refs.get_repository(name), self._survey.repository
         if (repository.creation_date, repository.storage_namespace) != (

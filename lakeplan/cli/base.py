@@ -121,7 +121,7 @@ class Pairing:
             resolved={},
             holds=(),
             sweep=SweepSettings(),
-            lifecycle=LifecycleSettings(),
+            lifecycle_settings=LifecycleSettings(),
             pins=PinSettings(),
             safety=self.safety,
         )

@@ -77,7 +77,8 @@ def branches_plan(
     deletions = {
         name: sum(1 for r in rows if _is_deleted(r, desired, moment)) for name, moment in moments.items()
     }
-    idle = any(deletions.values()) and _asks_for_idleness(desired)
+    asks_for_idleness = any(policy.max_idle_seconds is not None for policy in desired.policies)
+    idle = any(deletions.values()) and asks_for_idleness
     return BranchesPlan(
         as_of,
         rows,
@@ -91,19 +92,12 @@ def branches_plan(
 
 def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) -> bool:
     """Whether a run deletes the branch by a moment, if nobody writes. A hold may end before."""
-    if is_exempt(row.branch_id, desired.lifecycle):
+    if is_exempt(row.branch_id, desired.lifecycle_settings):
         return False
     if row.reason == Keep.HELD.value:
         own = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]
         return bool(own) and not active_holds(own, moment)
     return row.is_deleted_by(moment) and not names_branch(active_holds(desired.holds, moment), row.branch_id)
-
-
-def _asks_for_idleness(desired: DesiredRepository) -> bool:
-    setting = desired.branch_lifecycle
-    return isinstance(setting, PoliciesDesired) and any(
-        policy.max_idle_seconds is not None for policy in setting.policies
-    )
 
 
 # ---- a server's own job

@@ -29,7 +29,7 @@ from lakeplan.review.differences import (
 from lakeplan.review.run import HeadsReader, Run
 from lakeplan.state.sweeps import SweepRecord
 from lakeplan.stores.protocols import StateReader, StateWriter
-from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, PoliciesDesired, ServerConfig
+from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
 from lakeplan.values.plan import Failure, ValueChange
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, SettingItem, SettingKind
@@ -275,9 +275,8 @@ def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports:
 
 def _policies(desired: DesiredRepository, reader: LakeFSReader) -> Sequence[Policy]:
     """Both: the job follows those that are stored, and an apply may push the tree's at any time."""
-    wanted = desired.branch_lifecycle
     stored = reader.get_policies(desired.name).items or ()
-    return (*(wanted.policies if isinstance(wanted, PoliciesDesired) else ()), *stored)
+    return (*desired.policies, *stored)
 
 
 RELEASED_NOTE = "the tree manages {} no more; they stay on the server as they are"

@@ -152,6 +152,6 @@ class ReviewedTree(_Wrapped):
             return desired
         return replace(
             desired,
-            lifecycle=stricter_lifecycle(then.lifecycle, desired.lifecycle),
+            lifecycle_settings=stricter_lifecycle(then.lifecycle, desired.lifecycle_settings),
             safety=stricter_safety(then.safety, desired.safety),
         )

@@ -307,7 +307,7 @@ def loosened_repository(
         return
     for setting, old, new in chain(
         weakened(SWEEP, base.sweep, head.sweep),
-        weakened(LIFECYCLE, base.lifecycle, head.lifecycle),
+        weakened(LIFECYCLE, base.lifecycle_settings, head.lifecycle_settings),
         weakened(PINS, base.pins, head.pins),
     ):
         place = head.values.get("/" + setting.path.replace(".", "/"))

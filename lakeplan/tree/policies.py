@@ -146,7 +146,7 @@ def build(
         safety=safety,
         source=naming.entry.source,
         branch_lifecycle=policies_setting(document, sources),
-        lifecycle=lifecycle_settings(document),
+        lifecycle_settings=lifecycle_settings(document),
         object_lifecycle=object_rules_setting(document, sources),
         holds=holds(document),
         sweep=SweepSettings(**given(SWEEP, document.get("sweep", {}))),

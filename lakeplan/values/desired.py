@@ -255,7 +255,7 @@ class DesiredRepository:
     safety: Safety = field(default_factory=Safety)
     source: Source | None = None
     branch_lifecycle: PoliciesSetting = None
-    lifecycle: LifecycleSettings = field(default_factory=LifecycleSettings)
+    lifecycle_settings: LifecycleSettings = field(default_factory=LifecycleSettings)
     object_lifecycle: ObjectRulesSetting = None
     holds: tuple[Hold, ...] = ()
     sweep: SweepSettings = field(default_factory=SweepSettings)
@@ -264,6 +264,12 @@ class DesiredRepository:
     pins: PinSettings = field(default_factory=PinSettings)
     notice_channel: str | None = None
     """The channel that is notified before a branch is deleted; "" for none. None: the tree does not say."""
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """The branch policies that the tree requires; none where it has none, or clears them."""
+        setting = self.branch_lifecycle
+        return setting.policies if isinstance(setting, PoliciesDesired) else ()
 
     @property
     def asks_for_pins(self) -> bool:

@@ -265,7 +265,7 @@ class MemoryTree:
                 values={},
                 safety=self.safety,
                 branch_lifecycle=PoliciesDesired(self.policies, (source,) * len(self.policies), source),
-                lifecycle=self.settings,
+                lifecycle_settings=self.settings,
                 holds=self.holds,
             )
         ]

@@ -212,12 +212,12 @@ class DescribeHoldsAndSweep:
 
     def it_lists_what_lets_a_lifecycle_run_delete_more(self) -> None:
         careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=2)
-        assert paths(repository(lifecycle=careful), repository()) == [
+        assert paths(repository(lifecycle_settings=careful), repository()) == [
             "branch_lifecycle.exempt",
             "branch_lifecycle.require_merged",
             "branch_lifecycle.min_keep",
         ]
-        assert paths(repository(), repository(lifecycle=careful)) == []
+        assert paths(repository(), repository(lifecycle_settings=careful)) == []
 
 
 class DescribeBounds:

@@ -431,14 +431,18 @@ class DescribeOverrides:
         both = ", ".join(filter(None, [policies, "min_keep: 3, exempt: [a]"]))
         new = f"  data-a: {{use: [std], branch_lifecycle: {{{both}}}}}"
         (head,) = load_tree(tree.write(root % "branch_lifecycle", new), {}).resolve("prod", {"data-a"})
-        assert base.lifecycle == head.lifecycle == LifecycleSettings(exempt=("a", "b"), min_keep=3)
+        assert (
+            base.lifecycle_settings
+            == head.lifecycle_settings
+            == LifecycleSettings(exempt=("a", "b"), min_keep=3)
+        )
         assert base.config_hash == head.config_hash
 
     def it_reads_lifecycle_in_a_base_beside_policies_that_are_cleared(self, tree: Any) -> None:
         """Or a change that brings policies back could drop what was exempt, and no review would list it."""
         entry = "  data-a: {branch_lifecycle: clear, lifecycle: {exempt: [a], require_merged: true}}"
         (base,) = load_tree(tree.write("", entry), {}, is_base=True).resolve("prod", {"data-a"})
-        assert base.lifecycle == LifecycleSettings(exempt=("a",), require_merged=True)
+        assert base.lifecycle_settings == LifecycleSettings(exempt=("a",), require_merged=True)
 
     def it_ignores_the_retired_key_in_a_base_so_that_a_change_can_rename_it(self, tree: Any) -> None:
         root = tree.write("acknowledge: [{repository: data-a, gate: clear, reason: old}]\n", "  data-a: {}")
