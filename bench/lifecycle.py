@@ -24,7 +24,7 @@ from typing import Any
 import requests
 from rich.console import Console
 
-from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate, text_of
+from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate
 from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_lifecycle
@@ -41,6 +41,7 @@ from lakeplan.stores.open import open_state
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.plan_document import dump_plan
 from lakeplan.values.progress import Silent
+from lakeplan.values.records import utc_second_text
 
 ROOT = Path(__file__).parents[1]
 PORT = 18499
@@ -226,7 +227,7 @@ def undo_many(tree: Tree, ports: RunPorts, state: Counted, going: int) -> None:
     deletions = {
         f"gone-feature-of-a-team-{number:06d}": Deletion(head, fate=Fate.DELETED) for number in range(going)
     }
-    at = text_of(now_utc()) or ""
+    at = utc_second_text(now_utc()) or ""
     DeletionRecord(ports.state, "prod/big", "bench", at, {}, deletions, finished=True).save()
     state.counts.clear()
     start = time.perf_counter()

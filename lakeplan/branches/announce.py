@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lakeplan.branches.deletion_records import history_step, text_of
+from lakeplan.branches.deletion_records import history_step
 from lakeplan.branches.notices import (
     Exemption,
     Notice,
@@ -28,6 +28,7 @@ from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import Event, Item, Publisher, Sent
+from lakeplan.values.records import utc_second_text
 
 LONGER = timedelta(days=30)
 """By how much the example command of a notice exempts a branch."""
@@ -142,8 +143,8 @@ def _item(survey: Survey, outlook: BranchOutlook, due: datetime) -> Item:
             "branch": name,
             "commit_id": outlook.facts.commit_id,
             "policy": verdict.policy,
-            "expired_since": text_of(verdict.since),
-            "deleted_from": text_of(due),
+            "expired_since": utc_second_text(verdict.since),
+            "deleted_from": utc_second_text(due),
             "keep_with": command,
         },
     )

@@ -280,7 +280,7 @@ class Deleter:
             now,
             default_branch=self.survey.repository.default_branch,
         )
-        return not verdict.goes
+        return not verdict.deletes
 
 
 def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, overload
+from typing import Any
 from urllib.parse import quote, unquote
 
 from lakeplan.review.history import began_at
@@ -21,7 +21,7 @@ from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.plan import Failure
 from lakeplan.values.plan_document import encode
-from lakeplan.values.records import moment_in, utc_text
+from lakeplan.values.records import moment_in, utc_second_text
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
 SEEN_KEPT = timedelta(days=90)
@@ -109,7 +109,7 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
     bring them back by name or run. Stores nothing when there are none."""
     seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
     if seen:
-        at = text_of(run.now())
+        at = utc_second_text(run.now())
         DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
 
 
@@ -237,15 +237,6 @@ def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord]
 def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:
     """Names that stopped runs may have freed: a branch that has one now may be another one."""
     return {n for record in records for n, d in record.branches.items() if d.fate is not Fate.KEPT}
-
-
-@overload
-def text_of(moment: datetime) -> str: ...
-@overload
-def text_of(moment: datetime | None) -> str | None: ...
-def text_of(moment: datetime | None) -> str | None:
-    """ISO 8601 UTC to the second, as records and documents have it."""
-    return None if moment is None else utc_text(moment.replace(microsecond=0))
 
 
 def _folder(repository: str) -> str:

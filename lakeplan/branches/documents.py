@@ -16,7 +16,6 @@ from lakeplan.branches.deleting import (
     ReviewedBranch,
     is_held_elsewhere,
 )
-from lakeplan.branches.deletion_records import text_of
 from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
 from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
@@ -36,6 +35,7 @@ from lakeplan.values.documents import (
 from lakeplan.values.plan import Failure, GateOutcome
 from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.plan_parts import row_of
+from lakeplan.values.records import utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"
 
@@ -82,16 +82,16 @@ def plan_document(plan: LifecyclePlan) -> PlanDocument:
     branches = [o for r in plan.repositories for o in r.outlooks]
     return {
         "format": PLAN_FORMAT,
-        "now": text_of(plan.now),
-        "as_of": text_of(plan.as_of),
+        "now": utc_second_text(plan.now),
+        "as_of": utc_second_text(plan.as_of),
         "repositories": [_repository(r) for r in plan.repositories],
         "gates": [gate_row(g) for g in plan.gates],
         "not_ours": list(plan.not_ours),
         "caveats": [EVEREST],
         "summary": {
             "branches": len(branches),
-            "delete": sum(1 for b in branches if b.verdict.goes),
-            "keep": sum(1 for b in branches if not b.verdict.goes),
+            "delete": sum(1 for b in branches if b.verdict.deletes),
+            "keep": sum(1 for b in branches if not b.verdict.deletes),
             "failed": len(plan.failed),
         },
     }
@@ -120,7 +120,7 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
 
 def _total(total: MomentTotal) -> TotalRow:
     return {
-        "as_of": text_of(total.as_of),
+        "as_of": utc_second_text(total.as_of),
         "commits": total.commits,
         "objects": total.objects,
         "size_bytes": total.size_bytes,
@@ -128,7 +128,7 @@ def _total(total: MomentTotal) -> TotalRow:
 
 
 def _moment(seconds: int) -> str | None:
-    return text_of(datetime.fromtimestamp(seconds, tz=timezone.utc))
+    return utc_second_text(datetime.fromtimestamp(seconds, tz=timezone.utc))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def run_document(report: LifecycleReport) -> RunDocument:
     return {
         "format": "lakeplan.lifecycle-run/v1",
         "run_id": report.run_id,
-        "at": text_of(report.at),
+        "at": utc_second_text(report.at),
         "repositories": [_end(r) for r in report.repositories],
         "gates": [gate_row(g) for g in report.gates],
         "not_ours": list(report.not_ours),
@@ -250,7 +250,7 @@ def _end(repository: RepositoryEnd) -> RunRepository:
                 "commit_id": n.commit_id,
                 "policy": n.policy,
                 "channel": n.channel,
-                "deleted_from": text_of(n.deleted_from),
+                "deleted_from": utc_second_text(n.deleted_from),
             }
             for n in repository.noticed
         ],
@@ -270,8 +270,8 @@ def _branch_end(end: BranchEnd) -> RunBranch:
         "hidden": outlook.facts.hidden,
         "outcome": end.outcome.value,
         "policy": outlook.verdict.policy,
-        "since": text_of(outlook.verdict.since),
-        "safe_until": text_of(outlook.safe_until),
+        "since": utc_second_text(outlook.verdict.since),
+        "safe_until": utc_second_text(outlook.safe_until),
         "uncommitted": len(outlook.staged.changes) if outlook.staged else 0,
         "message": end.message,
     }
@@ -389,8 +389,8 @@ def exemption_document(done: Exempted) -> ExemptionDocument:
         "format": "lakeplan.exemption/v1",
         "repository": done.repository,
         "branch_id": done.branch,
-        "at": text_of(exemption.at),
-        "until": text_of(exemption.end),
+        "at": utc_second_text(exemption.at),
+        "until": utc_second_text(exemption.end),
         "by": exemption.by,
         "reason": exemption.reason,
         "removed": exemption.removed,

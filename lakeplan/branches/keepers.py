@@ -77,9 +77,9 @@ def spare_newest(
         return after
     for policy in policies:
         matched = [o for o in after.values() if takes(policy, o.id)]
-        staying = sum(1 for o in matched if not o.verdict.goes)
+        staying = sum(1 for o in matched if not o.verdict.deletes)
         going = sorted(
-            (o for o in matched if o.verdict.goes),
+            (o for o in matched if o.verdict.deletes),
             key=lambda o: (-(o.facts.last_write or o.facts.created or _NEVER).timestamp(), o.id),
         )
         for outlook in going[: max(0, min_keep - staying)]:

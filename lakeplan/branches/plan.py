@@ -219,7 +219,7 @@ class LifecyclePlan:
 
     @property
     def deletions(self) -> int:
-        return sum(1 for r in self.repositories for o in r.outlooks if o.verdict.goes)
+        return sum(1 for r in self.repositories for o in r.outlooks if o.verdict.deletes)
 
 
 def select(

@@ -26,7 +26,6 @@ from lakeplan.branches.deletion_records import (
     last_runs,
     maybe_new,
     read_deletions,
-    text_of,
 )
 from lakeplan.branches.keepers import with_other_names
 from lakeplan.branches.ledger import Mark, without
@@ -58,6 +57,7 @@ from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import NoPublisher, Publisher
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.progress import Progress
+from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
 LONGEST_SLEEP = 60.0
@@ -456,7 +456,7 @@ class _Runner:
             self._ports.state,
             held.desired.key,
             self._run.run_id,
-            at=text_of(self._options.now),
+            at=utc_second_text(self._options.now),
             by=dict(self._run.holder),
             branches={o.id: _deletion(o) for o in going},
             ledger=held.recalled.mark.id,
@@ -488,8 +488,8 @@ def _deletion(outlook: BranchOutlook) -> Deletion:
         head=outlook.facts.commit_id,
         hidden=outlook.facts.hidden,
         policy=outlook.verdict.policy,
-        since=text_of(outlook.verdict.since),
-        safe_until=text_of(outlook.safe_until),
+        since=utc_second_text(outlook.verdict.since),
+        safe_until=utc_second_text(outlook.safe_until),
         uncommitted=len(staged.changes) if staged else 0,
         uncommitted_more=staged.more if staged else False,
     )

@@ -81,12 +81,12 @@ class Survey:
     def expired(self) -> tuple[BranchOutlook, ...]:
         """What goes, at once or after its notice, by name."""
         found = (o for _, o in sorted(self.outlooks.items()))
-        return tuple(o for o in found if o.verdict.goes or o.verdict.kept_by in AWAITS_NOTICE)
+        return tuple(o for o in found if o.verdict.deletes or o.verdict.kept_by in AWAITS_NOTICE)
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:
         """What goes, by name."""
-        return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.goes)
+        return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.deletes)
 
 
 def survey(
@@ -143,12 +143,12 @@ class _Surveyor:
             ledger = assume_created(ledger, self._head_dates)
         known = before.branches if before is not None else {}
         outlooks = {b.id: self._outlook(b, ledger, is_new=b.id not in known) for b in live.values()}
-        going = [o.id for o in outlooks.values() if o.verdict.goes]
+        going = [o.id for o in outlooks.values() if o.verdict.deletes]
         if going or self._whole:
             self._read_refs()
         if going:
             outlooks |= {n: self._with_history(live[n], ledger, outlooks[n]) for n in going}
-            going = [n for n in going if outlooks[n].verdict.goes]
+            going = [n for n in going if outlooks[n].verdict.deletes]
         writes = self._staged(ledger, going)
         ledger = note_staged(ledger, {n: (each.fingerprint, each.written) for n, each in writes.items()})
         outlooks |= {n: self._with_staged(live[n], ledger, outlooks[n], each) for n, each in writes.items()}
@@ -160,10 +160,10 @@ class _Surveyor:
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
         protected: tuple[str, ...] = ()
-        if settings.keep_protected and any(o.verdict.goes for o in outlooks.values()):
+        if settings.keep_protected and any(o.verdict.deletes for o in outlooks.values()):
             protected = tuple(self._readers.branches.protected_patterns(self._desired.name))
         for name, outlook in outlooks.items():
-            if outlook.verdict.goes:
+            if outlook.verdict.deletes:
                 is_merged = outlook.facts.commit_id in merged if merged is not None else None
                 why = keepers.keeper_of(outlook, settings, merged=is_merged, protected=protected)
                 outlooks[name] = keepers.keep(outlook, why) if why else outlook
@@ -171,7 +171,7 @@ class _Surveyor:
         # Last, so that a notice names what nothing else keeps.
         outlooks = {n: self._after_notice(o) for n, o in outlooks.items()}
         rules = None
-        if self._whole or any(o.verdict.goes for o in outlooks.values()):
+        if self._whole or any(o.verdict.deletes for o in outlooks.values()):
             rules = self._readers.refs.get_gc_rules(self._desired.name)
         outlooks = {n: self._with_tags(o, rules) for n, o in outlooks.items()}
         return Survey(
@@ -188,7 +188,7 @@ class _Surveyor:
         )
 
     def _after_notice(self, outlook: BranchOutlook) -> BranchOutlook:
-        if not outlook.verdict.goes:
+        if not outlook.verdict.deletes:
             return outlook
         spared, name = self._recalled.spared, outlook.id
         period = timedelta(seconds=self._desired.lifecycle_settings.notice_period_seconds)
@@ -199,7 +199,7 @@ class _Surveyor:
     def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         """Legal holds keep a branch whatever else the tree says."""
         holds = active_holds(self._desired.holds, self._when.as_of)
-        leaving = {name: o for name, o in outlooks.items() if o.verdict.goes}
+        leaving = {name: o for name, o in outlooks.items() if o.verdict.deletes}
         if not holds or not leaving or self._refs is None:
             return outlooks
         self._hold_problems = tuple(p for hold in holds if (p := hold_problem(hold, self._refs)))
@@ -212,7 +212,7 @@ class _Surveyor:
         facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
-        if outlook.verdict.goes and keepers.is_exempt(branch.id, self._desired.lifecycle_settings):
+        if outlook.verdict.deletes and keepers.is_exempt(branch.id, self._desired.lifecycle_settings):
             return keepers.keep(outlook, Keep.EXEMPT)
         exemption = self._recalled.spared.exemptions.get(branch.id)
         if exemption is not None and exemption.holds(self._when.as_of):
@@ -277,7 +277,7 @@ class _Surveyor:
         return dict(in_parallel(read, names))
 
     def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
-        if not self._whole and not any(o.verdict.goes for o in outlooks.values()):
+        if not self._whole and not any(o.verdict.deletes for o in outlooks.values()):
             return outlooks
         pulls = pulls_by_source(self._readers.branches, self._desired.name)
         return {n: replace(o, pulls=pulls.get(n, ())) for n, o in outlooks.items()}
@@ -315,7 +315,7 @@ class _Surveyor:
 def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
     """With what ``branches exempt`` recorded, also where no policy would delete the branch yet."""
     notes = (*outlook.notes, exemption.text)
-    if not outlook.verdict.goes:
+    if not outlook.verdict.deletes:
         return replace(outlook, notes=notes)
     verdict = replace(outlook.verdict, kept_by=Keep.EXEMPTED, due=exemption.end)
     return replace(outlook, verdict=verdict, notes=notes)
@@ -331,7 +331,7 @@ def _safe(
     outlook: BranchOutlook, graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
 ) -> BranchOutlook:
     """With the moment until which its HEAD is kept once it is deleted."""
-    head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.goes else None
+    head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.deletes else None
     if graph is None or head is None:
         return replace(outlook, safe_until=None)
     return replace(outlook, safe_until=safe_until(graph.creation_us[head], rules, zone))

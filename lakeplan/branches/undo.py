@@ -17,7 +17,6 @@ from lakeplan.branches.deletion_records import (
     list_runs,
     read_deletions,
     repositories_on_record,
-    text_of,
 )
 from lakeplan.branches.run import SAVE_EVERY, RunPorts
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
@@ -30,6 +29,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure
+from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
 SAMPLE = 10
@@ -250,7 +250,7 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
     if deletion.uncommitted:
         more = "more than " if deletion.uncommitted_more else ""
         found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot come back")
-    if deletion.safe_until is not None and text_of(now) > deletion.safe_until:
+    if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
         found.append(
             f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
         )

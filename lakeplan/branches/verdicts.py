@@ -146,7 +146,7 @@ def _goes_at(
     facts: BranchFacts, policies: Sequence[Policy], as_of: datetime, default_branch: str
 ) -> tuple[datetime | None, str]:
     verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
-    moment = verdict.since if verdict.goes else verdict.due
+    moment = verdict.since if verdict.deletes else verdict.due
     if moment is None or moment > as_of + LOOK_AHEAD:
         return None, ""
     return moment, verdict.policy or ""
@@ -171,7 +171,7 @@ def held_deletions(
         named = [hold for hold in by_branch if matches(branch.id, hold.name)]
         going = deleted_while_held(named, [branch], policies, as_of, default_branch=default_branch)
         for verdict in (outlook.verdict for outlook in going.values()):
-            at = max(verdict.since or as_of, as_of) if verdict.goes else verdict.due
+            at = max(verdict.since or as_of, as_of) if verdict.deletes else verdict.due
             found.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
     if found:
         return tuple(found)
@@ -203,7 +203,7 @@ def deleted_while_held(
     for branch in branches:
         facts = facts_of(branch)
         verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
-        moment = verdict.since if verdict.goes else verdict.due
+        moment = verdict.since if verdict.deletes else verdict.due
         if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in holds):
             found[branch.id] = BranchOutlook(facts, verdict)
     return found

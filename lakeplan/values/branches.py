@@ -96,7 +96,7 @@ class BranchVerdict:
     due: datetime | None = None
 
     @property
-    def goes(self) -> bool:
+    def deletes(self) -> bool:
         return self.kept_by is None
 
 

@@ -159,18 +159,18 @@ class BranchRow:
     only_here: OnlyHere | None = None
 
     @property
-    def goes(self) -> bool:
+    def is_deleted(self) -> bool:
         return self.reason == BY_POLICY
 
     @property
     def is_expired(self) -> bool:
         """Whether it is deleted, at once or after its notice."""
-        return self.goes or self.reason in _AWAITS_NOTICE
+        return self.is_deleted or self.reason in _AWAITS_NOTICE
 
     def is_deleted_by(self, moment: datetime) -> bool:
         """Whether it is deleted by then if nobody writes; uncommitted changes may keep it all the same."""
         due = self.due is not None and self.due <= moment
-        return self.goes or (due and self.reason in _GO_WHEN_DUE)
+        return self.is_deleted or (due and self.reason in _GO_WHEN_DUE)
 
 
 def row_of(outlook: BranchOutlook) -> BranchRow:
@@ -180,7 +180,7 @@ def row_of(outlook: BranchOutlook) -> BranchRow:
         facts.branch_id,
         facts.commit_id,
         facts.hidden,
-        verdict="delete" if verdict.goes else "keep",
+        verdict="delete" if verdict.deletes else "keep",
         reason=BY_POLICY if verdict.kept_by is None else verdict.kept_by.value,
         policy=verdict.policy,
         since=_second(verdict.since),

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, overload
 
 from lakeplan.errors import FormatError
 from lakeplan.limits import TooLarge, parse_json
@@ -26,6 +26,15 @@ def moment_of(us: int) -> datetime:
 def utc_text(moment: datetime) -> str:
     """ISO 8601 in UTC, ending in ``Z``, with microseconds where there are any. ``moment`` is aware."""
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+@overload
+def utc_second_text(moment: datetime) -> str: ...
+@overload
+def utc_second_text(moment: datetime | None) -> str | None: ...
+def utc_second_text(moment: datetime | None) -> str | None:
+    """As ``utc_text``, to the second."""
+    return None if moment is None else utc_text(moment.replace(microsecond=0))
 
 
 def json_digest(value: object) -> str:

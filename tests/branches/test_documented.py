@@ -28,26 +28,26 @@ class DescribeAPolicy:
     )
     def it_has_globs_or_literals(self, draw, pattern, name, takes):
         verdict = draw.judge(draw.branch(name), draw.policy(pattern, age=1))
-        assert verdict.goes == takes
+        assert verdict.deletes == takes
 
     def it_matches_when_any_of_its_patterns_does(self, draw):
         policy = draw.policy("a-*", "feature-*", age=1)
-        assert draw.judge(draw.branch("feature-1"), policy).goes
+        assert draw.judge(draw.branch("feature-1"), policy).deletes
         assert draw.judge(draw.branch("b-1"), policy).kept_by is Keep.NO_POLICY
 
     def it_counts_max_age_since_creation(self, draw):
         policy = draw.policy(age=7)
-        assert draw.judge(draw.branch(age=8, idle=0), policy).goes
+        assert draw.judge(draw.branch(age=8, idle=0), policy).deletes
         assert draw.judge(draw.branch(age=6, idle=0), policy).kept_by is Keep.NOT_CROSSED
 
     def it_counts_max_idle_age_since_the_last_write(self, draw):
         policy = draw.policy(idle=3)
-        assert draw.judge(draw.branch(age=100, idle=4), policy).goes
+        assert draw.judge(draw.branch(age=100, idle=4), policy).deletes
         assert draw.judge(draw.branch(age=100, idle=2), policy).kept_by is Keep.NOT_CROSSED
 
     @pytest.mark.parametrize(("age", "idle", "goes"), [(8, 4, True), (8, 2, False), (6, 4, False)])
     def it_needs_both_thresholds_crossed_when_both_are_given(self, draw, age, idle, goes):
-        assert draw.judge(draw.branch(age=age, idle=idle), draw.policy(age=7, idle=3)).goes == goes
+        assert draw.judge(draw.branch(age=age, idle=idle), draw.policy(age=7, idle=3)).deletes == goes
 
     def it_has_a_description_that_decides_nothing(self, draw):
         plain = draw.policy(age=7)
@@ -67,7 +67,7 @@ class DescribeAPolicy:
 class DescribeDeletion:
     def it_takes_a_branch_that_one_policy_lets_go(self, draw):
         verdict = draw.judge(draw.branch(age=10), draw.policy(age=7, id="old"))
-        assert verdict.goes
+        assert verdict.deletes
         assert verdict.policy == "old"
         assert verdict.since == draw.now - timedelta(days=3)
 
@@ -83,7 +83,7 @@ class DescribeDeletion:
     def it_is_the_same_in_any_order(self, draw):
         first, second = draw.policy(age=30, id="a"), draw.policy(idle=7, id="b")
         for branch in (draw.branch(age=10), draw.branch(age=40, idle=1), draw.branch(age=5)):
-            assert draw.judge(branch, first, second).goes == draw.judge(branch, second, first).goes
+            assert draw.judge(branch, first, second).deletes == draw.judge(branch, second, first).deletes
 
     def it_says_when_a_branch_that_stays_will_go(self, draw):
         verdict = draw.judge(draw.branch(age=1), draw.policy(age=30, id="a"), draw.policy(age=3, id="b"))
@@ -108,5 +108,5 @@ class DescribeExemptions:
 
     def it_counts_the_creation_time_without_a_recorded_last_write(self, draw):
         policy = draw.policy(idle=3)
-        assert draw.judge(draw.branch(age=4, idle=None), policy).goes
+        assert draw.judge(draw.branch(age=4, idle=None), policy).deletes
         assert draw.judge(draw.branch(age=2, idle=None), policy).kept_by is Keep.NOT_CROSSED

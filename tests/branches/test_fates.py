@@ -78,7 +78,7 @@ def it_agrees_with_the_verdict_at_any_later_moment(ages, policies, days) -> None
     moment = NOW + timedelta(days=days)
     gone = {f.branch_id for f in fates(branches, None, policies) if f.newly(moment)}
     judged = {
-        b.id for b in branches if judge_branch(facts_of(b), policies, moment, default_branch="main").goes
+        b.id for b in branches if judge_branch(facts_of(b), policies, moment, default_branch="main").deletes
     }
     assert gone == judged
 

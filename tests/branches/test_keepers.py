@@ -105,5 +105,5 @@ class DescribeMinKeep:
     def it_leaves_at_least_so_many_and_deletes_no_more_than_without(self, draw, idles, min_keep):
         before = {f"feature-{n}": outlook(draw, f"feature-{n}", idle=i) for n, i in enumerate(idles)}
         after = spare_newest(before, [draw.policy(age=1)], min_keep)
-        assert sum(not o.verdict.goes for o in after.values()) >= min(min_keep, len(before))
-        assert all(before[n].verdict.goes for n, o in after.items() if o.verdict.goes)
+        assert sum(not o.verdict.deletes for o in after.values()) >= min(min_keep, len(before))
+        assert all(before[n].verdict.deletes for n, o in after.items() if o.verdict.deletes)

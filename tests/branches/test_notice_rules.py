@@ -73,23 +73,23 @@ class DescribeTheVerdict:
         )
 
     def it_needs_none_without_a_period(self) -> None:
-        assert verdict(None, period=timedelta()).goes
-        assert verdict(notice(head="h2"), period=timedelta(), after=timedelta()).goes
+        assert verdict(None, period=timedelta()).deletes
+        assert verdict(notice(head="h2"), period=timedelta(), after=timedelta()).deletes
 
     def it_waits_for_the_later_of_the_period_and_what_was_said(self) -> None:
         longer = 5 * DAY
         assert notice().due(longer) == NOW + longer
         assert notice().due(DAY) == NOW + PERIOD
         assert verdict(period=longer, after=longer - SECOND).kept_by is Keep.NOTICE_GIVEN
-        assert verdict(period=longer, after=longer).goes
+        assert verdict(period=longer, after=longer).deletes
         assert verdict(period=DAY, after=PERIOD - SECOND).kept_by is Keep.NOTICE_GIVEN
 
     def it_keeps_what_was_exempt_since_the_notice(self) -> None:
         assert verdict(exemption=Exemption(NOW, NOW + DAY)).kept_by is Keep.NOTICE_DUE
-        assert verdict(exemption=Exemption(NOW - 2 * DAY, NOW - DAY)).goes
+        assert verdict(exemption=Exemption(NOW - 2 * DAY, NOW - DAY)).deletes
 
     def it_lapses(self) -> None:
-        assert verdict(after=PERIOD + LAPSE - SECOND).goes
+        assert verdict(after=PERIOD + LAPSE - SECOND).deletes
         late = verdict(after=PERIOD + LAPSE)
         assert late == BranchVerdict(Keep.NOTICE_DUE, "old", NOW - DAY, NOW + 2 * PERIOD + LAPSE)
 
@@ -324,7 +324,7 @@ def it_deletes_nothing_that_people_were_not_told_long_enough_ago(
     found: Notice | None, exemption: Exemption | None, period: timedelta, since: datetime, as_of: datetime
 ) -> None:
     result = after_notice(outlook(since=since), found, exemption, period, as_of)
-    if not result.goes:
+    if not result.deletes:
         assert result.kept_by in (Keep.NOTICE_DUE, Keep.NOTICE_GIVEN)
         return
     assert found is not None
@@ -343,6 +343,6 @@ def it_never_deletes_sooner_by_a_longer_period(
     found: Notice, exemption: Exemption | None, one: timedelta, other: timedelta, as_of: datetime
 ) -> None:
     short, long = sorted((one, other))
-    if after_notice(outlook(), found, exemption, long, as_of).goes:
+    if after_notice(outlook(), found, exemption, long, as_of).deletes:
         again = after_notice(outlook(), found, exemption, short, as_of)
-        assert again.goes or as_of >= found.due(short) + LAPSE
+        assert again.deletes or as_of >= found.due(short) + LAPSE

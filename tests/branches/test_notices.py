@@ -428,7 +428,7 @@ class DescribeRecords:
     def it_forecasts_when_they_are_deleted(self, board):
         world = board.world
         row = row_of(world.outlooks().feature_1)
-        assert not row.goes
+        assert not row.is_deleted
         assert row.is_expired
         assert not row.is_deleted_by(world.clock.now + timedelta(days=2))
         assert row.is_deleted_by(world.clock.now + timedelta(days=3))

@@ -79,7 +79,7 @@ class DescribeALoss:
         young(old)
         (repository,) = old.plan().repositories
         assert "cannot be trusted" in " ".join(repository.warnings)
-        assert not any(o.verdict.goes for o in repository.outlooks)
+        assert not any(o.verdict.deletes for o in repository.outlooks)
 
     def it_is_seen_by_records_of_deletions_where_the_repository_carries_nothing(self, idle):
         idle.run()

@@ -84,8 +84,8 @@ class DescribeAnOpenSourceServer:
 
     def it_shows_what_will_have_gone_by_a_future_date(self, world):
         world.lakefs.branch("feature-1")
-        assert not world.outlooks().feature_1.verdict.goes
-        assert world.outlooks(in_days=3).feature_1.verdict.goes
+        assert not world.outlooks().feature_1.verdict.deletes
+        assert world.outlooks(in_days=3).feature_1.verdict.deletes
 
     def it_writes_nothing_while_planning(self, idle):
         before = dict(idle.state.records)

@@ -53,7 +53,7 @@ def it_is_what_the_documents_say_word_by_word(name, age, idle, policies, read_on
             deleter = policy.id or f"policy {number}"
             break
     goes = deleter is not None and name != "main" and not read_only
-    assert verdict.goes == goes
+    assert verdict.deletes == goes
     if goes:
         assert verdict.policy == deleter
 
@@ -64,18 +64,18 @@ def it_goes_at_the_moment_it_names_and_not_before(age, idle, policies):
     verdict = judge_branch(branch, policies, NOW, default_branch="main")
     moment = verdict.due
     if moment is None:
-        assert verdict.goes or verdict.kept_by is Keep.NO_POLICY
+        assert verdict.deletes or verdict.kept_by is Keep.NO_POLICY
         return
     assert moment > NOW
-    assert judge_branch(branch, policies, moment, default_branch="main").goes
-    assert not judge_branch(branch, policies, moment - timedelta(seconds=1), default_branch="main").goes
+    assert judge_branch(branch, policies, moment, default_branch="main").deletes
+    assert not judge_branch(branch, policies, moment - timedelta(seconds=1), default_branch="main").deletes
 
 
 @given(SECONDS, SECONDS, POLICIES, SECONDS)
 def it_keeps_a_branch_at_least_as_long_when_it_is_written(age, idle, policies, newer):
     before = judge_branch(facts("f-1", age, max(idle, newer)), policies, NOW, default_branch="main")
     after = judge_branch(facts("f-1", age, min(idle, newer)), policies, NOW, default_branch="main")
-    assert before.goes or not after.goes
+    assert before.deletes or not after.deletes
 
 
 class DescribeTime:
@@ -93,7 +93,7 @@ class DescribeTime:
         branch = BranchFacts("f-1", "c", created, Evidence.OBSERVED, None, None)
         policy = Policy("p", ("f-*",), max_age_seconds=days * 86400)
         end = created + timedelta(seconds=days * 86400)
-        assert judge_branch(branch, [policy], end, default_branch="main").goes
+        assert judge_branch(branch, [policy], end, default_branch="main").deletes
         early = judge_branch(branch, [policy], end - timedelta(seconds=1), default_branch="main")
         assert early.due == end
 
@@ -105,12 +105,12 @@ class DescribeTime:
     def it_keeps_a_branch_from_the_future(self):
         branch = BranchFacts("f-1", "c", NOW + timedelta(days=1), Evidence.OBSERVED, None, None)
         policy = Policy("p", ("f-*",), max_age_seconds=1)
-        assert not judge_branch(branch, [policy], NOW, default_branch="main").goes
+        assert not judge_branch(branch, [policy], NOW, default_branch="main").deletes
 
     def it_comes_at_the_second_and_not_before(self):
         policy = Policy("p", ("f-*",), max_age_seconds=10, max_idle_seconds=5)
         verdict = judge_branch(facts("f-1", 10, 5), [policy], NOW, default_branch="main")
-        assert (verdict.goes, verdict.since) == (True, NOW)
+        assert (verdict.deletes, verdict.since) == (True, NOW)
         for age, idle in ((9, 5), (10, 4)):
             kept = judge_branch(facts("f-1", age, idle), [policy], NOW, default_branch="main")
             assert kept.due == NOW + timedelta(seconds=1)

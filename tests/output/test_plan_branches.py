@@ -45,7 +45,7 @@ def row(plans: Any, name: str, reason: str = "policy", **fields: Any) -> BranchR
 
 
 def branches(plans: Any, *rows: BranchRow, **fields: Any) -> BranchesPlan:
-    going = sum(1 for r in rows if r.goes)
+    going = sum(1 for r in rows if r.is_deleted)
     total = MomentTotal(plans.as_of, 6, 2_400, 9_000_000)
     return BranchesPlan(
         plans.as_of,
