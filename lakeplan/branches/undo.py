@@ -122,9 +122,8 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
     """The newest record, or the named one, that has something to bring back."""
-    for run_id in reversed(list_runs(ports.state, desired.key)):
-        if options.run_id not in (None, run_id):
-            continue
+    runs = [run for run in list_runs(ports.state, desired.key) if options.run_id in (None, run)]
+    for run_id in reversed(runs):
         record = read_deletions(ports.state, desired.key, run_id)
         if record is not None and _to_restore(record, options):
             return record
@@ -150,14 +149,13 @@ def _undo(
     done: list[BranchRestored] = []
     failure = None
     try:
-        refs = ports.readers(desired.server).refs
-        clock = partial(server_clock, refs, desired.name, run.now, where=desired.key)
+        readers = ports.readers(desired.server)
+        clock = partial(server_clock, readers.refs, desired.name, run.now, where=desired.key)
         lease = Lease(ports.state, desired.key, run.holder, run.now, run.is_gone, lambda: clock().earliest)
         with lease, ThreadPoolExecutor(AT_ONCE) as pool:
             # Read again under the lease: another undo may have been first.
             fresh = read_deletions(ports.state, desired.key, record.run_id) or record
-            reader, writer = ports.readers(desired.server).branches, ports.writer(desired.server)
-            restorer = _Restorer(desired.name, reader, writer, run)
+            restorer = _Restorer(desired.name, readers.branches, ports.writer(desired.server), run)
             renewed = run.now()
             left = sorted(_to_restore(fresh, options).items())
             for start in range(0, len(left), SAVE_EVERY):
@@ -199,16 +197,14 @@ class _Restorer:
             if taken or head != deletion.head:
                 text = f"there is a branch of this name, at {head[:12]}: it is not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text)
-        except WriteUncertain as error:
-            return BranchRestored(name, deletion, Restored.UNCERTAIN, str(error))
         except LakeplanError as error:
-            return BranchRestored(name, deletion, Restored.FAILED, str(error))
-        warnings = _warnings(deletion, self.run.now())
+            outcome = Restored.UNCERTAIN if isinstance(error, WriteUncertain) else Restored.FAILED
+            return BranchRestored(name, deletion, outcome, str(error))
+        warnings, sampled, gone = _warnings(deletion, self.run.now()), 0, 0
         try:
             sampled, gone = self._sample(deletion.head)
         except LakeplanError as error:
             warnings.append(f"its data could not be inspected: {error.message}")
-            return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings))
         if gone:
             warnings.append(f"a collection ran since: {gone} of {sampled} objects that were read are deleted")
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
@@ -221,23 +217,20 @@ class _Restorer:
         except LakeplanError as error:
             if not may_have_acted(error):
                 raise
-            head = self._read_back(branch, error)
+            try:
+                head = read_back(
+                    lambda: self.reader.find_branch(self.repository, branch.id), bool, self.run.sleep
+                )
+            except LakeplanError as other:
+                raise WriteUncertain(
+                    f"{error.message}; whether the branch is there cannot be read: {other.message}"
+                ) from error
             if head:
                 return head
             if may_still_act(error):
                 raise WriteUncertain(f"{error.message}; the server may still create the branch") from error
             raise
         return branch.commit_id
-
-    def _read_back(self, branch: LiveBranch, lost: LakeplanError) -> str | None:
-        try:
-            return read_back(
-                lambda: self.reader.find_branch(self.repository, branch.id), bool, self.run.sleep
-            )
-        except LakeplanError as error:
-            raise WriteUncertain(
-                f"{lost.message}; whether the branch is there cannot be read: {error.message}"
-            ) from lost
 
     def _sample(self, head: str) -> tuple[int, int]:
         if head not in self.samples:

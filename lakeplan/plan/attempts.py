@@ -20,6 +20,7 @@ from lakeplan.errors import (
     may_have_acted,
     may_still_act,
 )
+from lakeplan.plan.gather import read_setting
 from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
 from lakeplan.review.run import GC, Applied, Outcome, Run, WritableServer, read_back
 from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_setting
@@ -408,10 +409,7 @@ class SettingAttempt(Attempt):
         connection.settings_writer.set_items(name, kind, items, if_match=etag)
 
     def read(self, connection: WritableServer) -> None:
-        if self._plan.kind is SettingKind.BRANCH_LIFECYCLE:
-            self._seen = connection.reader.get_policies(self.repository.name)
-        else:
-            self._seen = connection.reader.get_object_rules(self.repository.name)
+        self._seen = read_setting(connection.reader, self._plan.kind, self.repository.name)
 
     def is_stored(self) -> bool:
         return same_setting(self._seen.items, self._plan.after)

@@ -14,7 +14,7 @@ from lakeplan.branches.verdicts import takes
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.baselines import LastApplied, read_last_applied
-from lakeplan.plan.gather import server_policies
+from lakeplan.plan.gather import read_setting, server_policies
 from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.differences import (
     DEFAULT_PATH,
@@ -398,14 +398,19 @@ class _ServerSettings:
         applied = self._last.settings.get(kind) if self._last is not None else None
         attempts = self._last.attempts.get(kind, ()) if self._last is not None else ()
         if self._desired is not None and self._manages(kind):
-            wanted, stored = self._desired.wanted_items(kind), self._stored(kind)
+            wanted, stored = (
+                self._desired.wanted_items(kind),
+                read_setting(self._reader, kind, self._name).items,
+            )
             self.stored[kind] = stored
             applied = next((items for items in attempts if same_setting(items, stored)), applied)
             return setting_drift(kind, wanted, stored, applied, recorded=applied is not None)
         if applied is None and not attempts:
             return ()
         try:
-            found = setting_released(kind, self._stored(kind), applied or attempts[-1])
+            found = setting_released(
+                kind, read_setting(self._reader, kind, self._name).items, applied or attempts[-1]
+            )
         except FeatureMissing:
             return ()  # a server without the feature has none
         self.left += [f"its {kind.label}"] if found else []
@@ -418,8 +423,3 @@ class _ServerSettings:
         if kind is SettingKind.BRANCH_LIFECYCLE:
             return server_policies(self._desired, self._server)
         return self._desired.object_lifecycle is not None
-
-    def _stored(self, kind: SettingKind) -> Items | None:
-        if kind is SettingKind.BRANCH_LIFECYCLE:
-            return self._reader.get_policies(self._name).items
-        return self._reader.get_object_rules(self._name).items

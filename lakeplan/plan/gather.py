@@ -41,7 +41,7 @@ from lakeplan.values.plan import Failure, Horizon, RepositoryPlan
 from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Policy
+from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
 NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
@@ -95,6 +95,15 @@ def gather_settings(
         stored = policies.after if policies is not None else _stored_policies(desired, reader)
         held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
     return Settings(policies, rules, tuple(warnings), held)
+
+
+def read_setting(
+    reader: SettingsReader, kind: SettingKind, repository: str
+) -> Stored[Policy] | Stored[ObjectRule]:
+    """What a server stores of one kind. Raises FeatureMissing where it has none of them."""
+    if kind is SettingKind.BRANCH_LIFECYCLE:
+        return reader.get_policies(repository)
+    return reader.get_object_rules(repository)
 
 
 def _stored_policies(desired: DesiredRepository, reader: SettingsReader) -> Sequence[Policy]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import FeatureMissing, LakeplanError
 from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.gather import read_setting
 from lakeplan.retention.patterns import names_repository
 from lakeplan.review.run import GC, Run
 from lakeplan.state.baselines import Sighting
@@ -140,9 +141,7 @@ class _ServerImport:
         if kind in self._lacking:
             return None
         try:
-            if kind is SettingKind.BRANCH_LIFECYCLE:
-                return self._reader.get_policies(name).items
-            return self._reader.get_object_rules(name).items
+            return read_setting(self._reader, kind, name).items
         except FeatureMissing:
             self._lacking.add(kind)
             return None
