@@ -48,13 +48,21 @@ MOST_EQUIVALENT = 3.0
 
 MODULES = {
     "branches/consequences": ["tests/branches/test_consequences.py", "tests/branches/test_stale.py"],
-    "branches/keepers": ["tests/branches/test_keepers.py", "tests/branches/test_staged.py"],
+    "branches/keepers": [
+        "tests/branches/test_keepers.py",
+        "tests/branches/test_staged.py",
+        "tests/branches/test_holds.py",
+    ],
     "branches/ledger": ["tests/branches/test_ledger.py"],
     "branches/announce": ["tests/branches/test_announcing.py", "tests/branches/test_notices.py"],
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/pin_records": ["tests/branches/test_pin_records.py", "tests/branches/test_pin_release.py"],
     "branches/pins": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
-    "branches/verdicts": ["tests/branches/test_verdicts.py", "tests/branches/test_documented.py"],
+    "branches/verdicts": [
+        "tests/branches/test_verdicts.py",
+        "tests/branches/test_documented.py",
+        "tests/branches/test_fates.py",
+    ],
     "formats/sstable": [
         "tests/formats/sstable/test_reader.py",
         "tests/formats/sstable/test_writer.py",

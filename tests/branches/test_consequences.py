@@ -58,6 +58,28 @@ def it_follows_a_deleted_branch_to_the_default_days():
     assert found.by_branch(None)["feature"].objects is None
 
 
+def moments_of(days: int, *, head_age: float = 1, as_of: datetime = NOW) -> dict[str, float]:
+    """Days from now on, by moment."""
+    drawn = graph({**HISTORY, "b": (head_age, "a")}, BRANCHES)
+    totals = consequences(drawn, ["feature"], GcRules(days), as_of, UTC).totals(None)
+    return {name: (total.as_of - as_of) / timedelta(days=1) for name, total in totals.items()}
+
+
+def it_looks_ahead_until_all_that_exists_is_past_the_default_days():
+    assert moments_of(40) == {"now": 0, "plus_7_days": 7, "plus_30_days": 30, SETTLED: 42}
+    assert moments_of(7)[SETTLED] == 30
+    assert moments_of(-5)[SETTLED] == 30
+    assert moments_of(40, head_age=-3)[SETTLED] == 45  # a commit of a clock that is ahead
+    nothing = consequences(graph({}, {}), [], GcRules(40), NOW, UTC)
+    assert nothing.moments[SETTLED] == NOW + timedelta(days=42)
+
+
+def it_says_that_nothing_follows_a_branch_that_is_not_in_the_history():
+    found = consequences(graph(HISTORY, BRANCHES), ["later", "feature"], GcRules(21), NOW, UTC)
+    later = found.by_branch(None)["later"]
+    assert (later.commits, later.objects, later.size_bytes, later.tags) == (0, 0, 0, ())
+
+
 def it_names_the_tags_on_commits_that_follow():
     tags = [Tag("v2", "f2"), Tag("v1", "f1"), Tag("main-tag", "b"), Tag("lost", "nowhere")]
     found = consequences(
