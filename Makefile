@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-export PYTHONDONTWRITEBYTECODE := 1
 # Three at a time, also on two cores: a third of the time they wait for servers and processes. A file is in one
 # process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 3 --dist loadfile
