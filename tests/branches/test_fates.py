@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from lakeplan import limits
 from lakeplan.branches.verdicts import facts_of, fates_of, first_deletion, held_deletions, judge_branch
+from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.repository import Branch
-from lakeplan.values.settings import Policy
+from lakeplan.values.settings import BranchFacts, Evidence, Policy
 from lakeplan.values.sweep import Hold
 
 DAY = 86400
@@ -61,6 +62,38 @@ def it_shows_what_stays_through_the_change() -> None:
     (fate,) = fates([branch("f-a", 40)], [AGE], [Policy("none", ("x",), DAY)])
     assert fate.goes_at is None
     assert fate.before_at == NOW - timedelta(days=30)
+
+
+def days(number: float) -> datetime:
+    return NOW + timedelta(days=number)
+
+
+def it_says_what_the_server_knows_of_a_branch() -> None:
+    server, commit = Evidence.SERVER, "c" * 64
+    assert facts_of(branch("f", 6, 2)) == BranchFacts("f", commit, days(-6), server, days(-2), server)
+    assert facts_of(Branch("f", commit)) == BranchFacts("f", commit, None, None, None, None)
+
+
+def it_shows_what_was_known_and_which_policy_is_the_deleter() -> None:
+    undated = Branch("f-undated", "c" * 64)
+    found = fates([undated, branch("g", 90), branch("f-a", 40, 1)], [AGE], [IDLE])
+    made, written = days(-40), days(-1)
+    assert found == (BranchFate("f-a", "c" * 64, made, written, "idle", days(4), days(-30), idle=True),)
+    (before,) = fates([branch("f-a", 40)], [AGE], None)
+    assert (before.policy, before.idle) == ("age", False)
+
+
+def it_lists_what_stays_last_and_never_the_default_branch() -> None:
+    branches = [branch("f-old", 40), branch("f-new", 1)]
+    found = fates(branches, [AGE], [Policy("new", ("f-new",), 10 * DAY)])
+    assert [fate.branch_id for fate in found] == ["f-new", "f-old"]
+    assert fates_of(branches[:1], [AGE], [AGE], NOW, default_branch="f-old") == ()
+
+
+def it_looks_thirty_days_ahead_the_last_moment_included() -> None:
+    (fate,) = fates([branch("f-a", -20)], None, [AGE])
+    assert fate.goes_at == days(30)
+    assert fates([branch("f-a", -21)], None, [AGE]) == ()
 
 
 AGES = st.none() | st.integers(1, 40 * DAY)

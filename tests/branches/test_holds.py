@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lakeplan.branches.keepers import held_branches, with_other_names
+from lakeplan.errors import LakeplanError
 from lakeplan.formats.ranges import write_metarange, write_range
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Tag
+from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import Hold
 
@@ -23,13 +27,14 @@ class Ranges:
         lakefs.metadata_reader = lambda repository: SimpleNamespace(read_metadata=self.read)
 
     def read(self, kind: str, id: str) -> bytes:
+        assert kind == "meta_range"
         return self.files[id]
 
     def commit(self, branch: str, *paths: str) -> str:
         """A commit that has exactly these paths, each in a range of its own."""
         infos = []
         for path in sorted(paths):
-            info, data = write_range([Entry(path, f"data/{path}", AddressType.RELATIVE, 1)])
+            info, data = write_range([Entry(path, f"data/{path!a}", AddressType.RELATIVE, 1)])
             self.files[info.id] = data
             infos.append(info)
         metarange, data = write_metarange(infos)
@@ -131,3 +136,66 @@ class DescribeAHoldOnAPrefix:
         for _ in range(2):
             ranges.commit("feature-1", "x")
         assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
+
+
+class DescribeAPrefixAtTheEndsOfARange:
+    @pytest.mark.parametrize("path", ["legal/", "legal/a", "\udcff/a"])
+    def it_keeps_a_branch_with_a_range_that_begins_or_ends_there(self, idle, path):
+        ranges = Ranges(idle.lakefs)
+        ranges.commit("main", "x")
+        idle.lakefs.branch("feature-1")
+        ranges.commit("feature-1", path, "x")
+        prefix = path if path.endswith("/") else path[:-1]
+        assert "feature-1" not in in_the_end(idle, Hold("prefix", prefix))
+
+
+class DescribeABranchThatIsNotInTheRefs:
+    """Made while they were read."""
+
+    @pytest.mark.parametrize(("kind", "kept"), [("commit", {"late"}), ("branch", set())])
+    def it_is_kept_where_what_it_leads_to_may_be_held(self, kind, kept):
+        refs = Refs((Commit("a", 0, "range", ()),), (Branch("f", "a"), Branch("main", "a")), ())
+        leaving = {name: SimpleNamespace(staged=None) for name in ("late", "f")}
+        nothing_is_read: Any = None
+        assert held_branches((Hold(kind, "other"),), refs, leaving, nothing_is_read) == kept  # type: ignore[arg-type]
+
+
+OTHERS = (Hold("tag", "v2"),)
+
+
+class DescribeAServerThatTheTreeHasByTwoNames:
+    def merged(self, *, same: bool = True, down: str = "", name: str = "lake", holds: Any = OTHERS):
+        """Holds of ``prod/lake``, which the tree has as ``again/lake`` too, and what was asked of servers."""
+
+        def desired(server: str, name: str, holds: tuple[Hold, ...]) -> DesiredRepository:
+            return DesiredRepository(server, name, name, None, "", {}, {}, holds=holds)
+
+        def get_repository(server: str, name: str) -> Any:
+            asked.append(f"{server}/{name}")
+            if server == down:
+                raise LakeplanError("no answer")
+            other = "" if same or server == "prod" else "-other"
+            return SimpleNamespace(creation_date=1, storage_namespace=f"s3://b{other}")
+
+        def readers(server: str) -> Any:
+            return SimpleNamespace(refs=SimpleNamespace(get_repository=partial(get_repository, server)))
+
+        def resolve(server: str, live: list[str]) -> list[DesiredRepository]:
+            assert live == ["lake"]
+            return {"again": [desired("again", name, holds)], "prod": [desired("prod", "lake", own)]}[server]
+
+        asked: list[str] = []
+        own = (Hold("tag", "v1"),)
+        tree: Any = SimpleNamespace(servers={"prod": None, "again": None}, resolve=resolve)
+        return with_other_names(desired("prod", "lake", own), tree, readers).holds, asked
+
+    def it_keeps_what_either_entry_holds(self):
+        assert self.merged() == ((Hold("tag", "v1"), *OTHERS), ["prod/lake", "again/lake"])
+
+    @pytest.mark.parametrize("how", [{"same": False}, {"down": "again"}, {"down": "prod"}])
+    def it_leaves_alone_what_may_be_another_repository(self, how):
+        assert self.merged(**how)[0] == (Hold("tag", "v1"),)
+
+    @pytest.mark.parametrize("how", [{"name": "pond"}, {"holds": ()}])
+    def it_asks_no_server_where_no_other_entry_holds_anything(self, how):
+        assert self.merged(**how) == ((Hold("tag", "v1"),), [])
