@@ -174,7 +174,6 @@ class EntryLanes:
     address_end: Ints
     address_type: Ints
     size: Ints
-    last_modified_us: Ints
 
 
 def decode_entries(lanes: Lanes) -> EntryLanes:
@@ -208,9 +207,8 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
         row = row[stop < limit]
     if (fields[_ADDRESS_TYPE] > max(AddressType)).any():
         raise Irregular
-    return EntryLanes(
-        *spans[_ADDRESS], fields[_ADDRESS_TYPE], fields[_SIZE], _timestamps(array, *spans[_MODIFIED])
-    )
+    _check_timestamps(array, *spans[_MODIFIED])
+    return EntryLanes(*spans[_ADDRESS], fields[_ADDRESS_TYPE], fields[_SIZE])
 
 
 def _text_sizes(tag: Bytes, number: Ints) -> Ints:
@@ -249,14 +247,12 @@ def _message_starts(lanes: Lanes) -> Ints:
     return start
 
 
-def _timestamps(array: Bytes, start: Ints, end: Ints) -> Ints:
-    """Microseconds: seconds then nanoseconds, either of them absent when 0."""
+def _check_timestamps(array: Bytes, start: Ints, end: Ints) -> None:
+    """Seconds then nanoseconds, either of them absent when 0."""
     seconds, position = _optional(array, start, end, _SECONDS)
     nanos, position = _optional(array, position, end, _NANOS)
     if (position != end).any() or (nanos >= 10**9).any() or (seconds > LAST_SECOND).any():
         raise Irregular
-    micros: Ints = seconds * 1_000_000 + nanos // 1000
-    return micros
 
 
 def _optional(array: Bytes, position: Ints, end: Ints, tag: int) -> tuple[Ints, Ints]:

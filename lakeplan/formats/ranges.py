@@ -83,17 +83,21 @@ _RECORDS_A_PIECE = 1024
 
 @dataclass(frozen=True)
 class RangeColumns:
-    """A range as columns of equal length, in ascending order of paths.
-
-    ``addresses`` and ``address_types`` are as stored (``namespace.normalize`` makes them comparable);
-    ``sizes`` are bytes, ``last_modified_us`` UTC microseconds.
-    """
+    """A range as columns of equal length, in ascending order of paths. A path that is not UTF-8 shows such
+    bytes as ``\\xNN``; ``addresses`` and ``address_types`` are as stored (``namespace.normalize`` makes them
+    comparable); ``sizes`` are bytes."""
 
     paths: list[str]
     addresses: list[str]
     address_types: list[int]
     sizes: list[int]
-    last_modified_us: list[int]
+
+    @classmethod
+    def of(cls, arrays: RangeArrays) -> RangeColumns:
+        rows = np.arange(len(arrays))
+        return cls(
+            arrays.paths(rows), arrays.addresses(rows), arrays.address_types.tolist(), arrays.sizes.tolist()
+        )
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -111,17 +115,9 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
 
 
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
-    """The same as columns, and several times faster. A path that is not UTF-8 shows such bytes as ``\\xNN``.
-
-    e-tags, content types and metadata are not looked into. Raises FormatError naming ``name``.
-    """
-    with blame(name):
-        blocks = open_blocks(data)
-        _check_kind(user_properties(blocks.properties), RANGES, name)
-        try:
-            return _columns(blocks, name, verify_id)
-        except Irregular:
-            return _columns_one_by_one(data, name, verify_id)
+    """The same as columns, and several times faster. e-tags, content types and metadata are not looked into.
+    Raises FormatError naming ``name``."""
+    return RangeColumns.of(read_range_arrays(data, name=name, verify_id=verify_id))
 
 
 def read_range_arrays(
@@ -139,11 +135,7 @@ def read_range_arrays(
         try:
             return _arrays(blocks, name, verify_id)
         except Irregular:
-            columns = _columns_one_by_one(data, name, verify_id)
-            addresses = joined([address.encode() for address in columns.addresses])
-            keys = [path.encode() for path in columns.paths]
-            types, sizes = (np.array(of, np.int64) for of in (columns.address_types, columns.sizes))
-            return arrays_of(keys, addresses, types, sizes)[0]
+            return _one_by_one(data, name, verify_id)
 
 
 def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | None:
@@ -188,19 +180,6 @@ def _in_order(blocks: Ints | None, limit: int) -> Ints | None:
         return None
     ends = blocks[:, 0] + blocks[:, 1] + TRAILER_SIZE
     return None if (ends[:-1] > blocks[1:, 0]).any() or ends[-1] > limit else blocks
-
-
-def _columns(blocks: Blocks, name: str, verify_id: str | None) -> RangeColumns:
-    lanes, keys, entries = _decoded(blocks, name, verify_id)
-    buffer = lanes.buffer
-    spans = zip(entries.address_start.tolist(), entries.address_end.tolist(), strict=True)
-    return RangeColumns(
-        paths=[key.decode(errors="backslashreplace") for key in keys],
-        addresses=[buffer[start:end].decode() for start, end in spans],
-        address_types=entries.address_type.tolist(),
-        sizes=entries.size.tolist(),
-        last_modified_us=entries.last_modified_us.tolist(),
-    )
 
 
 def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
@@ -251,15 +230,17 @@ def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
     yield b"|"
 
 
-def _columns_one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeColumns:
-    columns = RangeColumns([], [], [], [], [])
+def _one_by_one(data: bytes, name: str, verify_id: str | None) -> RangeArrays:
+    keys: list[bytes] = []
+    addresses: list[bytes] = []
+    types: list[int] = []
+    sizes: list[int] = []
     for entry in read_range(data, name=name, verify_id=verify_id):
-        columns.paths.append(entry.path.encode(errors="surrogateescape").decode(errors="backslashreplace"))
-        columns.addresses.append(entry.address)
-        columns.address_types.append(int(entry.address_type))
-        columns.sizes.append(entry.size)
-        columns.last_modified_us.append(entry.last_modified_us)
-    return columns
+        keys.append(entry_key(entry))
+        addresses.append(entry.address.encode())
+        types.append(entry.address_type)
+        sizes.append(entry.size)
+    return arrays_of(keys, joined(addresses), np.array(types, np.int64), np.array(sizes, np.int64))[0]
 
 
 KnownRanges = dict[tuple[bytes, bytes], RangeInfo]

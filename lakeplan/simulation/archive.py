@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -48,23 +48,30 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
             hint="Use that archive, or run the command where lakeplan is installed.",
         )
     needed = needed_packages()
-    extra = {REQUIREMENTS: "".join(f"{line}\n" for line in needed).encode()}
-    write_file(target, _zip(schemas, extra), mode=SHARED)
+    found = sorted(schemas.glob("*.json")) if schemas is not None else ()
+    files = {f"lakeplan/schemas/{path.name}": path.read_bytes() for path in found}
+    files[REQUIREMENTS] = "".join(f"{line}\n" for line in needed).encode()
+    write_file(target, _zip(files), mode=SHARED)
     return needed
 
 
 def write_code(target: Path) -> None:
     """The modules alone, for the executors of a session that is open. Raises LakeplanError."""
-    write_file(target, _zip(None, {}), mode=SHARED)
+    write_file(target, _zip({}), mode=SHARED)
 
 
-def _zip(schemas: Path | None, extra: Mapping[str, bytes]) -> bytes:
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    """Lakeplan's modules, then these files."""
+    modules = {
+        f"lakeplan/{p.relative_to(_ROOT).as_posix()}": p.read_bytes() for p in sorted(_ROOT.rglob("*.py"))
+    }
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in _files(schemas):
-            _put(archive, name, path.read_bytes())
-        for name, data in extra.items():
-            _put(archive, name, data)
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, data in (modules | dict(files)).items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
     return target.getvalue()
 
 
@@ -83,17 +90,3 @@ def needed_packages() -> tuple[str, ...]:
             f"{error.name} is not installed, so its version is unknown",
             hint="Run the command where lakeplan was installed with pip.",
         ) from error
-
-
-def _files(schemas: Path | None) -> Iterator[tuple[str, Path]]:
-    for path in sorted(_ROOT.rglob("*.py")):
-        yield f"lakeplan/{path.relative_to(_ROOT).as_posix()}", path
-    for path in sorted(schemas.glob("*.json")) if schemas is not None else ():
-        yield f"lakeplan/schemas/{path.name}", path
-
-
-def _put(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    entry = zipfile.ZipInfo(name, _EPOCH)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = 0o644 << 16
-    archive.writestr(entry, data)

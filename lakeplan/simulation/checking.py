@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -87,11 +87,16 @@ class StepChecker:
             if not bad:  # not of a range, or repaired meanwhile
                 raise answer.error
             damaged += bad
-            collected = _without(collected, {one.id for one in bad})
+            without = {one.id for one in bad}
+            items = [item for item in collected.items if item.name not in without]
+            collected = replace(collected, items=items)
             answer, choice = self._ask(source, Nothing(), collected, [], 0)
         objects: list[NamedObject] = []
-        if answer.error is None and any(map(_is_lacking, answer.classes)):
-            answer, choice = self._ask(source, Lacking(), collected, objects, request.limit)
+        lacking = Lacking()
+        if answer.error is None and any(
+            lacking.takes(Class(each.seen, each.mask)) for each in answer.classes
+        ):
+            answer, choice = self._ask(source, lacking, collected, objects, request.limit)
         if answer.error is not None:
             raise answer.error
         return _presence(answer.classes, collected, objects, damaged, choice)
@@ -214,17 +219,6 @@ def _damaged_range(item: WorkItem, message: str, info: RangeInfo | None) -> Dama
     )
 
 
-def _without(collected: Collected, ids: set[str]) -> Collected:
-    items = [item for item in collected.items if item.name not in ids]
-    return Collected(
-        items, collected.holder_sets, collected.metaranges, collected.entries, collected.size_bytes
-    )
-
-
-def _is_lacking(each: ObjectClass) -> bool:
-    return Lacking().takes(Class(int(each.seen), each.mask))
-
-
 def _objects_of(table: pa.Table, limit: int) -> list[NamedObject]:
     some = table.slice(0, max(limit, 0))
     if not some.num_rows:
@@ -256,7 +250,7 @@ def _presence(
     for each in classes:
         if each.seen & Sighting.OUTSIDE:
             outside += each.amount
-        if not is_kept_entry(Class(int(each.seen), each.mask)):
+        if not is_kept_entry(Class(each.seen, each.mask)):
             continue
         named += each.amount
         if each.seen & Sighting.RESIZED:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
+from functools import cached_property
 
 from lakeplan import __version__
 from lakeplan.errors import UsageError
@@ -80,7 +81,6 @@ class Scales:
     points: tuple[ServerPoint, ...]
     numbers: tuple[array[int], ...]
     masks: array[int]
-    horizon_days: int | None
 
 
 def scales_of(request: CurveRequest, graph: CommitGraph) -> Scales:
@@ -97,7 +97,7 @@ def scales_of(request: CurveRequest, graph: CommitGraph) -> Scales:
         for commit, kept in enumerate(active):
             if kept:
                 masks[commit] |= point.bit
-    return Scales(varied, points, tuple(numbers), masks, request.horizon_days)
+    return Scales(varied, points, tuple(numbers), masks)
 
 
 def left_out(request: CurveRequest, graph: CommitGraph) -> tuple[list[str], list[str]]:
@@ -158,6 +158,13 @@ class Coding:
     values: tuple[tuple[int, ...], ...]
     """Per scale, its distinct numbers, ascending."""
 
+    def encode(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        return tuple(codes[n] for codes, n in zip(self._codes, numbers, strict=True))
+
+    @cached_property
+    def _codes(self) -> list[dict[int, int]]:
+        return [{n: (1 << len(of)) - (1 << rank) for rank, n in enumerate(of)} for of in self.values]
+
     def decode(self, holders: Sequence[int]) -> tuple[int, ...]:
         """The least number of each scale."""
         return tuple(
@@ -180,17 +187,8 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
         )
         masks[meta_range_id] = masks.get(meta_range_id, 0) | scales.masks[commit]
     coding = Coding(tuple(tuple(sorted({n[k] for n in least.values()})) for k in range(len(scales.numbers))))
-    codes = [_codes(values) for values in coding.values]
-    facts = {
-        id: Facts(masks[id], holders=tuple(code[n] for code, n in zip(codes, numbers, strict=True)))
-        for id, numbers in least.items()
-    }
+    facts = {id: Facts(masks[id], holders=coding.encode(numbers)) for id, numbers in least.items()}
     return facts, coding
-
-
-def _codes(values: Sequence[int]) -> dict[int, int]:
-    every = (1 << len(values)) - 1
-    return {value: every >> rank << rank for rank, value in enumerate(values)}
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def curve_document(
         "committed": total_of(found.scales[0].values()).to_row(),
         "never_committed": found.never_committed.to_row(),
         "curves": curves,
-        "horizon": _horizon(request, found.scales[-1], scales.horizon_days),
+        "horizon": _horizon(request, found.scales[-1]),
         "warnings": _warnings(request, given, curves),
     }
 
@@ -307,10 +305,10 @@ def _steps(needed: Mapping[int, Amount]) -> list[tuple[int, Amount]]:
     return steps
 
 
-def _horizon(request: CurveRequest, left: Mapping[int, Amount], days: int | None) -> HorizonRow | None:
+def _horizon(request: CurveRequest, left: Mapping[int, Amount]) -> HorizonRow | None:
+    days, start = request.horizon_days, to_us(request.as_of)
     if days is None:
         return None
-    start = to_us(request.as_of)
     by_day = {-number: each for number, each in left.items()}
     return {
         "days": days,

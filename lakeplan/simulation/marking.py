@@ -23,7 +23,7 @@ from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
-from lakeplan.simulation.exchange import ROWS_A_PIECE, Of, Packet, from_bytes, to_bytes
+from lakeplan.simulation.exchange import ROWS_A_PIECE, Data, Of, Packet, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, required_listing
 from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, is_text, joined
@@ -182,7 +182,7 @@ class StepMarker:
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
             step = Step(partial(list_into_parts, source=source, prefix=prefix), 0)
             packets = runner.run(pack(numbered(items), runner.parallelism), [step], leaves_of(()))
-            return _parts_of([_part(Of(packet.of), bytes(packet.data)) for packet in packets])[0]
+            return _parts_of(map(_part, packets))[0]
 
     def mark(self, request: MarkRequest) -> Marked:
         """See the port. Raises LakeplanError of whatever could not be read or written."""
@@ -389,10 +389,10 @@ def _answers(
             raise found.error
 
 
-def _part(of: Of, data: bytes) -> tuple[Of, bytes]:
-    if of is Of.ERROR:
-        raise failure(data)
-    return of, data
+def _part(packet: Packet) -> tuple[Of, Data]:
+    if packet.of == Of.ERROR:
+        raise failure(bytes(packet.data))
+    return Of.PART, packet.data
 
 
 class _NoMetadata:
@@ -417,7 +417,7 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
 
 
 def _parts_of(
-    written: Iterable[tuple[Of, bytes]],
+    written: Iterable[tuple[Of, Data]],
 ) -> tuple[tuple[Part, ...], tuple[Part, ...], dict[MarkClass, Amount]]:
     """What the workers wrote, in order of name."""
     going: list[Part] = []

@@ -182,7 +182,9 @@ def observe(
     data, name = fetched, where_of(source, item)
     match item.kind:
         case Kind.RANGE:
-            yield of_range(_arrays(source, data, name, item.name, use_compiled), source)
+            verify_id = item.name if source.verify_ids else None
+            arrays = read_range_arrays(data, name=name, verify_id=verify_id, use_compiled=use_compiled)
+            yield of_range(arrays, source)
         case Kind.FOREIGN_RANGE:
             yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
         case Kind.LISTED | Kind.MARKED:
@@ -193,11 +195,6 @@ def observe(
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             yield from _listed(list_item(source, item), source.young_from_us, sizes=source.stored_sizes)
-
-
-def _arrays(source: Source, data: bytes, name: str, id: str, use_compiled: bool) -> RangeArrays:
-    verify_id = id if source.verify_ids else None
-    return read_range_arrays(data, name=name, verify_id=verify_id, use_compiled=use_compiled)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:

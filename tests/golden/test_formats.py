@@ -91,7 +91,6 @@ def it_reads_columns_as_it_reads_entries(golden: Any) -> None:
                 [e.address for e in entries],
                 [int(e.address_type) for e in entries],
                 [e.size for e in entries],
-                [e.last_modified_us for e in entries],
             )
 
 
