@@ -107,7 +107,7 @@ def _recorded(
         text = f"published and not recorded ({error.message})"
         return Announced((), (*problems, _postponed(len(notices), "", text)))
     noticed = tuple(
-        Noticed(name, n.head, accepted[name].verdict.policy, n.channel, n.due(period))
+        Noticed(name, n.head, accepted[name].verdict.policy, n.channel, n.due(period).replace(microsecond=0))
         for name, n in sorted(notices.items())
     )
     return Announced(noticed, tuple(problems))

@@ -244,16 +244,7 @@ def _end(repository: RepositoryEnd) -> RunRepository:
     return {
         "repository": repository.key,
         "branches": [_branch_end(e) for e in repository.branches],
-        "noticed": [
-            {
-                "branch_id": n.branch_id,
-                "commit_id": n.commit_id,
-                "policy": n.policy,
-                "channel": n.channel,
-                "deleted_from": utc_second_text(n.deleted_from),
-            }
-            for n in repository.noticed
-        ],
+        "noticed": encode(repository.noticed),
         "kept": repository.kept,
         "observed": repository.observed,
         "gates": [gate_row(g) for g in repository.gates],

@@ -259,7 +259,7 @@ class Attempt(ABC):
 class RulesAttempt(Attempt):
     def __init__(self, job: Job) -> None:
         super().__init__(job, GC)
-        self._before = self._seen = job.repository.before
+        self._before = self._last_read = job.repository.before
         self._stored = StoredRules(None, None)
 
     @property
@@ -274,7 +274,7 @@ class RulesAttempt(Attempt):
 
     def check(self, connection: WritableServer) -> bool:
         self.read(connection)
-        self._before = self._seen
+        self._before = self._last_read
         if self.is_stored():
             return False
         self.check_may_write(connection)
@@ -295,7 +295,7 @@ class RulesAttempt(Attempt):
             )
 
     def check_unchanged(self) -> None:
-        stored, planned = etag_of(self._seen), self.repository.before_etag
+        stored, planned = etag_of(self._last_read), self.repository.before_etag
         if stored != planned:
             raise StalePlan(
                 f"the rules changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
@@ -314,19 +314,19 @@ class RulesAttempt(Attempt):
 
     def read(self, connection: WritableServer) -> None:
         self._stored = read_stored(connection.reader, self.repository.name)
-        self._seen = self._stored.bare
+        self._last_read = self._stored.bare
 
     def is_stored(self) -> bool:
-        return self._seen == self.repository.after
+        return self._last_read == self.repository.after
 
     def is_as_checked(self) -> bool:
-        return self._seen == self._before
+        return self._last_read == self._before
 
     def found(self) -> Any:
-        return _body(self._seen)
+        return _body(self._last_read)
 
     def difference(self) -> str:
-        changes = diff_rules(self.repository.after, self._seen)
+        changes = diff_rules(self.repository.after, self._last_read)
         return ", ".join(f"{c.path} {_days(c.before)} to {_days(c.after)}" for c in changes)
 
     def record(self) -> None:
@@ -358,7 +358,7 @@ class SettingAttempt(Attempt):
     def __init__(self, job: Job, setting: PoliciesPlan | ObjectRulesPlan) -> None:
         super().__init__(job, setting.kind.value)
         self._plan = setting
-        self._seen: StoredList = Stored(None)
+        self._last_read: StoredList = Stored(None)
         self._before: Sequence[SettingItem] | None = setting.before
         self._etag = ""
 
@@ -375,8 +375,8 @@ class SettingAttempt(Attempt):
     def check(self, connection: WritableServer) -> bool:
         kind, name = self._plan.kind, self.repository.name
         self.read(connection)
-        self._before, self._etag = self._seen.items, self._seen.etag
-        if same_setting(self._seen.items, self._plan.after):
+        self._before, self._etag = self._last_read.items, self._last_read.etag
+        if same_setting(self._last_read.items, self._plan.after):
             return False
         judged = [s for s in (self.live.settings if self.live else ()) if s.kind is kind]
         if any(same_setting(setting.before, self._plan.after) for setting in judged):
@@ -409,19 +409,19 @@ class SettingAttempt(Attempt):
         connection.settings_writer.set_items(name, kind, items, if_match=etag)
 
     def read(self, connection: WritableServer) -> None:
-        self._seen = read_setting(connection.reader, self._plan.kind, self.repository.name)
+        self._last_read = read_setting(connection.reader, self._plan.kind, self.repository.name)
 
     def is_stored(self) -> bool:
-        return same_setting(self._seen.items, self._plan.after)
+        return same_setting(self._last_read.items, self._plan.after)
 
     def is_as_checked(self) -> bool:
-        return self._seen.etag == self._etag and same_setting(self._seen.items, self._before)
+        return self._last_read.etag == self._etag and same_setting(self._last_read.items, self._before)
 
     def found(self) -> Any:
-        return _bodies(self._seen.items)
+        return _bodies(self._last_read.items)
 
     def difference(self) -> str:
-        return what_changed(self._plan.after, self._seen.items)
+        return what_changed(self._plan.after, self._last_read.items)
 
     def record(self) -> None:
         """Bodies with the server's ids, and both ETags."""
@@ -431,8 +431,8 @@ class SettingAttempt(Attempt):
             self._plan.kind.value,
             {
                 "etag": self._plan.after_etag,
-                "server_etag": self._seen.etag,
-                "body": _bodies(self._seen.items),
+                "server_etag": self._last_read.etag,
+                "body": _bodies(self._last_read.items),
             },
             config_hash=self.repository.config_hash,
             run_id=self.run.run_id,
@@ -440,11 +440,13 @@ class SettingAttempt(Attempt):
         )
 
     def check_unchanged(self) -> None:
-        if self._seen.etag == self._plan.server_etag and same_setting(self._seen.items, self._plan.before):
+        if self._last_read.etag == self._plan.server_etag and same_setting(
+            self._last_read.items, self._plan.before
+        ):
             return
         raise StalePlan(
             f"{self.called} on the server changed since the plan:"
-            f" {what_changed(self._plan.before, self._seen.items)}",
+            f" {what_changed(self._plan.before, self._last_read.items)}",
             where=self.repository.key,
             hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
         )

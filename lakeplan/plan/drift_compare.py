@@ -12,7 +12,7 @@ from lakeplan.branches.deletion_records import drop_observed, last_observed, rec
 from lakeplan.branches.pin_records import PinRecord, StoredRules, read_pin_record, read_stored
 from lakeplan.branches.verdicts import takes
 from lakeplan.errors import FeatureMissing, LakeplanError, RepositoryNotFound
-from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.lakefs.protocols import BranchReader, LakeFSReader
 from lakeplan.plan.baselines import LastApplied, read_last_applied
 from lakeplan.plan.gather import read_setting, server_policies
 from lakeplan.retention.patterns import expand, matches
@@ -26,7 +26,7 @@ from lakeplan.review.differences import (
     pair_items,
     same_setting,
 )
-from lakeplan.review.run import HeadsReader, Run
+from lakeplan.review.run import Run
 from lakeplan.state.sweeps import SweepRecord
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
@@ -247,7 +247,7 @@ class HeadPorts:
     """Where heads are read from and recorded; nothing else of drift can write. ``useless`` says why records
     would be of no use, if so: then none is made."""
 
-    branches: Callable[[str], HeadsReader]
+    branches: Callable[[str], BranchReader]
     state: StateWriter
     run: Run
     useless: str = ""

@@ -98,9 +98,9 @@ class PinnedRulesAttempt(RulesAttempt):
     def check(self, connection: WritableServer) -> bool:
         self._inspection = self._inspect(connection)
         self._stored = self._inspection.stored
-        self._seen = self._before = self._stored.bare
+        self._last_read = self._before = self._stored.bare
         self._steps = {step.write: step for step in self._inspection.change.steps()}
-        if self.repository.action.writes and self._seen != self.repository.after:
+        if self.repository.action.writes and self._last_read != self.repository.after:
             self.check_may_write(connection)
         elif not connection.writer.can_set_gc_rules(self.repository.name):
             raise PermissionDenied(
@@ -143,7 +143,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def read(self, connection: WritableServer) -> None:
         self._stored = read_stored(connection.reader, self.repository.name)
-        self._seen = self._stored.bare
+        self._last_read = self._stored.bare
 
     def is_stored(self) -> bool:
         return self._stored.raw == self._target

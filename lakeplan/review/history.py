@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, Literal, TypedDict
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
-from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.plan_document import encode, rules_from_body
 from lakeplan.values.records import moment_in, utc_text
 from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
@@ -464,10 +464,7 @@ def _step_document(step: RunStep) -> RunRepository:
         "before": None if step.before is None else step.before.to_body(),
         "after": None if step.after is None else step.after.to_body(),
         "found": step.found,
-        "changes": [
-            {"path": c.path, "before": c.before, "after": c.after}
-            for c in diff_rules(step.before, step.after)
-        ],
+        "changes": encode(diff_rules(step.before, step.after)),
         "settings": [
             {
                 "setting": s.kind.value,
@@ -477,15 +474,7 @@ def _step_document(step: RunStep) -> RunRepository:
                 "before": [item_body(item) for item in s.before],
                 "after": [item_body(item) for item in s.after],
                 "found": s.found,
-                "changes": [
-                    {
-                        "item": c.item,
-                        "action": cast(ActionName, c.action.value),
-                        "before": dict(c.before),
-                        "after": dict(c.after),
-                    }
-                    for c in diff_setting(s.before, s.after)
-                ],
+                "changes": encode(diff_setting(s.before, s.after)),
             }
             for s in step.settings
         ],

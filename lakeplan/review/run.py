@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import (
+    BranchReader,
     BranchWriter,
     GcRulesWriter,
     LakeFSReader,
@@ -21,7 +22,6 @@ from lakeplan.lakefs.protocols import (
 )
 from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateReader, StateWriter
-from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.progress import Progress
@@ -79,14 +79,6 @@ class ApplyReport:
         return tuple(r for r in self.results if r.exit_code)
 
 
-class HeadsReader(Protocol):
-    def list_live(self, repository: str) -> list[LiveBranch]:
-        """All branches but pins, with their hidden flag."""
-
-    def find_branch(self, repository: str, branch_id: str) -> str | None:
-        """The HEAD of a branch now, or None when there is no such branch."""
-
-
 class WritableServer(Protocol):
     """A server to write to: readers and, apart from them, writers."""
 
@@ -97,7 +89,7 @@ class WritableServer(Protocol):
     @property
     def settings_writer(self) -> SettingsWriter: ...
     @property
-    def branches(self) -> HeadsReader: ...
+    def branches(self) -> BranchReader: ...
     @property
     def metadata_writer(self) -> MetadataWriter: ...
     @property
