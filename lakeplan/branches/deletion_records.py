@@ -25,7 +25,7 @@ from lakeplan.values.records import moment_in, utc_second_text
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
 SEEN_KEPT = timedelta(days=90)
-"""How long HEADs that were only seen stay on record after a newer look."""
+"""How long HEADs that were only observed are on record after a newer inspection."""
 
 
 class Fate(str, Enum):

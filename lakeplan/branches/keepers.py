@@ -109,9 +109,9 @@ def uncommitted_writes(
     data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
 ) -> UncommittedWrites:
     """``before`` is the fingerprint of the last inspection (None: nobody looked yet). Other changes than at
-    the last look, more than are listed, a deletion not seen before and an object that vanished while it was
-    looked at count as a write now; otherwise the objects' own times count. ``written_at`` None: times are not
-    wanted, because whatever is uncommitted keeps the branch."""
+    the last inspection, more than are listed, a deletion not observed before and an object that vanished
+    while it was read count as a write now; otherwise the objects' own times count. ``written_at`` None: times
+    are not wanted, because whatever is uncommitted keeps the branch."""
     known = before == data.fingerprint
     if before is not None and not known:
         return UncommittedWrites(data, written=now)

@@ -1,9 +1,9 @@
 """The observation ledger of one repository: what lakeplan saw of every branch, and when.
 
 Open-source servers record neither when a branch was made nor when it was written. What is not in the ledger
-is not known: a branch's age counts from its first inspection. Moments are whole epoch seconds; a look that
-finds another HEAD, or other uncommitted changes, counts as a write at the moment of the look, which is never
-before the true one.
+is not known: a branch's age counts from its first inspection. Moments are whole epoch seconds. An
+inspection that finds another HEAD, or other uncommitted changes, counts as a write at its own moment, which
+is never before the true one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SKEW_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One branch. ``first``: the first look; ``first_head``: its HEAD then; ``moved``: the last inspection
-    that found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody looked at them;
-    ``assumed``: creation time taken from the HEAD commit (``assume_created``)."""
+    """One branch. ``first``: the first inspection; ``first_head``: its HEAD then; ``moved``: the last
+    inspection that found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody read
+    them; ``assumed``: creation time taken from the HEAD commit (``assume_created``)."""
 
     first: int
     head: str
@@ -77,13 +77,13 @@ def observe(
     branches: Iterable[LiveBranch],
     now: datetime,
 ) -> Ledger:
-    """The ledger after one more look. Branches that are gone are dropped: one that comes back is new."""
+    """The ledger after one more inspection. Branches that are gone are dropped: a returned one is new."""
     moment = int(now.timestamp())
     if ledger is None or ledger.repository_created != repository_created:
         ledger = Ledger(repository, repository_created, moment, moment)
     else:
-        # A clock that was set back makes nothing older than an earlier look, and what appears within the
-        # second of the first look was not there then.
+        # A clock that was set back makes nothing older than an earlier inspection, and what appears within
+        # the second of the first one was not there then.
         moment = max(moment, ledger.at, ledger.began + 1)
     seen: dict[str, Record] = {}
     for branch in branches:
@@ -97,8 +97,8 @@ def observe(
 
 
 def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
-    """Gives branches of the very first look the date of the HEAD they had then (epoch seconds by commit id),
-    never later than that look. Branches that appeared later are known to be newer."""
+    """Gives branches of the first inspection the date of the HEAD they had then (epoch seconds by commit id),
+    never later than that. Branches that appeared later are known to be newer."""
     changed = dict(ledger.branches)
     for name, record in ledger.branches.items():
         date = head_dates.get(record.first_head)
@@ -150,7 +150,7 @@ def facts_of(
     if staged_at is not None:
         writes.append((min(staged_at, ledger.at), Evidence.STAGED))
     if head_date is not None:
-        # A date from the future (a skewed clock, a made-up one): the commit was there at its first look.
+        # A date from the future (a skewed clock, a made-up one): the commit was there when first observed.
         seen = record.first if record.moved is None else record.moved
         writes.append((min(head_date, seen), Evidence.HEAD_COMMIT))
     last, why = max(writes, key=lambda pair: pair[0])

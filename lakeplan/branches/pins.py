@@ -14,7 +14,7 @@ The writes that bring the pins of a repository up to date:
 1. PUT the old rules with the entries of new pins; 2. make the branches; 3. compare the server's own verdict;
 4. PUT the new rules; 5. delete retired pins; 6. PUT without their entries. A run may be killed after any of
 them. The server's walk and the documented rule are computed for the state after each, at each moment that is
-looked at, as the branches are and with the branches deleted that are at a pinned commit: each alone, all of
+judged, as the branches are and with the branches deleted that are at a pinned commit: each alone, all of
 one commit, and all. A state that keeps less than it must is refused.
 """
 
@@ -446,8 +446,8 @@ def _compared(
 def safe_change(history: History, change: Change) -> tuple[Change, Loss | None]:
     """The change as it can be made safely, and what even that would lose: with a loss nothing is written.
 
-    Where a branch is at a pinned commit, the branch keeps it and may be deleted at any time: its pin goes
-    without a rule of its own, or goes, when the set is not safe otherwise. A later run makes it again.
+    Where a branch is at a pinned commit, the branch keeps it and may be deleted at any time: its pin has
+    no rule of its own, or is deleted, when the set is not safe otherwise. A later run makes it again.
     """
     heads = {branch.commit_id for branch in history.refs.branches}
     without_rule = tuple(replace(p, days=None) if p.commit_id in heads else p for p in change.want)

@@ -43,7 +43,7 @@ class InspectionOptions:
 @dataclass(frozen=True)
 class Simulated:
     """``survey`` with what follows beside each branch that is deleted, and what only a stale branch holds;
-    ``objects_unknown`` says why objects are not told."""
+    ``objects_unknown`` says why objects are not known."""
 
     survey: Survey
     totals: Mapping[str, MomentTotal] = field(default_factory=dict)

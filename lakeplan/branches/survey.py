@@ -48,7 +48,7 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class When:
-    """``now`` is the moment of the look, ``as_of`` the one that is judged at, ``zone`` places day limits."""
+    """``now`` is the moment of the inspection, ``as_of`` the one to judge at, ``zone`` places day limits."""
 
     now: datetime
     as_of: datetime
@@ -57,8 +57,8 @@ class When:
 
 @dataclass(frozen=True)
 class Survey:
-    """``ledger`` is the record after this look, to be stored by a run. ``refs`` and ``graph`` are None where
-    nothing needed them. ``rules`` are the stored GC rules."""
+    """``ledger`` is the record after this inspection, to be stored by a run. ``refs`` and ``graph`` are
+    None where nothing needed them. ``rules`` are the stored GC rules."""
 
     desired: DesiredRepository
     repository: Repository
@@ -79,13 +79,13 @@ class Survey:
 
     @property
     def expired(self) -> tuple[BranchOutlook, ...]:
-        """What goes, at once or after its notice, by name."""
+        """What is deleted, at once or after its notice, by name."""
         found = (o for _, o in sorted(self.outlooks.items()))
         return tuple(o for o in found if o.verdict.deletes or o.verdict.kept_by in AWAITS_NOTICE)
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:
-        """What goes, by name."""
+        """What is deleted, by name."""
         return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.deletes)
 
 
@@ -268,7 +268,7 @@ class _Surveyor:
                 data,
                 ledger.branches[branch_id].staged,
                 now,
-                # A branch that stays because of what is uncommitted needs no times.
+                # A branch that is kept because of what is uncommitted needs no times.
                 None
                 if settings.keep_with_uncommitted
                 else lambda path: reader.written_at(name, branch_id, path),
@@ -322,7 +322,7 @@ def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
 
 
 def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
-    """The same look, with ``rules`` stored instead of those that were found."""
+    """The same survey, with ``rules`` stored instead of those that were found."""
     outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
     return replace(found, outlooks=outlooks, rules=rules)
 

@@ -117,7 +117,7 @@ def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem,
 def _attempts(
     record: Mapping[str, Any], seen: Mapping[str, Sighting]
 ) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
-    """Attempts whose end a later look has not shown."""
+    """Attempts whose end a later inspection has not shown."""
     for name, attempts in record.items():
         since = seen[name].at if name in seen else None
         open_ones = [a for a in attempts if since is None or moment_in(a["at"]) >= since]

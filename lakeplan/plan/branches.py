@@ -1,7 +1,7 @@
 """Branches in a plan: what ``branches run`` would delete, and what a server's own job takes with a branch.
 
-Only looks. A repository is surveyed where its server's engine is ``lakeplan`` and the tree has policies for
-it; an apply deletes no branch, so nothing here is asked again when a plan is applied.
+Writes nothing. A repository is surveyed where its server's engine is ``lakeplan`` and the tree has policies
+for it; an apply deletes no branch, so nothing here is asked again when a plan is applied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def inspect_branches(
     options: InspectionOptions,
 ) -> Inspection | LakeplanError:
     """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
-    told, and does not fail the plan of the rules."""
+    an error that does not fail the plan of the rules."""
     try:
         readers = ports.readers(desired.server)
         found, warnings = inspect(desired, server, readers, ports.state, options)
@@ -108,7 +108,7 @@ def with_losses(
     refs: Refs | None,
     default_branch: str,
 ) -> PoliciesPlan:
-    """Beside every branch that goes under the proposed policies: what is uncommitted on it, open pull
+    """Beside every branch that the proposed policies delete: what is uncommitted on it, open pull
     requests from it, tags on it. What cannot be read is a note."""
     names = [fate.branch_id for fate in policies.fates if fate.goes_at is not None]
     if not names:

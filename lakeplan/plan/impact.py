@@ -91,7 +91,7 @@ class Verdicts:
         return HorizonImpact(self.moments[horizon], before, after, expire, released, risk)
 
     def changes_sides(self, *, backlog: bool) -> bool:
-        """Whether any commit goes in any transition: if none does, no object can."""
+        """Whether any commit expires in any transition: if none does, no object can."""
         asked = list(transitions(backlog=backlog).values())
         return any(t.goes(mask) for mask in set(self.masks) for t in asked)
 

@@ -438,9 +438,9 @@ DAYS = 90
 def timeline_document(
     plan: RepositoryPlan, judged: Judged | None, curve: Mapping[str, Any] | None, as_of: datetime
 ) -> Json:
-    """``days``: one row per day on which something goes. Day 0 is now; day n ends n times 24 hours later.
+    """``days``: one row per day on which something expires. Day 0 is now; day n ends n times 24 hours later.
     Commits go by the documented rule, under the stored and the proposed rules (None: no history, or no rules
-    are set, so that nothing goes). ``objects`` come from the horizon of a curve, when one was given."""
+    are set, so that nothing expires). ``objects`` come from the horizon of a curve, when one was given."""
     stored = None if judged is None else _commits(judged, as_of, proposed=False)
     proposed = None if judged is None else _commits(judged, as_of, proposed=True)
     branches = _branches(plan, as_of)
@@ -525,8 +525,8 @@ def shown_repositories(plan: Plan, targets: Sequence[str] = ()) -> list[Reposito
 
 def _largest_first(repository: RepositoryPlan) -> tuple[bool, int, str]:
     now = repository.impact.now
-    goes = now.bytes_expire if now is not None else None
-    return (goes is not None, -(goes or 0), repository.key)
+    expires = now.bytes_expire if now is not None else None
+    return (expires is not None, -(expires or 0), repository.key)
 
 
 def report_page_document(

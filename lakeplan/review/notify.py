@@ -135,7 +135,7 @@ class Notifier:
 
 
 def _title(title: str, places: range, total: int) -> str:
-    """With how many items the channel is told of, and which of them are in this message."""
+    """With how many items the channel is notified of, and which of them are in this message."""
     if len(places) == total:
         return f"{title} ({total:,})"
     return f"{title} ({places[0] + 1:,} to {places[-1] + 1:,} of {total:,})"
