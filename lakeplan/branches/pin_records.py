@@ -138,6 +138,10 @@ class StoredRules:
         known = {pin.commit_id: pin for pin in record.pins}
         return tuple(known[pin.commit_id] for pin in own_pins(self.pins, known))
 
+    def as_stored(self, pins: Iterable[Pin]) -> tuple[Pin, ...]:
+        """Pins with the rules that they have on the server."""
+        return tuple(replace(pin, days=self.entries.get(pin.name)) for pin in pins)
+
     def foreign(self, record: PinRecord) -> list[str]:
         """Branches that are named like pins and are not lakeplan's, with why. They are never deleted."""
         known = record.commit_ids
@@ -292,7 +296,7 @@ class PinRelease:
         self, branch_id: str, stored: StoredRules, own: Iterable[Pin], refs: Refs, commit_id: str
     ) -> GcRules:
         assert stored.raw is not None
-        there = tuple(replace(pin, days=stored.entries.get(pin.name)) for pin in own)
+        there = stored.as_stored(own)
         want = tuple(replace(pin, days=None) if pin.commit_id == commit_id else pin for pin in there)
         bare = without_entries(stored.raw, [pin.name for pin in there])
         now = self.run.now()

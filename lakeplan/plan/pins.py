@@ -97,7 +97,7 @@ def inspect_pins(
     history = History(refs, graph, rules or GcRules(0), moments, options.zone)
     blocked = _why_blocked(stored, names)
     own = with_needed_days(graph, own)
-    change = Change(stored.raw, rules, own, _as_they_are(own, stored) if blocked else ())
+    change = Change(stored.raw, rules, own, stored.as_stored(own) if blocked else ())
     foreign = stored.foreign(record)
     if blocked:
         loss = next(losses(history, change), None)
@@ -135,10 +135,6 @@ def _why_blocked(stored: StoredRules, own: Collection[str]) -> str:
     return (
         f"the server stores a rule of 0 days or less for {', '.join(names[:3])}{more}, so no pin is changed"
     )
-
-
-def _as_they_are(own: Collection[Pin], stored: StoredRules) -> tuple[Pin, ...]:
-    return tuple(replace(pin, days=stored.entries.get(pin.name)) for pin in own)
 
 
 def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str]]:
