@@ -158,6 +158,8 @@ def follow(
     return Simulated(replace(found, outlooks=outlooks), what.totals(result), unknown)
 
 
+WORKERS = 4
+"""Repositories that are inspected at the same time."""
 EVEREST = "writes through an Everest mount count only once they are synced"
 
 
@@ -165,7 +167,6 @@ EVEREST = "writes through an Everest mount count only once they are synced"
 class LifecycleOptions(InspectionOptions):
     selection: Selection = field(default_factory=Selection)
     allowed: frozenset[str] = frozenset()
-    workers: int = 4
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
 
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,
-        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+        ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
         inspections = list(pool.map(inspected, wanted))
     outlooks = _simulated(inspections, ports)

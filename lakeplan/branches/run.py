@@ -32,6 +32,7 @@ from lakeplan.branches.ledger import Mark, without
 from lakeplan.branches.notices import read_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
+    WORKERS,
     LifecycleOptions,
     follow,
     repository_gates,
@@ -167,7 +168,7 @@ def run_lifecycle(
     runner = _Runner(tree, options, ports, run, reviewed)
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,
-        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+        ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
         def inspect(desired: DesiredRepository) -> _Held | RepositoryEnd:

@@ -359,9 +359,9 @@ def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[Pu
     return found
 
 
-def in_parallel(work: Callable[[str], T], items: Iterable[str], workers: int = WORKERS) -> list[T]:
+def in_parallel(work: Callable[[str], T], items: Iterable[str]) -> list[T]:
     """In the order of ``items``."""
-    with ThreadPoolExecutor(max_workers=workers) as pool:
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         return list(pool.map(work, items))
 
 

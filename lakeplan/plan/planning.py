@@ -34,14 +34,15 @@ from lakeplan.values.repository import Refs
 from lakeplan.values.simulation import Choice, ImpactResult
 
 SimulateMode = Literal["changed", "all", "none"]
+WORKERS = 8
+"""Repositories that are read at the same time."""
 
 
 @dataclass(frozen=True)
 class PlanOptions:
     """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
     ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
-    ``judge`` limits the impact to these repositories (the others are only compared). ``workers`` bounds
-    concurrent repositories."""
+    ``judge`` limits the impact to these repositories (the others are only compared)."""
 
     as_of: datetime
     selection: Selection = field(default_factory=Selection)
@@ -53,7 +54,6 @@ class PlanOptions:
     known: frozenset[str] = frozenset()
     expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
     judge: frozenset[str] | None = None
-    workers: int = 8
     refresh: bool = False
     """Only days that patterns give to branches that have fewer, in repositories of ``known``."""
     now: datetime | None = None
@@ -229,7 +229,7 @@ def _plan_all(
     work = list(wanted)
     with (
         ports.progress.task("reading repositories", len(work)) as step,
-        ThreadPoolExecutor(max_workers=max(1, options.workers)) as pool,
+        ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
         def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
