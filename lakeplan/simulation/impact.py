@@ -206,10 +206,6 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
 
 
-def _largest(found: ByPrefix) -> tuple[PrefixAmount, ...]:
-    return tuple(PrefixAmount(p, p.count("/"), a) for p, a in largest(found.get("", {}), MAX_PREFIXES))
-
-
 def _result(
     asked: _Asked, found: _RequestAnswers, choice: Choice, *, shown: bool
 ) -> ImpactResult | LakeplanError:
@@ -231,9 +227,10 @@ def _result(
                 if holding >> bit & 1:
                     tags[tag] += each.amount
     collected = asked.collected
+    prefixes = largest(found.prefixes.get("", {}), MAX_PREFIXES)
     return ImpactResult(
         by_mask,
-        _largest(found.prefixes),
+        tuple(PrefixAmount(prefix, prefix.count("/"), amount) for prefix, amount in prefixes),
         tags,
         len(collected.items),
         collected.entries,

@@ -189,12 +189,10 @@ def observe(
             yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
         case Kind.LISTED | Kind.MARKED:
             yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
-        case Kind.SEGMENT:
-            raise SimulationFailed("is rows already", where=name)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
-        case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
-            yield from _listed(list_item(source, item), source.young_from_us, sizes=source.stored_sizes)
+        case _:
+            raise SimulationFailed("is no file that fetch reads", where=name)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:

@@ -39,7 +39,6 @@ from lakeplan.simulation.table import (
     Table,
     concat,
     in_order,
-    is_in,
     most,
     new_table,
     pack,
@@ -191,7 +190,7 @@ class _Reader:
                 ranges.append(item)
             elif item.kind not in LISTINGS:
                 others.append(item)
-        others.sort(key=self._may_be_asked)
+        others.sort(key=lambda item: any(self._wanted(item)))
         yield from self._fold(ahead(ranges, self._fetch, pool, FETCH_AHEAD), all_texts=True)
         read = ahead(others, self._fetch, pool, FETCH_AHEAD)
         yield from self._fold(chain(read, begun, listed), all_texts=False)
@@ -229,9 +228,6 @@ class _Reader:
 
     def _new_table(self) -> Table:
         return new_table(use_compiled=self._job.use_compiled)
-
-    def _may_be_asked(self, item: WorkItem) -> bool:
-        return any(self._wanted(item))
 
     def _wanted(self, item: WorkItem) -> list[bool]:
         """By code, whether texts may be needed."""
@@ -544,7 +540,7 @@ def _grouped(texts: pa.Table, *, exact: bool) -> pa.Table:
     )
     hashes = grouped["hash"].to_numpy()
     ascending = np.sort(hashes)
-    shared = is_in(ascending[1:][ascending[1:] == ascending[:-1]], hashes)
+    _, shared = places_in(ascending[1:][ascending[1:] == ascending[:-1]], hashes)
     if not shared.any():
         return grouped
     # Several addresses have one hash: what holds one of them may not hold the other.

@@ -237,10 +237,6 @@ def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
     return places, ascending[places] == hashes
 
 
-def is_in(ascending: Hashes, hashes: Hashes) -> Booleans:
-    return places_in(ascending, hashes)[1]
-
-
 def pairs_of(hashes: Hashes, paths: Hashes, sizes: Ints | None = None) -> Hashes:
     """Of addresses and paths by their hashes, with sizes of entries; ``paths`` 0 for none."""
     found: Hashes = hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)

@@ -47,7 +47,7 @@ def unturned(value: int, factor: int) -> int:
 
 
 def path_with_hash(target: int) -> str:
-    """A path of 16 characters that has this hash: ``hashing.hash_spans`` backwards."""
+    """A path of 16 characters that has this hash: ``range_arrays.hash_spans`` backwards."""
     target ^= target >> 32
     target = unturned(target, SEED)
     target ^= target >> 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -218,13 +219,13 @@ class DescribeARun:
     def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """Ranges that were read."""
         found: list[str] = []
-        arrays = observing._arrays
+        read = observing.read_range_arrays
 
-        def spy(source: Source, data: bytes, name: str, id: str, use_compiled: bool) -> object:
-            found.append(id)
-            return arrays(source, data, name, id, use_compiled)
+        def spy(data: bytes, *, name: str, **options: Any) -> object:
+            found.append(name.rpartition(" ")[2])
+            return read(data, name=name, **options)
 
-        monkeypatch.setattr(observing, "_arrays", spy)
+        monkeypatch.setattr(observing, "read_range_arrays", spy)
         return found
 
     def simulate(self, root: Path, cache: MemoryCache | None, commits: int = 2, days: int = 7) -> object:

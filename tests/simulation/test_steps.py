@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, StorageNotFound
-from lakeplan.formats import range_arrays, ranges
+from lakeplan.formats import range_arrays
 from lakeplan.simulation import engine, listings, observing, steps
 from lakeplan.simulation.exchange import Of, Packet
 from lakeplan.simulation.local import LocalRunner
@@ -93,13 +93,13 @@ class DescribeHashesThatAddressesShare:
 
     @pytest.fixture(autouse=True)
     def short_hashes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole_spans, whole_texts = ranges.hash_spans, observing.hash_texts
+        whole_spans, whole_texts = range_arrays.hash_spans, observing.hash_texts
 
         def spans(*arguments):  # type: ignore[no-untyped-def]
             hashes, plain = whole_spans(*arguments)
             return hashes & self.BITS, plain
 
-        for module in (ranges, range_arrays, listings):
+        for module in (range_arrays, listings):
             monkeypatch.setattr(module, "hash_spans", spans)
         monkeypatch.setattr(observing, "hash_texts", lambda texts: whole_texts(texts) & self.BITS)
         self.short = lambda key: int(whole_texts([key])[0]) >> 62
