@@ -18,9 +18,8 @@ from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import AzureLocation, folder_of, open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.collector import LakefsAccess, check_conf, storage_access
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions
+from lakeplan.sweep.spark_submit import LakefsAccess, SparkSubmit, SubmitOptions, check_conf, storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import Choice

@@ -20,8 +20,7 @@ from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
-from lakeplan.state.baselines import repositories_with_baseline
-from lakeplan.state.store import known_repositories
+from lakeplan.state.store import known_repositories, repositories_with_baseline
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety

@@ -13,8 +13,15 @@ from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.review.run import GC, Run, close_journal
-from lakeplan.state.baselines import Sighting, damaged_baseline, read_baseline, write_baseline
-from lakeplan.state.store import RunJournal, read_applied, repository_key
+from lakeplan.state.store import (
+    RunJournal,
+    Sighting,
+    damaged_baseline,
+    read_applied,
+    read_baseline,
+    repository_key,
+    write_baseline,
+)
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_document import rules_from_body

@@ -24,8 +24,7 @@ from lakeplan.plan.drift_compare import (
 )
 from lakeplan.plan.gather import server_policies
 from lakeplan.review.selection import Selection, failure_of
-from lakeplan.state.baselines import repositories_with_baseline
-from lakeplan.state.store import known_repositories
+from lakeplan.state.store import known_repositories, repositories_with_baseline
 from lakeplan.state.sweeps import LastSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree

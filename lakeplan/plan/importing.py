@@ -16,7 +16,7 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan.gather import read_setting
 from lakeplan.retention.patterns import names_repository
 from lakeplan.review.run import GC, Run
-from lakeplan.state.baselines import Sighting
+from lakeplan.state.store import Sighting
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.progress import Progress

@@ -15,9 +15,8 @@ from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal
-from lakeplan.state.baselines import record_forecast
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import Lease, check_lease, read_applied
+from lakeplan.state.store import Lease, check_lease, read_applied, record_forecast
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.values.simulation import Amount
 

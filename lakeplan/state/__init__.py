@@ -1,3 +1,3 @@
 """What lakeplan remembers: leases, applied records, baselines, records of sweeps."""
 
-__all__ = ["baselines", "clocks", "store", "sweeps"]
+__all__ = ["clocks", "store", "sweeps"]

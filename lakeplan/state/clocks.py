@@ -13,7 +13,7 @@ from typing import Protocol
 
 from lakeplan.errors import ClockSkew, LakeplanError
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.values.records import json_line
+from lakeplan.values.records import json_line, moment_of
 
 MAX_DIFFERENCE = timedelta(minutes=5)
 """Between any two clocks."""
@@ -104,7 +104,7 @@ def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> dateti
             where=f"{store.url}/{key}",
             hint="Check that nothing else removes files below _lakeplan/.",
         )
-    return datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=facts.modified_us)
+    return moment_of(facts.modified_us)
 
 
 def _text(at: datetime) -> str:

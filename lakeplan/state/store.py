@@ -1,8 +1,9 @@
-"""What lakeplan remembers between runs: last-applied rules, leases, and an append-only history.
+"""What lakeplan remembers between runs: last-applied rules, baselines, forecasts, leases, and an append-only
+history.
 
-Keys: ``applied/<server>/<repository>.json``, ``leases/<server>/<repository>.json``,
-``history/<run id>.json``. Written with conditional puts, never by a plan. Losing it loses drift classes
-and undo, never safety.
+Keys: ``applied/``, ``baselines/``, ``forecasts/`` and ``leases/``, each with ``<server>/<repository>.json``,
+and ``history/<run id>.json``. Written with conditional puts, never by a plan. Losing it loses drift classes,
+a comparison and undo, never safety.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from urllib.parse import quote, unquote
 from lakeplan.errors import FormatError, LeaseHeld, WriteConflict
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.rules import GcRules, etag_of
+from lakeplan.values.simulation import Amount
 
 ATTEMPTS_KEPT = 5
 """Writes of one setting whose end is not known, one after the other."""
@@ -31,9 +33,23 @@ LEASE_GRACE = timedelta(minutes=10)
 
 
 def repository_key(kind: str, repository: str) -> str:
-    """``kind`` is ``applied``, ``baselines`` or ``leases``; ``repository`` is ``server/name``."""
+    """``kind`` begins the key, such as ``applied``; ``repository`` is ``server/name``."""
     server, _, name = repository.partition("/")
     return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
+
+
+def read_repository_record(
+    state: StateReader, kind: str, repository: str, shape: records.Shape, *, what: str, hint: str
+) -> tuple[dict[str, Any], str] | None:
+    """A repository's record of this kind and its version; None when there is none. Raises FormatError naming
+    a record that is damaged, or another repository's."""
+    key = repository_key(kind, repository)
+    found = state.read(key)
+    if found is None:
+        return None
+    record = records.read_record(found.data, shape, what=what, where=key, hint=hint)
+    records.of_repository(record, repository, what=what, where=key, hint=hint)
+    return record, found.version
 
 
 _ITEMS = records.or_null(records.list_of(records.record({})))
@@ -47,22 +63,14 @@ APPLIED = records.record(
         "attempts": records.map_of(records.list_of(_BODIES)),
     },
 )
-_APPLIED_TEXT = {
-    "what": "the state's record of the last apply",
-    "hint": "Restore it from a backup, or move it away. The next apply writes a new one.",
-}
+_RESTORE = "Restore it from a backup, or move it away. The next apply writes a new one."
+_APPLIED_TEXT = {"what": "the state's record of the last apply", "hint": _RESTORE}
 
 
 def read_applied(state: StateReader, repository: str) -> tuple[dict[str, Any], str] | None:
-    """The record of ``server/name`` and its version; None when no apply recorded it. Raises FormatError
-    naming a record that is damaged, or another repository's: it must not count as "never applied"."""
-    key = repository_key("applied", repository)
-    found = state.read(key)
-    if found is None:
-        return None
-    record = records.read_record(found.data, APPLIED, where=key, **_APPLIED_TEXT)
-    records.of_repository(record, repository, where=key, **_APPLIED_TEXT)
-    return record, found.version
+    """The record of ``server/name`` and its version; None when no apply recorded it. Raises as
+    ``read_repository_record``: what cannot be read must not count as "never applied"."""
+    return read_repository_record(state, "applied", repository, APPLIED, **_APPLIED_TEXT)
 
 
 def known_repositories(state: StateReader) -> frozenset[str]:
@@ -146,6 +154,136 @@ def _record(
     state.write(key, _json(record), if_version=version)
 
 
+# ---- baselines and forecasts
+_BASELINE_TEXT = {"what": "the state's baseline of this repository", "hint": _RESTORE}
+
+
+def _setting(body: records.Shape) -> records.Shape:
+    return records.record(
+        {
+            "body": body,
+            "config_hash": records.text,
+            "run_id": records.text,
+            "at": records.moment,
+            "command": records.exactly("apply", "import"),
+        }
+    )
+
+
+_SETTINGS = {
+    "gc": _setting(records.or_null(records.rules)),
+    "branch_lifecycle": _setting(_ITEMS),
+    "object_lifecycle": _setting(_ITEMS),
+}
+BASELINE = records.record({"repository": records.text, "settings": records.record({}, _SETTINGS)})
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One setting of a repository when the tree and the server agreed, as a run read it, so that drift also
+    sees edits of what no apply wrote. Only what was written, in ``applied/``, counts for adoption and for the
+    settle time of a sweep. ``body`` as lakeFS has it; None or empty: nothing was
+    set. ``command`` is ``apply`` or ``import``."""
+
+    body: Any
+    config_hash: str
+    run_id: str
+    at: datetime
+    command: str
+
+
+def read_baseline(state: StateReader, repository: str) -> tuple[dict[str, Sighting], str | None]:
+    """The settings of ``server/name`` in its baseline, ``gc`` among them, and the version of the record.
+    Raises FormatError for a damaged record."""
+    found = read_repository_record(state, "baselines", repository, BASELINE, **_BASELINE_TEXT)
+    if found is None:
+        return {}, None
+    record, version = found
+    present = {name: value for name in _SETTINGS if (value := record["settings"].get(name)) is not None}
+    return {
+        name: Sighting(
+            value["body"],
+            value["config_hash"],
+            value["run_id"],
+            records.moment_in(value["at"]),
+            value["command"],
+        )
+        for name, value in present.items()
+    }, version
+
+
+def damaged_baseline(repository: str, detail: str) -> FormatError:
+    where = repository_key("baselines", repository)
+    what = _BASELINE_TEXT["what"]
+    return FormatError(f"{what} is damaged", where=where, hint=_RESTORE, detail=detail)
+
+
+def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, Sighting]) -> None:
+    """Stores these settings beside those that the baseline has of others. Raises WriteConflict when another
+    run was first, and FormatError for a damaged record."""
+    before, version = read_baseline(state, repository)
+    document = {
+        "repository": repository,
+        "settings": {
+            name: {**vars(seen), "at": utc_text(seen.at)} for name, seen in {**before, **settings}.items()
+        },
+    }
+    state.write(repository_key("baselines", repository), _json(document), if_version=version)
+
+
+def repositories_with_baseline(state: StateReader) -> frozenset[str]:
+    """``server/name`` of every repository that has a baseline."""
+    return repositories_of(state, "baselines")
+
+
+_FORECAST = records.record(
+    {
+        "repository": records.text,
+        "run_id": records.text,
+        "plan_digest": records.text,
+        "expire": records.list_of(records.record({"at": records.moment, "amount": records.AMOUNT})),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the plan of the last change of the rules said would expire, for who approves a deletion.
+    ``expire``: what newly expires by each moment, ascending, assuming no new commits. ``run_id`` is of the
+    apply."""
+
+    run_id: str
+    plan_digest: str
+    expire: tuple[tuple[datetime, Amount], ...]
+
+
+def read_forecast(state: StateReader, repository: str) -> Forecast | None:
+    """None when there is none. Raises FormatError for a damaged record."""
+    what = "the state's record of the last forecast"
+    found = read_repository_record(state, "forecasts", repository, _FORECAST, what=what, hint=_RESTORE)
+    if found is None:
+        return None
+    record, _ = found
+    rows = [(records.moment_in(row["at"]), Amount.from_row(row["amount"])) for row in record["expire"]]
+    return Forecast(record["run_id"], record["plan_digest"], tuple(sorted(rows, key=lambda row: row[0])))
+
+
+def record_forecast(
+    state: StateWriter, repository: str, *, run_id: str, plan_digest: str, expire: Mapping[datetime, Amount]
+) -> None:
+    """In the place of an earlier one. Raises StorageError, WriteConflict."""
+    key = repository_key("forecasts", repository)
+    current = state.read(key)
+    record = {
+        "repository": repository,
+        "run_id": run_id,
+        "plan_digest": plan_digest,
+        "expire": [{"at": utc_text(at), "amount": amount.to_row()} for at, amount in sorted(expire.items())],
+    }
+    state.write(key, json_line(record), if_version=current.version if current else None)
+
+
+# ---- leases and the history
 LEASE = records.record({"until": records.moment}, {"holder": records.record({})})
 
 
@@ -175,12 +313,8 @@ class Lease:
                     where=self.repository,
                     hint="Wait for it, then run the command again.",
                 )
-        until = self.now() + timedelta(seconds=self.seconds)
-        record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
-            self._version = self.state.write(
-                key, _json(record), if_version=current.version if current else None
-            )
+            self._hold(current.version if current else None)
         except WriteConflict:
             raise LeaseHeld(
                 "another run just took the lease of this repository",
@@ -189,18 +323,20 @@ class Lease:
             ) from None
         return self
 
+    def _hold(self, version: str | None) -> None:
+        until = self.now() + timedelta(seconds=self.seconds)
+        record = {"holder": dict(self.holder), "until": utc_text(until)}
+        key = repository_key("leases", self.repository)
+        self._version = self.state.write(key, _json(record), if_version=version)
+
     def _is_over(self, until: datetime) -> bool:
         end = until + LEASE_GRACE
         return end < self.now() and end < self.confirm()
 
     def renew(self) -> None:
         """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""
-        until = self.now() + timedelta(seconds=self.seconds)
-        record = {"holder": dict(self.holder), "until": utc_text(until)}
         try:
-            self._version = self.state.write(
-                repository_key("leases", self.repository), _json(record), if_version=self._version
-            )
+            self._hold(self._version)
         except WriteConflict:
             raise LeaseHeld(
                 "this run's lease expired and another run took it over",

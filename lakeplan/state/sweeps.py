@@ -13,14 +13,15 @@ from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import FormatError, WriteConflict
-from lakeplan.state.store import repository_key
+from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
-from lakeplan.values.simulation import Amount
+from lakeplan.values.simulation import Amount, AmountRow
 from lakeplan.values.sweep import Status
 
 PENDING = "pending"
 STATUSES = (*(status.value for status in Status), PENDING)
+_KIND = "sweep/ends"
 _TRIES = 5
 
 
@@ -48,9 +49,7 @@ class SweepRecord:
 def read_sweeps(state: StateReader, repository: str) -> SweepRecord | None:
     """The record of ``server/name``; None when no sweep of it is recorded. Raises LakeplanError naming a
     record that cannot be read."""
-    key = _key(repository)
-    found = state.read(key)
-    entries = _entries(found.data, repository) if found is not None else {}
+    entries, _ = _read(state, repository)
     if not entries:
         return None
     last = max(entries, key=lambda mark_id: records.moment_in(entries[mark_id]["at"]))
@@ -76,7 +75,8 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
         _SWEPT(entry, "the sweep's end")
     except ValueError as error:  # somebody else wrote the mark: it would make the whole record unreadable
         raise FormatError(
-            f"impossible figures are not recorded: {error}", where=_key(document["repository"])
+            f"impossible figures are not recorded: {error}",
+            where=repository_key(_KIND, document["repository"]),
         ) from None
 
     def put(entries: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def record_purge(state: StateWriter, repository: str, mark_id: str, purged: Amou
         if mark_id in entries:
             before = _amount(entries[mark_id].get("purged"))
             after = before + purged
-            entries[mark_id]["purged"] = {"objects": after.objects, "size_bytes": after.size_bytes}
+            entries[mark_id]["purged"] = after.to_row()
 
     _change(state, repository, put)
 
@@ -115,8 +115,7 @@ class Swept:
 
 def read_swept(state: StateReader, repository: str) -> dict[str, Swept]:
     """The sweeps of ``server/name`` by mark. Raises LakeplanError for a record that cannot be read."""
-    found = state.read(_key(repository))
-    entries = _entries(found.data, repository) if found is not None else {}
+    entries, _ = _read(state, repository)
     return {
         mark_id: Swept(
             entry["at"],
@@ -131,21 +130,18 @@ def read_swept(state: StateReader, repository: str) -> dict[str, Swept]:
 
 def read_purged(state: StateReader, repository: str) -> dict[str, Amount]:
     """What was purged of each mark's quarantine, by mark. Raises LakeplanError."""
-    found = state.read(_key(repository))
-    entries = _entries(found.data, repository) if found is not None else {}
+    entries, _ = _read(state, repository)
     return {mark_id: _amount(entry.get("purged")) for mark_id, entry in entries.items()}
 
 
 def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]], None]) -> None:
-    key = _key(repository)
     for attempt in range(_TRIES):
-        current = state.read(key)
-        entries = {} if current is None else _entries(current.data, repository)
+        entries, version = _read(state, repository)
         put(entries)
         record = {"repository": repository, "marks": entries}
         data = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
         try:
-            state.write(key, data, if_version=current.version if current is not None else None)
+            state.write(repository_key(_KIND, repository), data, if_version=version)
             return
         except WriteConflict:
             if attempt == _TRIES - 1:
@@ -164,21 +160,13 @@ _SWEPT = records.record(
 _ENDS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
 
 
-def _entries(data: bytes, repository: str) -> dict[str, Any]:
-    """Raises FormatError for a damaged record, or another repository's."""
-    what, hint = (
-        "the state's record of sweeps",
-        "Restore it from a backup, or move it away. The next run writes a new one.",
-    )
-    where = _key(repository)
-    record = records.read_record(data, _ENDS, what=what, where=where, hint=hint)
-    records.of_repository(record, repository, what=what, where=where, hint=hint)
-    entries: dict[str, Any] = record["marks"]
-    return entries
-
-
-def _key(repository: str) -> str:
-    return repository_key("sweep/ends", repository)
+def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
+    """Entries by mark, and the version that a write must present. Raises FormatError for a damaged record, or
+    another repository's."""
+    hint = "Restore it from a backup, or move it away. The next run writes a new one."
+    what = "the state's record of sweeps"
+    found = read_repository_record(state, _KIND, repository, _ENDS, what=what, hint=hint)
+    return ({}, None) if found is None else (found[0]["marks"], found[1])
 
 
 def _last(mark_id: str, entry: Mapping[str, Any]) -> LastSweep:
@@ -199,5 +187,5 @@ def _reclaimed(entry: Mapping[str, Any]) -> Amount:
     return _amount(entry.get("purged") if entry["mode"] == "quarantine" else entry[Status.DELETED.value])
 
 
-def _amount(value: Mapping[str, Any] | None) -> Amount:
-    return Amount() if value is None else Amount(int(value["objects"]), int(value["size_bytes"]))
+def _amount(row: AmountRow | None) -> Amount:
+    return Amount() if row is None else Amount.from_row(row)

@@ -2,7 +2,6 @@
 
 __all__ = [
     "check",
-    "collector",
     "contents",
     "documents",
     "finish",

@@ -20,10 +20,7 @@ from lakeplan.formats.namespace import (
     QUARANTINE_PREFIX,
     SWEEPS_PREFIX,
     is_usual_key,
-    part_id,
     quarantine_prefix,
-    result_key,
-    sweep_prefix,
 )
 from lakeplan.simulation.requests import SampledEntry
 from lakeplan.state.sweeps import read_purged
@@ -32,7 +29,14 @@ from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import Site
-from lakeplan.sweep.records import newest_attempts, official_run, read_stored, read_summary
+from lakeplan.sweep.records import (
+    mark_ids,
+    newest_attempts,
+    newest_records,
+    official_run,
+    read_stored,
+    read_summary,
+)
 from lakeplan.values.objects import batches
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount
@@ -91,7 +95,7 @@ def _runs(site: Site) -> Iterator[_Run]:
         old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"
         prefix = old if row["by"] == "the old collector" else f"{UnifiedRun(row['run_id']).prefix}deleted/"
         yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)
-    for mark_id in _sweeps(site):
+    for mark_id in mark_ids(site.store, SWEEPS_PREFIX):
         if official_run(site.store, mark_id) is not None:
             continue  # it wrote a report of its own
         if (mark := _mark(site, mark_id)) is not None:
@@ -103,8 +107,8 @@ def _runs(site: Site) -> Iterator[_Run]:
 def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
     """The mark whose quarantine has a copy, by address; the newest if several have one."""
     found: dict[str, str] = {}
-    for prefix in sorted(site.store.list_prefixes(QUARANTINE_PREFIX)):
-        mark_id = prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
+    for mark_id in sorted(mark_ids(site.store, QUARANTINE_PREFIX)):
+        prefix = f"{QUARANTINE_PREFIX}{mark_id}/"
         for some in batches(sorted(addresses), FIND_AT_ONCE):
             copies = site.store.find([prefix + address for address in some])
             found |= {key.removeprefix(prefix): mark_id for key in copies}
@@ -116,11 +120,8 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
     record of the state."""
     purged = read_purged(state, site.key)
     rows: list[QuarantineRow] = []
-    present = {
-        prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
-        for prefix in site.store.list_prefixes(QUARANTINE_PREFIX)
-    }
-    for mark_id in sorted(present.union(_sweeps(site))):
+    present = mark_ids(site.store, QUARANTINE_PREFIX)
+    for mark_id in sorted({*present, *mark_ids(site.store, SWEEPS_PREFIX)}):
         mark = _mark(site, mark_id)
         if mark is None:
             if mark_id in present or _may_have_moved(site, mark_id, purged.get(mark_id, Amount())):
@@ -204,14 +205,6 @@ def _amount(sizes: Mapping[str, int], addresses: Collection[str]) -> Amount:
     return Amount(len(addresses), sum(sizes[address] for address in addresses))
 
 
-def _sweeps(site: Site) -> list[str]:
-    """Marks whose sweep began."""
-    return [
-        prefix.removeprefix(SWEEPS_PREFIX).removesuffix("/")
-        for prefix in site.store.list_prefixes(SWEEPS_PREFIX)
-    ]
-
-
 def _mark(site: Site, mark_id: str) -> Mark | None:
     try:
         return read_stored(site.store, mark_id).mark
@@ -222,12 +215,7 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
 def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
     """Sizes, by address, of what the records of a sweep say it deleted or moved, part by part; without what
     it found gone already."""
-    attempts = newest_attempts(site.store, mark.mark_id)
-    for part in mark.marked.going:
-        if (attempt := attempts.get(part_id(part.name))) is None:
-            continue
-        key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
-        data, name = site.store.read(key), f"{site.store.url}/{key}"
+    for data, name in newest_records(site.store, mark):
         results = read_results(data, name=name)
         table = read_part(data, name=name, sha256=None)
         columns = (table.column(column).to_pylist() for column in ("address", "size_bytes"))

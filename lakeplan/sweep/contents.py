@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Final, Literal, cast
 
 import pyarrow as pa
@@ -20,8 +19,7 @@ from lakeplan.errors import FormatError
 from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.work import ahead
-from lakeplan.state.baselines import read_forecast
-from lakeplan.state.store import read_applied
+from lakeplan.state.store import read_applied, read_forecast
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import (
     AgeRow,
@@ -38,7 +36,7 @@ from lakeplan.sweep.documents import (
 )
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import read_marked
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MarkClass, Part, deleted_classes
 
@@ -72,10 +70,7 @@ def read_contents(
 ) -> ContentsRow:
     """Amounts by class, by prefix of ``depth`` folders, by age, by last commit and by what keeps objects.
     ``step`` is called after each part. Raises as ``read_marked``."""
-    tally = _Totals(mark, depth)
-    for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
-        tally.add(table)
-    return tally.document()
+    return _totals(store, mark, depth, step).document()
 
 
 def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
@@ -90,10 +85,14 @@ def read_prefixes(
 ) -> list[TreeRow]:
     """The folders of every depth up to ``TREE_DEPTH``, for a tree: each counts all objects below it. The
     largest, and with each all above it."""
-    tally = _Totals(mark, TREE_DEPTH)
+    return _totals(store, mark, TREE_DEPTH, step).tree()
+
+
+def _totals(store: NamespaceReader, mark: Mark, depth: int, step: Callable[[], None]) -> _Totals:
+    totals = _Totals(mark, depth)
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
-        tally.add(table)
-    return tally.tree()
+        totals.add(table)
+    return totals
 
 
 @dataclass
@@ -293,7 +292,7 @@ def _largest_first(row: PrefixRow) -> tuple[int, int, int, str]:
 
 
 def _moment(us: int | None) -> str | None:
-    return None if us is None else utc_text(datetime.fromtimestamp(us / 1_000_000, tz=timezone.utc))
+    return None if us is None else utc_text(moment_of(us))
 
 
 def forecast_of(state: StateReader, mark: Mark) -> ForecastRow | None:

@@ -32,13 +32,11 @@ from lakeplan.values.sweep import Part, UncommittedRun
 
 @dataclass(frozen=True)
 class Inspection:
-    """``at``: when it began. ``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
+    """``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
     number of ``graph``."""
 
-    at: datetime
     rules: KeepRules
     uncommitted: tuple[str, ...]
-    uncommitted_runs: tuple[str, ...]
     refs: Refs
     graph: CommitGraph
     masks: list[int]
@@ -89,7 +87,6 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
     check_claims(site.reader.metadata(name), site.desired.tree, site.key)
     runs = site.preparer.prepare_uncommitted(name)
     uncommitted = tuple(key for run in runs for key in _files(site, run))
-    run_ids = tuple(dict.fromkeys(run.run_id for run in runs))
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
         raise StalePlan(
@@ -103,7 +100,7 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
     except LakeplanError as error:
         raise error.replaced(where=error.where or site.key) from error
     _check_storage(site, graph)
-    return Inspection(now, rules, uncommitted, run_ids, refs, graph, masks)
+    return Inspection(rules, uncommitted, refs, graph, masks)
 
 
 def read_rules(site: Site) -> GcRules:

@@ -48,14 +48,12 @@ class MarkOptions:
 @dataclass(frozen=True)
 class Begun:
     """A repository that was listed and inspected; what others hold of it is not known yet. ``now``: when the
-    mark began; ``looked_at``: when the inspection did."""
+    mark began; ``look.rules.as_of``: when the inspection did."""
 
     site: Site
     options: MarkOptions
     listing: tuple[Part, ...]
     now: datetime
-    cutoff: datetime
-    looked_at: datetime
     collectors: tuple[str, ...]
     lowered_at: datetime
     look: Inspection
@@ -95,7 +93,7 @@ def make_marks(
 
 def _is_full(group: Sequence[Begun], now: datetime) -> bool:
     commits = sum(len(begun.look.graph.ids) for begun in group)
-    return commits > GROUP_COMMITS or now - group[0].looked_at > GROUP_TIME
+    return commits > GROUP_COMMITS or now - group[0].look.rules.as_of > GROUP_TIME
 
 
 class _Marker:
@@ -121,7 +119,6 @@ class _Marker:
         check_site(site, ports.now().date(), listed=listed, probes=self._probes)
         check_no_open_sweep(site)
         now = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by).earliest
-        cutoff = now - timedelta(seconds=options.settings.min_age_seconds)
         collectors = collector_runs(site)
         age_seconds = candidate_age_seconds(options.settings)
         listing = ports.marker.list_candidates(
@@ -135,12 +132,11 @@ class _Marker:
             stored = read_rules(site)
             settle = options.settings.settle_seconds
             seen = observe_rules(site, ports.state, stored, clocks, settle_seconds=settle)
-            looked_at = clocks.earliest
-            look = inspect_repository(site, stored, now=looked_at, before=seen.before)
+            look = inspect_repository(site, stored, now=clocks.earliest, before=seen.before)
         except BaseException:
             _drop_listing(site, listing)
             raise
-        return Begun(site, options, listing, now, cutoff, looked_at, collectors, seen.lowered_at, look)
+        return Begun(site, options, listing, now, collectors, seen.lowered_at, look)
 
     def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
         """Leaves the group empty."""
@@ -179,8 +175,8 @@ class _Marker:
             storage_namespace=site.repository.storage_namespace,
             repository_created=site.repository.creation_date,
             marked_at=begun.now,
-            cutoff=begun.cutoff,
-            looked_at=begun.looked_at,
+            cutoff=begun.now - timedelta(seconds=options.settings.min_age_seconds),
+            looked_at=look.rules.as_of,
             lowered_at=begun.lowered_at,
             rules=look.rules.stored,
             rules_before=look.rules.before,

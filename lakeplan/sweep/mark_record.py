@@ -17,9 +17,10 @@ from lakeplan.values.declare import Setting
 from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
+from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import utc_text
-from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, RulesBody
-from lakeplan.values.simulation import Amount, AmountRow, Choice
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
+from lakeplan.values.simulation import Amount, Choice
 from lakeplan.values.sweep import (
     MARK_FORMAT,
     SWEEP,
@@ -175,13 +176,7 @@ def _before_row(before: RulesBefore) -> RulesBeforeRow:
 def _before(row: RulesBeforeRow | None) -> RulesBefore:
     if row is None or row["known"] == "unknown":
         return None
-    return NO_RULES if row["rules"] is None else _rules(row["rules"])
-
-
-def _rules(body: RulesBody) -> GcRules:
-    return GcRules(
-        body["default_retention_days"], {b["branch_id"]: b["retention_days"] for b in body["branches"]}
-    )
+    return NO_RULES if row["rules"] is None else rules_from_body(row["rules"])
 
 
 def digest_of(data: bytes) -> str:
@@ -278,7 +273,7 @@ def _mark(document: Mapping[str, Any]) -> Mark:
     return Mark(
         **texts,
         **moments,
-        rules=_rules(document["rules"]),
+        rules=rules_from_body(document["rules"]),
         rules_before=_before(document.get("rules_before")),
         settings=_settings(document["settings"]),
         tree_settings=_settings(document["tree_settings"]),
@@ -286,10 +281,10 @@ def _mark(document: Mapping[str, Any]) -> Mark:
         marked=Marked(
             tuple(Part(**part) for part in document["going"]),
             tuple(Part(**part) for part in document["kept"]),
-            {MarkClass(name): _amount(row) for name, row in document["classes"].items()},
+            {MarkClass(name): Amount.from_row(row) for name, row in document["classes"].items()},
             None if runner is None else Choice(**runner),
         ),
-        candidates=_amount(document["candidates"]),
+        candidates=Amount.from_row(document["candidates"]),
         collector_runs=tuple(document["collector_runs"]),
         unreadable=dict(document["unreadable"]),
         gates=tuple(
@@ -306,7 +301,3 @@ def _settings(row: Mapping[str, Any]) -> SweepSettings:
 
 def settings_row(settings: SweepSettings) -> SettingsRow:
     return cast("SettingsRow", {**vars(settings), "versions": settings.versions.value})
-
-
-def _amount(row: AmountRow) -> Amount:
-    return Amount(row["objects"], row["size_bytes"])

@@ -18,7 +18,7 @@ from lakeplan.limits import parse_json
 from lakeplan.review.gates import GateOverrides, Verdict
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
-from lakeplan.sweep.records import continue_or_abort, is_over, read_summary
+from lakeplan.sweep.records import continue_or_abort, is_over, mark_ids, read_summary
 from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
 from lakeplan.values.gates import UNREAD_NEIGHBOURS
@@ -107,7 +107,7 @@ def check_neighbours(
             if neighbour in related:
                 unread[neighbour.name] = how.message
         elif how:
-            _refuse(site, neighbour, how)
+            raise _shared(site, neighbour.name, how)
     _check_unread(site, unread, today)
 
 
@@ -120,7 +120,7 @@ def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:
     for neighbour in certain:
         other = replace(neighbour.repository, id=neighbour.name)
         for _, how in overlapping(site.repository, [other]):
-            _refuse(site, neighbour, how)
+            raise _shared(site, neighbour.name, how)
 
 
 def _related(site: Site) -> list[Neighbour]:
@@ -138,7 +138,8 @@ def _probed(
     """How each lies to this namespace, as their storage shows: "" for apart; why it could not be read."""
     probes.check(site)
     # a folder of this machine may be reached by any path
-    local = [n for n in site.neighbours if site.store.url.startswith(FILE) and _is_local(n)]
+    is_file = site.store.url.startswith(FILE)
+    local = [n for n in site.neighbours if is_file and n.repository.storage_namespace.startswith("local://")]
     chosen = list(dict.fromkeys([*same_server, *related, *local]))
 
     def look(neighbour: Neighbour) -> str | LakeplanError:
@@ -149,10 +150,6 @@ def _probed(
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield from zip(chosen, pool.map(look, chosen), strict=True)
-
-
-def _is_local(neighbour: Neighbour) -> bool:
-    return neighbour.repository.storage_namespace.startswith("local://")
 
 
 def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
@@ -228,10 +225,6 @@ def _is_namespace(site: Site, url: str) -> bool:
         return next(iter(store.list_objects(METADATA_PREFIX)), None) is not None
     except LakeplanError:
         return False  # it may not be read: nothing is known of it
-
-
-def _refuse(site: Site, neighbour: Neighbour, how: str) -> None:
-    raise _shared(site, neighbour.name, how)
 
 
 def _shared(site: Site, name: str, how: str) -> LakeplanError:
@@ -335,12 +328,10 @@ def check_no_open_sweep(site: Site) -> None:
 
 def begun_sweeps(site: Site) -> list[str]:
     """Marks of this namespace whose sweep began to delete, sorted."""
-    found = site.store.list_prefixes(SWEEPS_PREFIX)
-    return sorted(
-        prefix.removeprefix(SWEEPS_PREFIX).rstrip("/") for prefix in found if is_begun(site, prefix)
-    )
+    return sorted(id for id in mark_ids(site.store, SWEEPS_PREFIX) if is_begun(site, id))
 
 
-def is_begun(site: Site, prefix: str) -> bool:
-    """Whether the sweep in this folder (``sweep_prefix``) began to delete."""
+def is_begun(site: Site, mark_id: str) -> bool:
+    """Whether the sweep of a mark began to delete."""
+    prefix = f"{SWEEPS_PREFIX}{mark_id}/"
     return f"{prefix}begun/" in site.store.list_prefixes(prefix)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakeplan.branches.pin_records import read_stored
-from lakeplan.errors import LakeplanError, StorageNotFound
+from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import RULES_KEY
-from lakeplan.limits import parse_json
 from lakeplan.review.history import find_run, runs_since
 from lakeplan.review.run import Run
 from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
@@ -18,9 +17,10 @@ from lakeplan.state.store import Lease, read_applied
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.sweep.ports import Site, rules_key
 from lakeplan.sweep.rules import lowered
+from lakeplan.values import records
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import moment_in, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 
 LEASE_SECONDS = 30 * 60
@@ -146,14 +146,17 @@ def _in_namespace(site: Site) -> bytes | None:
         return None
 
 
+_SIGHTING = records.record({"rules": records.rules, "seen_at": records.moment, "lowered_at": records.moment})
+
+
 def _parse(data: bytes) -> _Sighting | None:
     try:
-        record = parse_json(data)
-        return _Sighting(
-            rules_from_body(record["rules"]), _moment(record["seen_at"]), _moment(record["lowered_at"])
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
+        record = records.read_record(data, _SIGHTING, what="the record of the rules", where="", hint="")
+    except FormatError:
         return None
+    return _Sighting(
+        rules_from_body(record["rules"]), moment_in(record["seen_at"]), moment_in(record["lowered_at"])
+    )
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
@@ -165,18 +168,11 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
         record, _ = found
         if record.get("etag") != stored.etag:
             return None
-        at = _moment(record["at"])
+        at = moment_in(record["at"])
         run = find_run(state, record["run_id"])
-    except (ValueError, KeyError, TypeError, AttributeError, LakeplanError):
+    except LakeplanError:
         return None
     step = next((s for s in run.steps if s.repository == repository and s.replaced), None)
     if step is None:
         return _Applied(at, None)
     return _Applied(at, step.before if step.before is not None else NO_RULES)
-
-
-def _moment(text: str) -> datetime:
-    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    if at.tzinfo is None:
-        raise ValueError("a moment without a zone")
-    return at

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StalePlan, StorageError
 from lakeplan.formats.collector import UnifiedRun, read_deleted, read_summary
@@ -21,7 +22,6 @@ from lakeplan.formats.namespace import OFFICIAL_FILE, begun_key, mark_prefix, re
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.collector import Collector, CollectorJob
 from lakeplan.sweep.mark import collector_runs
 from lakeplan.sweep.mark_record import MARK_AGAIN, Mark
 from lakeplan.sweep.ports import Site, SweepPorts
@@ -31,6 +31,28 @@ from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions
+
+
+@dataclass(frozen=True)
+class CollectorJob:
+    """With ``mark_id`` "" it marks and deletes nothing; otherwise it marks nothing and deletes what its own
+    mark of that id names. It leaves objects alone that are younger than ``min_age_seconds`` (1 or more: the
+    job takes 0 for its default, a day)."""
+
+    repository: str
+    min_age_seconds: int
+    mark_id: str = ""
+
+
+class Collector(Protocol):
+    def check(self) -> None:
+        """Raises LakeplanError, by name, for settings under which it must not be started."""
+
+    def run(self, job: CollectorJob, *, keep: Callable[[], None], stop: Callable[[], bool]) -> None:
+        """Runs the job to its end. ``keep`` is called every few minutes (a lease to renew; what it raises
+        ends the job), ``stop`` is asked often. Raises LakeplanError when the job failed or was stopped, with
+        the last lines it printed, without secrets: what it did until then is not known."""
+
 
 THREADS = 32
 """Requests in flight while objects are requested."""

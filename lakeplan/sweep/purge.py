@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
@@ -23,10 +23,17 @@ from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import continue_or_abort, is_over, load_mark, marked_addresses, read_summary
+from lakeplan.sweep.records import (
+    continue_or_abort,
+    is_over,
+    load_mark,
+    mark_ids,
+    marked_addresses,
+    read_summary,
+)
 from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.simulation import Amount
 
 _log = logging.getLogger(__name__)
@@ -59,14 +66,13 @@ class Quarantine:
 def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
     """Quarantines whose last copy was written before a moment, oldest first."""
     found = []
-    for prefix in site.store.list_prefixes(QUARANTINE_PREFIX):
-        objects, size, newest = 0, 0, 0
-        for stored in site.store.list_objects(prefix):
-            objects, size, newest = objects + 1, size + stored.size, max(newest, stored.modified_us)
-        at = datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(microseconds=newest)
-        if objects and at < older_than:
-            mark_id = prefix.removeprefix(QUARANTINE_PREFIX).removesuffix("/")
-            found.append(Quarantine(site, mark_id, Amount(objects, size), at))
+    for mark_id in mark_ids(site.store, QUARANTINE_PREFIX):
+        amount, newest = Amount(), 0
+        for stored in site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/"):
+            amount, newest = amount + Amount(1, stored.size), max(newest, stored.modified_us)
+        at = moment_of(newest)
+        if amount.objects and at < older_than:
+            found.append(Quarantine(site, mark_id, amount, at))
     return sorted(found, key=lambda quarantine: quarantine.newest)
 
 

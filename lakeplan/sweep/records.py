@@ -98,9 +98,8 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
         f" restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
-    goes = record.get("goes")
-    amount = None if goes is None else Amount(goes["objects"], goes["size_bytes"])
-    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], amount)
+    goes = None if record.get("goes") is None else Amount.from_row(record["goes"])
+    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], goes)
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
@@ -137,6 +136,11 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 
 
+def mark_ids(store: NamespaceReader, prefix: str) -> list[str]:
+    """Marks that have a folder directly below the prefix."""
+    return [folder.removeprefix(prefix).removesuffix("/") for folder in store.list_prefixes(prefix)]
+
+
 def _where(store: NamespaceReader, mark_id: str) -> str:
     return f"{store.url}/{mark_prefix(mark_id)}{MARK_FILE}"
 
@@ -148,7 +152,7 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
     if approval is None:
         raise GateRefused(
             "this mark is not approved",
-            where=f"{stored.mark.key}: mark {mark_id}",
+            where=stored.mark.where,
             hint=f"Run `lakeplan sweep show {mark_id}` to inspect it, then `lakeplan sweep approve"
             f" {mark_id} --reason …`.",
         )
@@ -173,7 +177,7 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
     if approval.digest != stored.digest:
         raise StalePlan(
             "the mark changed since it was approved",
-            where=f"{stored.mark.key}: mark {mark_id}",
+            where=stored.mark.where,
             hint="Find out who wrote to the namespace, then run `lakeplan sweep mark` again.",
         )
     return approval
@@ -248,13 +252,19 @@ def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartEnd:
     return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")
 
 
-def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
-    """Addresses and sizes of all objects that are recorded as deleted."""
-    attempts = newest_attempts(site.store, mark.mark_id)
+def newest_records(store: NamespaceReader, mark: Mark) -> Iterator[tuple[bytes, str]]:
+    """The newest record of every finished part, and where it is."""
+    attempts = newest_attempts(store, mark.mark_id)
     for part in mark.marked.going:
         if (attempt := attempts.get(part_id(part.name))) is not None:
             key = result_key(sweep_prefix(mark.mark_id), part.name, attempt)
-            yield from read_deleted(site.store.read(key), name=f"{site.store.url}/{key}").items()
+            yield store.read(key), f"{store.url}/{key}"
+
+
+def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
+    """Addresses and sizes of all objects that are recorded as deleted."""
+    for data, name in newest_records(site.store, mark):
+        yield from read_deleted(data, name=name).items()
 
 
 def read_swept_at(store: NamespaceReader, mark_id: str) -> str | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Protocol
 
 from lakeplan.errors import LakeplanError, StorageError
@@ -65,18 +66,13 @@ class ThreadWorkers:
 
         with ThreadPoolExecutor(self._parallelism, thread_name_prefix="lakeplan-sweep") as pool:
             try:
-                return [*_flat(pool.map(sweep, shares))]
+                return list(chain.from_iterable(pool.map(sweep, shares)))
             except BaseException:
                 self.cancel()
                 raise
 
     def cancel(self) -> None:
         self._halt.set()
-
-
-def _flat(answers: Iterable[Sequence[PartEnd | LakeplanError]]) -> Iterator[PartEnd | LakeplanError]:
-    for answer in answers:
-        yield from answer
 
 
 _log = logging.getLogger(__name__)

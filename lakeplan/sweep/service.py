@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from lakeplan.errors import ExitCode, LakeplanError, ReadOnlyRepository, StorageNotFound, UsageError
-from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix, sweep_prefix
+from lakeplan.formats.namespace import MARK_FILE, checked_mark_id, mark_prefix
 from lakeplan.review.gates import GateOverrides, names_of
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import Selection
@@ -246,7 +246,7 @@ def mark_document(mark: Mark) -> MarkDocument:
 
 def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     """How far a mark is whose sweep left no summary."""
-    if is_begun(site, sweep_prefix(mark_id)):
+    if is_begun(site, mark_id):
         return "begun"
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 

@@ -59,6 +59,10 @@ class Amount:
     def to_row(self) -> AmountRow:
         return {"objects": self.objects, "size_bytes": self.size_bytes}
 
+    @classmethod
+    def from_row(cls, row: AmountRow) -> Amount:
+        return cls(row["objects"], row["size_bytes"])
+
 
 def total_of(amounts: Iterable[Amount]) -> Amount:
     return sum(amounts, Amount())

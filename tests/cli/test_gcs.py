@@ -18,7 +18,7 @@ from lakeplan.cli.sweeping import open_store
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.collector import storage_access
+from lakeplan.sweep.spark_submit import storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
 from tests.simulation.namespaces import History, Snapshot, Stored, entry, write_namespace

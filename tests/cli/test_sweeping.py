@@ -13,7 +13,7 @@ import pytest
 from lakeplan.cli.sweeping import CollectorChoice, open_collector
 from lakeplan.errors import CredentialsError, UsageError
 from lakeplan.lakefs.credentials import Credentials, Secret
-from lakeplan.sweep.collector import CollectorJob
+from lakeplan.sweep.official import CollectorJob
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository

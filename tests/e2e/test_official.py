@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.sandbox.server import start_sandbox
-from lakeplan.sweep.collector import CollectorJob, S3Access
-from lakeplan.sweep.official import OfficialSweeper
-from lakeplan.sweep.spark_submit import SparkSubmit
+from lakeplan.sweep.official import CollectorJob, OfficialSweeper
+from lakeplan.sweep.spark_submit import S3Access, SparkSubmit
 from tests.e2e.test_sweep import SCHEMAS, Site
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import UsageError
-from lakeplan.sweep.collector import (
+from lakeplan.sweep.official import CollectorJob
+from lakeplan.sweep.spark_submit import (
     REDACTED,
     AzureAccess,
-    CollectorJob,
     LakefsAccess,
     S3Access,
     StorageAccess,

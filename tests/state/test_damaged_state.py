@@ -18,14 +18,15 @@ from lakeplan.branches.ledger import Ledger, Record, dump_ledger, load_ledger
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.baselines import read_last_applied
 from lakeplan.review.history import find_run
-from lakeplan.state.baselines import Sighting, write_baseline
 from lakeplan.state.store import (
     Lease,
     RunJournal,
+    Sighting,
     read_applied,
     record_applied,
     record_setting,
     repository_key,
+    write_baseline,
 )
 from lakeplan.state.sweeps import STATUSES, read_sweeps, record_sweep
 from lakeplan.sweep.ports import mark_index_key

@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from lakeplan.errors import CredentialsError, LakeplanError
-from lakeplan.sweep import collector
-from lakeplan.sweep.collector import AzureAccess, S3Access, StorageAccess, storage_access
+from lakeplan.sweep import spark_submit
+from lakeplan.sweep.spark_submit import AzureAccess, S3Access, StorageAccess, storage_access
 
 AZURE = "https://lakeacc.blob.core.windows.net/container/lake"
 
@@ -57,7 +57,7 @@ def it_refuses_temporary_keys_because_the_collector_drops_their_token(aws: pytes
 
 @pytest.mark.parametrize("method", ["iam-role", "container-role"])
 def it_leaves_a_role_of_the_machine_to_the_job(aws: pytest.MonkeyPatch, method: str) -> None:
-    aws.setattr(collector, "_s3_keys", lambda region: (("ASIA", "x"), "token", method))
+    aws.setattr(spark_submit, "_s3_keys", lambda region: (("ASIA", "x"), "token", method))
     assert s3() == S3Access("us-east-1")
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.state.baselines import record_forecast
+from lakeplan.state.store import record_forecast
 from lakeplan.sweep.contents import forecast_of
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.rules import GcRules

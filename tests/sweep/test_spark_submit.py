@@ -15,8 +15,16 @@ import pytest
 
 from lakeplan.errors import LakeplanError, LeaseHeld, UsageError
 from lakeplan.sweep import spark_submit
-from lakeplan.sweep.collector import AzureAccess, CollectorJob, LakefsAccess, S3Access, StorageAccess
-from lakeplan.sweep.spark_submit import SparkSubmit, SubmitOptions, redact
+from lakeplan.sweep.official import CollectorJob
+from lakeplan.sweep.spark_submit import (
+    AzureAccess,
+    LakefsAccess,
+    S3Access,
+    SparkSubmit,
+    StorageAccess,
+    SubmitOptions,
+    redact,
+)
 
 LAKEFS = LakefsAccess("http://127.0.0.1:8000", "AKIALAKE", "lake/secret+of=lakefs")
 S3 = S3Access("us-east-1", None, "AKIAS3", "s3-secret")
