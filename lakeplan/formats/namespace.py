@@ -150,7 +150,7 @@ class ObjectPaths:
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _CUT = re.compile(r"[?#].*", re.DOTALL)
-_UNUSUAL_KEY = re.compile(r"//|(?:^|/)\.{1,2}(?:/|$)|^/|/$")
+_UNUSUAL_KEY = re.compile(r"//|(?:^|/)\.{1,2}(?:/|\Z)|^/|/\Z")
 _UNUSUAL_URL = re.compile(r"[%?#\\\x00-\x1f\x7f]")
 MAX_KEY_LENGTH = 4096
 """Longer keys exist in no store."""

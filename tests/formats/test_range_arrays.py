@@ -24,6 +24,8 @@ addresses = st.one_of(
             "a/../b",
             "..",
             "data/p/",
+            "data/p/\n",
+            "0/\n",
             "dummy",
             "old",
             "a/b",
