@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from lakeplan.branches.keepers import is_exempt
+from lakeplan.branches.keepers import is_exempt, with_other_names
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import in_parallel, pulls_by_source, under
@@ -18,6 +18,7 @@ from lakeplan.branches.verdicts import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
 from lakeplan.stores.protocols import StateReader
+from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.plan import Horizon
@@ -43,15 +44,17 @@ def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
 
 
 def inspect_branches(
+    tree: DesiredTree,
     desired: DesiredRepository,
-    server: ServerConfig,
     ports: BranchPorts,
     rules: GcRules | None,
     options: InspectionOptions,
 ) -> Inspection | LakeplanError:
     """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
     an error that does not fail the plan of the rules."""
+    server = tree.servers[desired.server]
     try:
+        desired = with_other_names(desired, tree, ports.readers)  # as the run does
         readers = ports.readers(desired.server)
         found, warnings = inspect(desired, server, readers, ports.state, options)
     except LakeplanError as error:

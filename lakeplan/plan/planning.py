@@ -328,7 +328,7 @@ def _judge_one(
         inspection = InspectionOptions(
             now or options.as_of, options.as_of, options.simulate != "none", options.read_only
         )
-        branches = inspect_branches(desired, server, ports.branches, after, inspection)
+        branches = inspect_branches(tree, desired, ports.branches, after, inspection)
     read_history = partial(_history, branches, read_refs)
     judged = _judge_rules(gathered, reader, server, options, ports.branches, read_history)
     asked = None
