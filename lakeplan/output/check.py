@@ -46,9 +46,8 @@ def render_check(document: CheckDocument, console: Console) -> None:
 def _total(document: CheckDocument) -> str:
     rows = document["repositories"]
     complete = sum(row["complete"] for row in rows)
-    text = f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} not"
-    failed = len(document["failed"])
-    return text + (f", {count(failed)} not checked." if failed else ".")
+    failed = f", {count(len(document['failed']))} not checked" if document["failed"] else ""
+    return f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} not{failed}."
 
 
 def _repository(page: Page, row: CheckedRow) -> None:
@@ -149,7 +148,6 @@ def _quarantine(one: QuarantineRow) -> tuple[str, str]:
     if not one["readable"]:
         there = count_of(one["present"]["objects"], "copy", "copies")
         return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
-    bad = bool(one["lost"]["objects"] or one["resized"]["objects"])
     parts = [f"{one['mark_id']}: {count_of(one['recorded']['objects'], 'copy', 'copies')} recorded"]
     for key, words in (
         ("present", "there"),
@@ -164,7 +162,7 @@ def _quarantine(one: QuarantineRow) -> tuple[str, str]:
     text = ", ".join(parts) + (f" ({one['note']})" if one["note"] else "")
     if one["addresses"]:
         text += ": " + names(one["addresses"], 3)
-    return text, "bold red" if bad else "dim"
+    return text, "bold red" if one["lost"]["objects"] or one["resized"]["objects"] else "dim"
 
 
 def _warnings(row: CheckedRow) -> Iterator[str]:

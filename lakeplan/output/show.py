@@ -114,9 +114,8 @@ def _rules(page: Page, repository: Json) -> None:
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         label = DEFAULT if name[0] == "default" else f"branch {name[1]}"
-        mark = Cell(" ")
-        if old != new:
-            mark = MARKS["add"] if old is None else MARKS["clear"] if new is None else MARKS["change"]
+        kind = "add" if old is None else "clear" if new is None else "change"
+        mark = Cell(" ") if old == new else MARKS[kind]
         rows.append([mark, label, _days(old), Cell(page.arrow, "dim"), _days(new)])
     page.table(("", "", "now", "", "proposed"), rows)
 
@@ -206,8 +205,7 @@ def _row(row: GraphRow) -> list[str | Cell]:
 
 
 def _age(seconds: int) -> str:
-    whole, rest = divmod(seconds, 86_400)
-    return duration(seconds) if rest else f"{count(whole)} d"
+    return duration(seconds) if seconds % 86_400 else f"{count(seconds // 86_400)} d"
 
 
 def _rules_text(rules: RulesBody | None) -> str:

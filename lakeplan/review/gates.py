@@ -230,7 +230,7 @@ def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -
     """What one ``branches run`` would do to a repository. An apply deletes no branch, so it is not stopped.
     ``rows`` have what follows beside them. What is deleted after a notice counts as if it were now."""
     going = [row for row in rows if row.is_expired]
-    tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_of_branches(going, safety))
+    tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_lost_by_branch_run(going, safety))
     return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
@@ -369,14 +369,14 @@ def _limited(text: str, worst: tuple[float, str], limit: float) -> Verdict:
     return Verdict(by_limit(value, limit), text, value, limit, horizon=horizon)
 
 
-def _lost_tags(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
+def _tags_lost_by_rules(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
     lost = [t.tag for t in plan.impact.tags]
     if lost and safety.on_tag_loss != "ignore":
         text = f"{_tags(lost)} would lose data, now or within 30 days: {_names(lost)}"
         yield Verdict(_by_policy(safety.on_tag_loss), text, len(lost), 0)
 
 
-def _tags_of_branches(going: list[BranchRow], safety: Safety) -> Iterator[Verdict]:
+def _tags_lost_by_branch_run(going: list[BranchRow], safety: Safety) -> Iterator[Verdict]:
     """Tags on commits that nothing keeps once ``branches run`` deletes a branch. A tag keeps no data
     (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
     the same data."""
@@ -440,7 +440,7 @@ JUDGES_OF_WRITES: Mapping[Gate, Judge] = {
     EXPIRED_OBJECTS: lambda plan, safety: _expired_objects(plan.impact.horizons, safety),
     EXPIRED_BYTES: lambda plan, safety: _expired_bytes(plan.impact.horizons, safety),
     DELETED_BRANCHES: lambda plan, safety: _deleted_by_policies([plan], safety),
-    TAG_LOSS: _lost_tags,
+    TAG_LOSS: _tags_lost_by_rules,
     AT_RISK: _at_risk,
     PINS: _pins,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -83,6 +84,27 @@ class DescribeListing:
         assert lifecycle_of(document)["deletions"] == {"now": 2, "plus_7_days": 3, "plus_30_days": 3}
         summary = document["summary"]
         assert (summary["branches_delete"], summary["branches_keep"]) == (2, 3)
+
+    def it_heeds_what_is_held_under_another_name_of_the_host(self, lake, monkeypatch):
+        other = lake.handle.endpoint_url.replace("127.0.0.1", "localhost")
+        assert other != lake.handle.endpoint_url
+        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
+        monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", other)
+        root = (lake.tree / "lakeplan.yaml").read_text()
+        lake.write(
+            "lakeplan.yaml", root.replace("servers: {", f"servers: {{lake: {{endpoint_url: {other}}}, ", 1)
+        )
+        entry = lake.tree / "repositories" / "analytics.yaml"
+        entry.write_text(entry.read_text().replace("  analytics:", "  prod/analytics:"))
+        lake.write(
+            "repositories/held.yaml",
+            "apiVersion: lakeplan/v1\nrepositories:\n  lake/analytics:\n"
+            "    holds: [{branch: feature-1, reason: legal}]\n",
+        )
+        document = planned(lake, "--no-simulate", "--server", "prod")
+        reasons = {b["branch_id"]: b["reason"] for b in lifecycle_of(document)["branches"]}
+        assert (reasons["feature-1"], reasons["feature-2"]) == ("held", "policy")
 
     def it_shows_what_is_uncommitted_pull_requests_and_tags(self, lake):
         settings = "{keep_with_uncommitted: false, keep_with_open_pull_request: false}"

@@ -207,7 +207,7 @@ def _panel(number: int, drawn: History) -> Panel:
         verdict: Verdict = "kept" if server[n] else "at_risk" if documented[n] else "gone"
         dots.append(Dot(letter, id[:8], AGES[letter], branch.get(letter, ""), verdict))
     lost = graph.index[drawn.ids[LOST]]
-    walks = trace(graph, RULES, lost, AS_OF) or ()
+    walks = trace(graph, RULES, lost, AS_OF, timezone.utc) or ()
     lines = [f"Walk {n} {_walk(step, drawn)}" for n, step in enumerate(walks, start=1)]
     return Panel(title, dots, lines, _result(drawn, bool(server[lost])))
 

@@ -11,7 +11,7 @@ _HEAD = f"""{GENERATED}
 # Gates
 
 A gate refuses a plan, an apply, a branch run or a sweep that would delete too much, or that would delete
-nobody knows what. The command then exits with 4. [Concepts](concepts.md#gates) says when gates are judged
+something unknown. The command then exits with 4. [Concepts](concepts.md#gates) says when gates are judged
 and how to override one."""
 
 
