@@ -64,17 +64,24 @@ def main() -> None:
         id = file_id(table, table.user_properties)
         print(f"{name[:16]}: {len(data):,} bytes, {len(table):,} entries")
 
+        def columns(data: bytes = data) -> int:
+            return len(read_range_columns(data, name="r"))
+
+        def entries(data: bytes = data) -> int:
+            return sum(1 for _ in read_range(data, name="r"))
+
         def arrays(*, use_compiled: bool, verify_id: str | None, data: bytes = data) -> int:
             return len(read_range_arrays(data, name="r", use_compiled=use_compiled, verify_id=verify_id))
 
-        for label, work in {
+        ways: dict[str, Callable[[], int]] = {
             "compiled, checksums of blocks": partial(arrays, use_compiled=True, verify_id=None),
             "compiled, SHA-256 of the id": partial(arrays, use_compiled=True, verify_id=id),
             "numpy, checksums of blocks": partial(arrays, use_compiled=False, verify_id=None),
             "numpy, both": partial(arrays, use_compiled=False, verify_id=id),
-            "columns of Python values": lambda d=data: len(read_range_columns(d, name="r")),
-            "entries one by one": lambda d=data: sum(1 for _ in read_range(d, name="r")),
-        }.items():
+            "columns of Python values": columns,
+            "entries one by one": entries,
+        }
+        for label, work in ways.items():
             measure(label, work, chosen.repeat)
 
 

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import branch_sets, kept_by_branch
+from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
@@ -156,10 +156,6 @@ def measure(shape: str, commits: int, branches: int) -> dict[str, object]:
         sets = branch_sets(graph, rules, NOW)
         shown = sum(1 for _ in sets.rows())
     print(f"  ({len(sets.masks):,} different sets over {shown:,} commits)")
-    with timed("commits of 20 branches", seconds):
-        some = [branch.id for branch in graph.branches[:20]]
-        kept = sum(len(c) for _, c in kept_by_branch(graph, rules, NOW, some))
-    print(f"  ({kept:,} commits)")
     return result
 
 

@@ -53,8 +53,9 @@ def reader(folder: str):  # type: ignore[no-untyped-def]
 def rows(data: bytes, name: str) -> Iterator[pa.RecordBatch]:
     columns: tuple[list[str], list[str], list[int]] = ([], [], [])
     for entry in read_range(data, name=name):
-        for column, value in zip(columns, (entry.address, entry.path, entry.size), strict=True):
-            column.append(value)  # type: ignore[arg-type]
+        columns[0].append(entry.address)
+        columns[1].append(entry.path)
+        columns[2].append(entry.size)
         if len(columns[0]) == BATCH_ROWS:
             yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)), ["address", "path", "size"])
             columns = ([], [], [])
@@ -81,7 +82,7 @@ def main() -> None:
     gone = entries(expired).join(kept, "address", "left_anti").groupBy("address")
     found = gone.agg(F.max("size").alias("size_bytes"), F.collect_set("path").alias("paths"))
     found.write.parquet(f"file://{output}")
-    written = spark.read.parquet(f"file://{output}").agg(F.count("*"), F.sum("size_bytes")).first()
+    written = spark.read.parquet(f"file://{output}").agg(F.count("*"), F.sum("size_bytes")).collect()[0]
     print(written[0], written[1] or 0)
     spark.stop()
 

@@ -27,7 +27,8 @@ class Taken:
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Taken:
     """Raises CalledProcessError with what it said."""
-    taken, seconds = Taken(), {}
+    taken = Taken()
+    seconds: dict[str, float] = {}
     begin = time.perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

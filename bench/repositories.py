@@ -53,7 +53,7 @@ def make_repositories(handle: SandboxHandle, count: int) -> None:
         session.post(
             f"{root}/{name}/branches", json={"name": "release-1", "source": "main"}, timeout=60
         ).raise_for_status()
-        rules = {"default_retention_days": 21 if number % 2 else 30, "branches": []}
+        rules: dict[str, object] = {"default_retention_days": 21 if number % 2 else 30, "branches": []}
         session.put(f"{root}/{name}/settings/gc_rules", json=rules, timeout=60).raise_for_status()
 
     with ThreadPoolExecutor(8) as pool:

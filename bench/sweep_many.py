@@ -79,9 +79,9 @@ def make_repositories(handle: SandboxHandle, lake: Path, count: int, going: int,
             date = int(time.time()) - (60 - version) * DAY
             call("POST", f"/{name}/branches/main/commits", json={"message": "m", "date": date})
         if number < going:
-            for file in (lake / name / "data").rglob("*"):
-                if file.is_file():
-                    os.utime(file, (time.time() - 50 * DAY,) * 2)
+            for stored in (lake / name / "data").rglob("*"):
+                if stored.is_file():
+                    os.utime(stored, (time.time() - 50 * DAY,) * 2)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(make, range(count)))

@@ -81,8 +81,8 @@ def make(handle: SandboxHandle, lake: Path, objects: int, repositories: int) -> 
             list(pool.map(upload, [name] * len(paths), paths))
         commit(name, 60)
         for at in range(0, len(paths), 1000):
-            body = {"paths": paths[at : at + 1000]}
-            call("POST", f"/{name}/branches/main/objects/delete", json=body)
+            some = {"paths": paths[at : at + 1000]}
+            call("POST", f"/{name}/branches/main/objects/delete", json=some)
         commit(name, 40)
     for file in (lake / "repo-0000" / "data").rglob("*"):
         if file.is_file():

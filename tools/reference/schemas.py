@@ -77,7 +77,7 @@ def _written(setting: Setting, definitions: str) -> dict[str, Any]:
 
 def _recorded(setting: Setting) -> dict[str, Any]:
     """What a document has for a setting."""
-    described = {"description": setting.help}
+    described: dict[str, Any] = {"description": setting.help}
     if setting.kind.words:
         return described | {"enum": list(setting.kind.words)}
     recorded = setting.kind.recorded
