@@ -257,29 +257,19 @@ def plan_gates(
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
     found = [
-        verdict.of(gate, WHOLE_PLAN)
-        for gate, judge in JUDGES_OF_TOTALS.items()
-        for verdict in judge(writing, totals, safety)
+        (verdict.of(gate, WHOLE_PLAN), [r.gates for r in writing if total.is_raised_by(r)])
+        for gate, total in JUDGES_OF_TOTALS.items()
+        for verdict in total.judge(writing, totals, safety)
     ]
-    found += limit_of_branch_run(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
+    of_deleting = [r.gates for r in planned if _run_deletes(r) > 0]
+    of_run = limit_of_branch_run(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
+    found += [(gate, of_deleting) for gate in of_run]
     results = []
-    for gate in found:
-        of_each = [r.gates for r in planned if _contributes(r, gate)]
+    for gate, of_each in found:
         if len(of_each) != 1 or not any(_is_refusal(own, gate.gate) for own in of_each[0]):
             results.append(overrides.decide_whole(gate, of_each))
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
     return (*results, *overrides.decide_each(unnamed, None))
-
-
-def _contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
-    """Whether anything in this repository adds to a gate of the whole plan."""
-    if gate.stops == LIFECYCLE_RUN:
-        return _run_deletes(plan) > 0
-    if not plan.writes:
-        return False
-    if gate.gate == DELETED_BRANCHES.name:
-        return plan.branch_lifecycle is not None and any(plan.branch_lifecycle.deletions.values())
-    return any((h.objects_expire or 0) > 0 for h in plan.impact.horizons.values())
 
 
 def _is_refusal(result: GateResult, gate: str) -> bool:
@@ -449,12 +439,30 @@ JUDGES_OF_WRITES: Mapping[Gate, Judge] = {
 JUDGES_OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
 """What judges every repository, also one without writes."""
 
-JudgeOfTotals = Callable[[list[RepositoryPlan], Mapping[str, HorizonImpact], Safety], Iterator[Verdict]]
+
+def _expires_objects(plan: RepositoryPlan) -> bool:
+    return any((h.objects_expire or 0) > 0 for h in plan.impact.horizons.values())
+
+
+def _policies_delete(plan: RepositoryPlan) -> bool:
+    return plan.branch_lifecycle is not None and any(plan.branch_lifecycle.deletions.values())
+
+
+@dataclass(frozen=True)
+class JudgeOfTotals:
+    """Judges all repositories that are written together. Those that raise what is judged need an override."""
+
+    judge: Callable[[list[RepositoryPlan], Mapping[str, HorizonImpact], Safety], Iterator[Verdict]]
+    is_raised_by: Callable[[RepositoryPlan], bool]
+
 
 JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
-    EXPIRED_OBJECTS: lambda _, totals, safety: _expired_objects(totals, safety),
-    EXPIRED_BYTES: lambda _, totals, safety: _expired_bytes(totals, safety),
-    DELETED_BRANCHES: lambda writing, _, safety: _deleted_by_policies(writing, safety),
+    EXPIRED_OBJECTS: JudgeOfTotals(
+        lambda _, totals, safety: _expired_objects(totals, safety), _expires_objects
+    ),
+    EXPIRED_BYTES: JudgeOfTotals(lambda _, totals, safety: _expired_bytes(totals, safety), _expires_objects),
+    DELETED_BRANCHES: JudgeOfTotals(
+        lambda writing, _, safety: _deleted_by_policies(writing, safety), _policies_delete
+    ),
 }
-"""What judges all repositories that are written together: every threshold of ``safety`` is here too.
-``_contributes`` says which of them need an override."""
+"""Every threshold of ``safety`` is here too."""

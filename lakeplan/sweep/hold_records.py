@@ -106,7 +106,6 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
     folder = _folder((hold.kind, hold.name))
     if record.released_at is not None:
         _drop(site, (hold.kind, hold.name), [RELEASED_FILE])
-        record.released_at = None
     named = commits_named(hold, refs)
     if hold.kind == "prefix" and not any(record.commits):
         named = _first_with_path(site.reader.metadata_reader(site.desired.name), refs, hold.name)
