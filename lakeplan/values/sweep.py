@@ -156,7 +156,8 @@ class SweepSettings:
         AGE,
         "24h",
         stricter=MORE,
-        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping.",
+        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping. The data"
+        " of a hold that is removed from the tree is kept as long, and at least a day.",
     )
     margin_seconds: int = setting(
         AGE,
