@@ -14,6 +14,8 @@ from lakeplan.branches.pins import (
     Change,
     History,
     PinRules,
+    State,
+    Step,
     Write,
     blocking_rules,
     losses,
@@ -156,6 +158,20 @@ def test_retired_pins_whose_rules_were_lost_get_them_until_all_are_deleted() -> 
         graph = CommitGraph.from_refs(with_pins(refs, state.pins))
         flags = server_verdict(graph, state.rules, NOW)
         assert "a" in {graph.ids[n] for n, flag in enumerate(flags) if flag}
+
+
+def test_a_step_after_which_a_wanted_pin_is_not_there_loses_its_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No change makes such steps: they are judged all the same."""
+    refs = replace(DANGLING, tags=(Tag("v1", "x2"),))
+    rules = GcRules(7)
+    change = Change(rules, rules, (), (Pin("x2"),))
+    assert next(losses(history(refs, rules), change), None) is None
+    forgotten = Step(Write.RULES, State(rules, ()))
+    monkeypatch.setattr(Change, "steps", lambda change: (forgotten,))
+    lost = next(losses(history(refs, rules), change))
+    assert (lost.write, lost.commits) == (Write.RULES, ("x2",))
 
 
 def test_what_lies_between_two_deletions_is_judged() -> None:
