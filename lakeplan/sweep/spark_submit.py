@@ -19,15 +19,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, urlsplit
 
 from lakeplan.errors import CredentialsError, LakeplanError, UsageError
 from lakeplan.stores.open import Access, AzureLocation, S3Location, parse_location
-from lakeplan.sweep.official import CollectorJob
 from lakeplan.values.local import find_program, safe_environment
 from lakeplan.values.settings import duration_text
 from lakeplan.values.urls import scheme_of
+
+if TYPE_CHECKING:  # its module imports pyarrow
+    from lakeplan.sweep.official import CollectorJob
 
 MAIN_CLASS = "io.treeverse.gc.GarbageCollection"
 NO_DELETE = "lakefs.debug.gc.no_delete"
