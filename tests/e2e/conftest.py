@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -126,6 +127,21 @@ class World:
         store = self.handle._sandbox.service.store
         with store.transaction():
             store.run("UPDATE repositories SET created = created - ? WHERE id = ?", int(days * DAY), name)
+
+    def name_again(
+        self, monkeypatch: pytest.MonkeyPatch, endpoint_url: str, settings: str = "", *, owner: str = "prod"
+    ) -> None:
+        """A second name, ``lake``, of the same server, by another address of it. ``owner`` is the name that
+        the entry of ``analytics`` is now written with."""
+        assert endpoint_url != self.handle.endpoint_url
+        monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", endpoint_url)
+        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
+        root = (self.tree / "lakeplan.yaml").read_text()
+        again = f"lake: {{endpoint_url: {endpoint_url}{settings}}}"
+        self.write("lakeplan.yaml", root.replace("servers: {", f"servers: {{{again}, ", 1))
+        entry = (self.tree / "repositories" / "analytics.yaml").read_text()
+        self.write("repositories/analytics.yaml", entry.replace("  analytics:", f"  {owner}/analytics:"))
 
     def rules(self, repository: str, default: int, **branches: int) -> None:
         """The tree's entry of one repository, in a file of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -86,17 +85,7 @@ class DescribeListing:
         assert (summary["branches_delete"], summary["branches_keep"]) == (2, 3)
 
     def it_heeds_what_is_held_under_another_name_of_the_host(self, lake, monkeypatch):
-        other = lake.handle.endpoint_url.replace("127.0.0.1", "localhost")
-        assert other != lake.handle.endpoint_url
-        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
-        monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", other)
-        root = (lake.tree / "lakeplan.yaml").read_text()
-        lake.write(
-            "lakeplan.yaml", root.replace("servers: {", f"servers: {{lake: {{endpoint_url: {other}}}, ", 1)
-        )
-        entry = lake.tree / "repositories" / "analytics.yaml"
-        entry.write_text(entry.read_text().replace("  analytics:", "  prod/analytics:"))
+        lake.name_again(monkeypatch, lake.handle.endpoint_url.replace("127.0.0.1", "localhost"))
         lake.write(
             "repositories/held.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  lake/analytics:\n"

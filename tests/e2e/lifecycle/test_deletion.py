@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
+
+ENGINE = ", branch_lifecycle: {engine: lakeplan}"
 
 
 class DescribeDeletion:
@@ -162,18 +163,10 @@ class DescribeHolds:
     def it_deletes_nothing_of_a_held_repository_under_another_name_of_its_server(self, lake, monkeypatch):
         lake.observed("feature-1")
         self.hold(lake, "{branch: feature-1, reason: legal}")
-        for name in ("ENDPOINT_URL", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
-        root = (lake.tree / "lakeplan.yaml").read_text()
-        again = f"lake: {{endpoint_url: {lake.handle.endpoint_url}/, branch_lifecycle: {{engine: lakeplan}}}}"
-        lake.write("lakeplan.yaml", root.replace("servers: {", f"servers: {{{again}, ", 1))
+        lake.name_again(monkeypatch, f"{lake.handle.endpoint_url}/", ENGINE)
         entry = (lake.tree / "repositories" / "analytics.yaml").read_text()
-        lake.write(
-            "repositories/lake.yaml",
-            entry.replace("  analytics:", "  lake/analytics:").partition("    holds:")[0],
-        )
-        entry = entry.replace("  analytics:", "  prod/analytics:")
-        lake.write("repositories/analytics.yaml", entry)
+        entry = entry.replace("  prod/analytics:", "  lake/analytics:").partition("    holds:")[0]
+        lake.write("repositories/lake.yaml", entry)
         result = lake.lakeplan("branches", "run")
         assert result.code == 1
         assert "prod and lake are names of one server" in result.err.replace("\n", " ")
@@ -181,15 +174,7 @@ class DescribeHolds:
 
     def it_heeds_what_is_held_under_another_name_of_the_host(self, lake, monkeypatch):
         other = lake.handle.endpoint_url.replace("127.0.0.1", "localhost")
-        assert other != lake.handle.endpoint_url
-        for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(f"LAKEPLAN_LAKE_{name}", os.environ[f"LAKEPLAN_PROD_{name}"])
-        monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", other)
-        root = (lake.tree / "lakeplan.yaml").read_text()
-        again = f"lake: {{endpoint_url: {other}, branch_lifecycle: {{engine: lakeplan}}}}"
-        lake.write("lakeplan.yaml", root.replace("servers: {", f"servers: {{{again}, ", 1))
-        entry = lake.tree / "repositories" / "analytics.yaml"
-        entry.write_text(entry.read_text().replace("  analytics:", "  lake/analytics:"))
+        lake.name_again(monkeypatch, other, ENGINE, owner="lake")
         lake.write(
             "repositories/held.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  prod/analytics:\n"
