@@ -67,7 +67,7 @@ def drift_of(
     """Every drifted value of a repository whose rules the tree manages, by class, then as a plan orders them.
 
     ``last`` is an apply that wrote GC rules; without one every value that the server lacks is ``tree-ahead``.
-    A value that the server has already is neither ahead nor stale, whoever wrote it.
+    A value that the server already has is neither ahead nor stale, no matter who wrote it.
     """
     live = set(branches)
     wanted = _wanted(desired, live)
@@ -398,23 +398,21 @@ class _ServerSettings:
         applied = self._last.settings.get(kind) if self._last is not None else None
         attempts = self._last.attempts.get(kind, ()) if self._last is not None else ()
         if self._desired is not None and self._manages(kind):
-            wanted, stored = (
-                self._desired.wanted_items(kind),
-                read_setting(self._reader, kind, self._name).items,
-            )
+            wanted, stored = self._desired.wanted_items(kind), self._read(kind)
             self.stored[kind] = stored
             applied = next((items for items in attempts if same_setting(items, stored)), applied)
             return setting_drift(kind, wanted, stored, applied, recorded=applied is not None)
         if applied is None and not attempts:
             return ()
         try:
-            found = setting_released(
-                kind, read_setting(self._reader, kind, self._name).items, applied or attempts[-1]
-            )
+            found = setting_released(kind, self._read(kind), applied or attempts[-1])
         except FeatureMissing:
             return ()  # a server without the feature has none
         self.left += [f"its {kind.label}"] if found else []
         return found
+
+    def _read(self, kind: SettingKind) -> Items | None:
+        return read_setting(self._reader, kind, self._name).items
 
     def _manages(self, kind: SettingKind) -> bool:
         """Whether the tree manages a list on the server."""

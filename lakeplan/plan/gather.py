@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from lakeplan.branches.keepers import held_branches
 from lakeplan.branches.pin_records import StoredRules, read_stored
@@ -42,6 +42,8 @@ from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
+
+T = TypeVar("T")
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
 NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
@@ -158,6 +160,14 @@ def _unheeded(desired: DesiredRepository) -> list[str]:
     ]
 
 
+def _stored(read: Callable[[str], T], repository: str, message: str, hint: str) -> T:
+    """What a server stores. ``message`` and ``hint`` are of the error on a server without the feature."""
+    try:
+        return read(repository)
+    except FeatureMissing as error:
+        raise FeatureMissing(message, where=error.where, hint=hint) from None
+
+
 def _policies(
     desired: DesiredRepository,
     reader: SettingsReader,
@@ -166,15 +176,13 @@ def _policies(
     branches: Sequence[Branch],
     as_of: datetime,
 ) -> PoliciesPlan:
-    try:
-        stored = reader.get_policies(desired.name)
-    except FeatureMissing as error:
-        raise FeatureMissing(
-            "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
-            where=error.where,
-            hint="Check the server's edition and licence. To let lakeplan delete the branches, set"
-            f" servers.{server.name}.branch_lifecycle.engine to lakeplan.",
-        ) from None
+    stored = _stored(
+        reader.get_policies,
+        desired.name,
+        "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
+        "Check the server's edition and licence. To let lakeplan delete the branches, set"
+        f" servers.{server.name}.branch_lifecycle.engine to lakeplan.",
+    )
     wanted: tuple[Policy, ...] | None = None
     if isinstance(desired.branch_lifecycle, PoliciesDesired):
         _check_default_branch(desired.branch_lifecycle, desired, repository)
@@ -242,7 +250,7 @@ def _notes(
 
 
 def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: datetime) -> str:
-    """When the first deletion can come, as far as the tree tells the schedule of the server's job."""
+    """When the first deletion can happen, if the tree gives the schedule of the server's job."""
     going = [fate for fate in fates if fate.goes_at is not None]
     if not going:
         return "no branch is deleted within 30 days, assuming no new writes"
@@ -266,15 +274,12 @@ def _object_rules(
 ) -> ObjectRulesPlan | None:
     if desired.object_lifecycle is None:
         return None
-    try:
-        stored = reader.get_object_rules(desired.name)
-    except FeatureMissing as error:
-        raise FeatureMissing(
-            "the tree has object_lifecycle rules, but this server has no object lifecycle",
-            where=error.where,
-            hint="Use lakeFS Enterprise 1.101 or later with a licence, or remove object_lifecycle"
-            " from the tree.",
-        ) from None
+    stored = _stored(
+        reader.get_object_rules,
+        desired.name,
+        "the tree has object_lifecycle rules, but this server has no object lifecycle",
+        "Use lakeFS Enterprise 1.101 or later with a licence, or remove object_lifecycle from the tree.",
+    )
     wanted = (
         desired.object_lifecycle.rules if isinstance(desired.object_lifecycle, ObjectRulesDesired) else None
     )

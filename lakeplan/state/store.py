@@ -182,8 +182,8 @@ BASELINE = records.record({"repository": records.text, "settings": records.recor
 class Sighting:
     """One setting of a repository when the tree and the server agreed, as a run read it, so that drift also
     sees edits of what no apply wrote. Only what was written, in ``applied/``, counts for adoption and for the
-    settle time of a sweep. ``body`` as lakeFS has it; None or empty: nothing was
-    set. ``command`` is ``apply`` or ``import``."""
+    settle time of a sweep. ``body`` as lakeFS has it; None or empty: nothing was set. ``command`` is
+    ``apply`` or ``import``."""
 
     body: Any
     config_hash: str

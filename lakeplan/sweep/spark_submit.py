@@ -62,8 +62,8 @@ class LakefsAccess:
 
 @dataclass(frozen=True)
 class S3Access:
-    """``endpoint_url``: of a store that is not AWS; it is then spoken to by path. Without keys the job finds
-    credentials itself (a role)."""
+    """``endpoint_url``: of a store other than AWS, which is then addressed path-style. Without keys the job
+    finds credentials by itself (a role)."""
 
     region: str
     endpoint_url: str | None = None
