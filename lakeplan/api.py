@@ -114,7 +114,8 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
         what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
         raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
     name = repository.rpartition("/")[2]
-    (found,) = (d for d in loaded.resolve(servers[0], [name]) if d.name == name)
+    found = loaded.find(servers[0], name)
+    assert found is not None  # an entry names it
     return found
 
 

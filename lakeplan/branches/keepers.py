@@ -141,13 +141,8 @@ def with_other_names(
 ) -> DesiredRepository:
     """The repository with what other entries hold of it: another server of the tree may be this one by
     another name of its host. A server that does not answer is none."""
-    others = [
-        other
-        for server in tree.servers
-        if server != desired.server
-        for other in tree.resolve(server, [desired.name])
-        if other.name == desired.name and other.holds
-    ]
+    named = [tree.find(server, desired.name) for server in tree.servers if server != desired.server]
+    others = [other for other in named if other is not None and other.holds]
     found = desired.holds
     ours = _identity(readers, desired) if others else None
     for other in others:

@@ -16,7 +16,6 @@ from lakeplan.values.gates import GATES
 if TYPE_CHECKING:
     from lakeplan.lakefs.protocols import LakeFSReader
     from lakeplan.tree.tree import Tree
-    from lakeplan.values.desired import DesiredRepository
     from lakeplan.values.plan import Plan, RepositoryPlan
     from lakeplan.values.repository import Repository
 
@@ -95,11 +94,6 @@ def find_repository(tree: Tree, reader: LakeFSReader, server: str, name: str) ->
         if name in tree.directory.exact_names(server):
             raise
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
-
-
-def entry_of(tree: Tree, server: str, name: str) -> DesiredRepository | None:
-    """What the tree asks for; None: no entry names it."""
-    return next((d for d in tree.resolve(server, [name]) if d.name == name), None)
 
 
 def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[RepositoryPlan]:

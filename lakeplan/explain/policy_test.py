@@ -202,7 +202,7 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
         raise LakeplanError(
             f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}."
         )
-    found = [d for s in servers for d in tree.resolve(s, [name]) if d.name == name]
+    found = [d for s in servers if (d := tree.find(s, name)) is not None]
     if not found:
         raise LakeplanError(f"the tree has no entry for {repository!r}", hint="Write a name, or server/name.")
     if len(found) > 1:

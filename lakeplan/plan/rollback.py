@@ -90,8 +90,7 @@ def disagreements(
                 where=restoration.repository,
                 hint="Exclude the repository with --target, or add the server to the tree again.",
             )
-        resolved = tree.resolve(restoration.server, [restoration.name])
-        desired = next((d for d in resolved if d.name == restoration.name), None)
+        desired = tree.find(restoration.server, restoration.name)
         rules = restoration.rules
         if rules:
             branches = [b.id for b in connect(restoration.server).list_branches(restoration.name)]

@@ -63,6 +63,17 @@ class _Wrapped:
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
         return self.tree.unmanaged(server, live_repositories)
 
+    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+        return self._held(server, self.tree.resolve(server, live_repositories))
+
+    def find(self, server: str, name: str) -> DesiredRepository | None:
+        found = self.tree.find(server, name)
+        return None if found is None else self._held(server, [found])[0]
+
+    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+        """Repositories of a server as this tree says them, in the same order."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class HeldTree(_Wrapped):
@@ -83,9 +94,8 @@ class HeldTree(_Wrapped):
         found: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
         return found
 
-    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
+    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
         """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
-        found = self.tree.resolve(server, live_repositories)
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
             f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
@@ -116,8 +126,7 @@ class GuardedTree(_Wrapped):
 
     guards: Mapping[str, SweepGuard]
 
-    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        found = self.tree.resolve(server, live_repositories)
+    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
         return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
 
 
@@ -143,10 +152,10 @@ class ReviewedTree(_Wrapped):
             found = stricter_safety(then.safety, found)
         return found
 
-    def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        return [self._held(desired) for desired in self.tree.resolve(server, live_repositories)]
+    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+        return [self._as_reviewed(desired) for desired in found]
 
-    def _held(self, desired: DesiredRepository) -> DesiredRepository:
+    def _as_reviewed(self, desired: DesiredRepository) -> DesiredRepository:
         then = self.reviewed.get(desired.key)
         if then is None:
             return desired

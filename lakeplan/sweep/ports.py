@@ -205,10 +205,9 @@ def select(
 def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> DesiredRepository:
     """The repository of a mark, ``server/name``. Raises UsageError when the tree does not name it."""
     server, _, name = repository.partition("/")
-    if server in tree.servers:
-        for desired in tree.resolve(server, [name]):
-            if desired.name == name:
-                return desired
+    desired = tree.find(server, name) if server in tree.servers else None
+    if desired is not None:
+        return desired
     raise UsageError(
         f"the tree has no entry for {repository}, which the mark belongs to",
         hint="Use the tree that the mark was made with.",

@@ -371,6 +371,9 @@ class DesiredTree(Protocol):
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
         """Every repository that an entry names: exact entries always, globs over the live ones."""
 
+    def find(self, server: str, name: str) -> DesiredRepository | None:
+        """The repository, live or not; None when no entry names it."""
+
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""
 
@@ -421,6 +424,14 @@ class Tree(RootFile):
             repository = self._resolve_one(server, name, problems)
             if repository is not None:
                 found.append(repository)
+        problems.raise_any(where=str(self.root / ROOT_FILE))
+        return found
+
+    def find(self, server: str, name: str) -> DesiredRepository | None:
+        """What the tree asks for one repository, live or not; None when no entry names it. Raises as
+        ``resolve``."""
+        problems = Problems()
+        found = self._resolve_one(server, name, problems)
         problems.raise_any(where=str(self.root / ROOT_FILE))
         return found
 

@@ -252,6 +252,9 @@ class MemoryTree:
     def servers(self) -> Mapping[str, ServerConfig]:
         return {"prod": ServerConfig("prod", self.endpoint, branch_lifecycle_engine=self.engine)}
 
+    def find(self, server: str, name: str) -> DesiredRepository | None:
+        return next((d for d in self.resolve(server, [name]) if d.name == name), None)
+
     def resolve(self, server: str, live: Any) -> list[DesiredRepository]:
         source = Source("repositories/a.yaml", 3, 5)
         return [

@@ -180,13 +180,13 @@ class DescribeAServerThatTheTreeHasByTwoNames:
         def readers(server: str) -> Any:
             return SimpleNamespace(refs=SimpleNamespace(get_repository=partial(get_repository, server)))
 
-        def resolve(server: str, live: list[str]) -> list[DesiredRepository]:
-            assert live == ["lake"]
-            return {"again": [desired("again", name, holds)], "prod": [desired("prod", "lake", own)]}[server]
+        def find(server: str, wanted: str) -> DesiredRepository | None:
+            assert server == "again", "other servers only"
+            return desired("again", name, holds) if name == wanted else None
 
         asked: list[str] = []
         own = (Hold("tag", "v1"),)
-        tree: Any = SimpleNamespace(servers={"prod": None, "again": None}, resolve=resolve)
+        tree: Any = SimpleNamespace(servers={"prod": None, "again": None}, find=find)
         return with_other_names(desired("prod", "lake", own), tree, readers).holds, asked
 
     def it_keeps_what_either_entry_holds(self):

@@ -200,7 +200,7 @@ def exempt(
     server, name = completing.one_repository(session.tree, repository)
     check_engines(session, Selection(server=server))
     check_lasting_state(session.tree.state_url, os.environ)
-    desired = completing.entry_of(session.tree, server, name)
+    desired = session.tree.find(server, name)
     if desired is None:
         raise UsageError(
             f"no entry of the tree names {server}/{name}", hint="No policy deletes its branches."

@@ -14,7 +14,7 @@ from lakeplan.api import read_rules
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.completing import entry_of, find_repository, one_repository
+from lakeplan.cli.completing import find_repository, one_repository
 from lakeplan.cli.namespaces import (
     CacheOptions,
     InventoryPlace,
@@ -190,7 +190,7 @@ def _from_server(
 
 def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
     """The tree's rules over the branches there are; where it manages none, the server's."""
-    reader, desired = session.reader(server), entry_of(session.tree, server, name)
+    reader, desired = session.reader(server), session.tree.find(server, name)
     if desired is None:
         return reader.get_gc_rules(name)
     config = session.tree.servers[server]

@@ -14,7 +14,7 @@ from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.completing import entry_of, find_repository, one_repository
+from lakeplan.cli.completing import find_repository, one_repository
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs
@@ -57,7 +57,7 @@ def live_world(
     refs, blind_to = read_all_refs(reader, name, read_only=read_only)
     graph = CommitGraph.from_refs(refs)
     rule_sets = [ExplainedRules("stored", stored)]
-    proposed = proposed_rules(entry_of(session.tree, server, name), graph)
+    proposed = proposed_rules(session.tree.find(server, name), graph)
     if proposed is not None and proposed.rules is not None and stored is not None:
         entries = {branch: days for branch, days in stored.branches.items() if is_pin_name(branch)}
         proposed = replace(proposed, rules=with_rules_of(proposed.rules, entries))
@@ -157,7 +157,7 @@ def known_of(
     session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
 ) -> Known:
     """Of a repository of a tree. Storage is opened, and other repositories are read, when they are asked."""
-    desired = entry_of(session.tree, server, repository.id)
+    desired = session.tree.find(server, repository.id)
 
     def marks(addresses: Collection[str]) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
         return _marks(session, server, repository, addresses)
@@ -291,7 +291,7 @@ def _with_branch_notes(
 ) -> World:
     """With exemptions and notices of branches that the question names, where lakeplan deletes branches."""
     branches = [branch for branch in world.graph.branches if branch.id in named]
-    desired = entry_of(session.tree, server, name) if branches else None
+    desired = session.tree.find(server, name) if branches else None
     if desired is None or not is_ours(desired, session.tree.servers[server]):
         return world
     try:

@@ -55,7 +55,7 @@ def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
             where=str(tree.root / "lakeplan.yaml"),
             hint=f"Did you mean {close}?" if close else "Write a name, or server/name.",
         )
-    return [r for server in servers for r in tree.resolve(server, [name]) if r.name == name]
+    return [r for server in servers if (r := tree.find(server, name)) is not None]
 
 
 def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
