@@ -115,6 +115,7 @@ def _wait(happened: Callable[[], bool], process: Process) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])]
 )
