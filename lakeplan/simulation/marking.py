@@ -329,12 +329,12 @@ class Marks:
         return pa.table(columns, names=MARKED.names)
 
     def _kept_by(self, objects: pa.Table, paths: pa.ListArray) -> pa.Array:
-        """What keeps each object, by name, in order."""
+        """What keeps each object, or would if an address of another spelling means it, by name, in order."""
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
         found = [named[mask] for mask in masks.tolist()]
-        held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD))
-        for row in held.tolist():
+        maybe_held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD | Sighting.ALIAS))
+        for row in maybe_held.tolist() if self.held_prefixes else ():
             of_row = paths[row].as_py()
             prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
             found[row] = sorted([*found[row], *(f"hold prefix {prefix}" for prefix in prefixes)])

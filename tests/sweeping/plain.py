@@ -45,6 +45,8 @@ class Held:
     held: bool = False
     aliased: bool = False
     """Some full address, in a spelling that nobody knows, may mean it."""
+    alias_mask: int = 0
+    """The bits of the commits with such addresses."""
 
 
 class PlainMarker:
@@ -93,6 +95,7 @@ class PlainMarker:
                     known.last = max(known.last, facts.last)
                     known.paths.add(entry.path)
                     known.aliased = True
+                    known.alias_mask |= facts.mask
         staged = _staged(request.store, request.uncommitted, book)
         foreign, maybe = _foreign(request.foreign, book)
         for address in maybe:
@@ -201,7 +204,9 @@ def _is_candidate(key: str) -> bool:
 def _row(known: Held | None, kind: MarkClass, request: MarkRequest) -> dict[str, Any]:
     reason = "expired" if known else "never_committed"
     known = known or Held()
-    keepers = [n for at, n in enumerate(request.protectors) if known.mask >> FIRST_BIT + at & 1]
+    keepers = [
+        n for at, n in enumerate(request.protectors) if (known.mask | known.alias_mask) >> FIRST_BIT + at & 1
+    ]
     prefixes = [p for p in request.held_prefixes if any(path.startswith(p) for path in known.paths)]
     return {
         "paths": sorted(known.paths)[:10],

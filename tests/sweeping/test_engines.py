@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.formats.marks import read_part
@@ -171,7 +171,24 @@ def _foreign(folder: Path) -> tuple[ForeignRanges, ...]:
     return (ForeignRanges("prod/other", metadata, tuple(c.meta_range_id for c in refs.commits)),)
 
 
+UNCERTAIN_AND_HELD = Case(
+    History(
+        [
+            Snapshot("c0", 0.5, (), ()),
+            Snapshot("c1", 0.5, (), (full("audit/f", "s3://elsewhere/data/p4/o4"),)),
+        ],
+        {"main": "c0"},
+        {"data/p4/o4": Stored(0, 3.0)},
+    ),
+    foreign=(),
+    rules=KeepRules(GcRules(0, {}), NOW, timezone.utc, 0),
+    held=("audit/",),
+    collects=False,
+)
+
+
 @given(case=cases())
+@example(case=UNCERTAIN_AND_HELD)
 @settings(
     max_examples=4,
     deadline=None,
