@@ -20,7 +20,7 @@ class Lake:
     def __init__(self, world: Any) -> None:
         self.world = world
         self.api, self.tree, self.folder, self.handle = world.api, world.tree, world.folder, world.handle
-        self.write, self.lakeplan = world.write, world.lakeplan
+        self.write, self.lakeplan, self.name_again = world.write, world.lakeplan, world.name_again
 
     @property
     def ledger(self) -> Path:
