@@ -346,7 +346,7 @@ class SandboxHandle:
         self._sandbox = sandbox
         self._server = server
         self._stopped = False
-        self._thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property

@@ -11,7 +11,8 @@ from tests.chaos.mirrors import STORES
 @pytest.mark.parametrize(
     ("store", "seed", "steps"),
     [
-        ("folder", 22, 120),
+        ("folder", 22, 50),
+        pytest.param("folder", 22, 120, marks=pytest.mark.extended),
         pytest.param("s3", 21, 8, marks=pytest.mark.extended),
         pytest.param("azurite", 18, 4, marks=pytest.mark.extended),
     ],

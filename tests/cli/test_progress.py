@@ -154,7 +154,7 @@ def it_tells_times(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
 
 
-def it_gives_a_real_terminal_back_on_control_c() -> None:
+def it_gives_a_real_terminal_back_on_control_c(ctrl_c: None) -> None:
     code = (
         "import time\n"
         "from lakeplan.cli.progress import TerminalProgress\n"

@@ -179,7 +179,9 @@ def test_a_damaged_range_is_named_and_nothing_is_written(
     assert not output.exists()
 
 
-@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])]
+)
 def test_workers_read_s3_with_the_credentials_of_the_environment(
     namespace: str, rules: Path, tmp_path: Path, runner: str
 ) -> None:

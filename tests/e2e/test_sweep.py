@@ -87,7 +87,7 @@ def make_site(tmp_path: Path, make_world: Callable[..., World]) -> Any:
 NOW = "{settle: 0s, margin: 0s}"
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])])
 def runner(request: pytest.FixtureRequest) -> str:
     if request.param == "spark":
         request.getfixturevalue("spark")

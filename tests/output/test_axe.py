@@ -46,8 +46,15 @@ def violations(page: Page, axe: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("colours", "width"),
+    [
+        ("light", 1280),
+        ("dark", 400),
+        pytest.param("light", 400, marks=pytest.mark.extended),
+        pytest.param("dark", 1280, marks=pytest.mark.extended),
+    ],
+)
 @pytest.mark.parametrize("name", PAGES)
 def it_breaks_no_rule(browser: Page, axe: str, tmp_path: Path, name: str, colours: str, width: int) -> None:
     file = tmp_path / f"{name}.html"

@@ -85,9 +85,8 @@ def run_in(folder: Path, command: list[str], **more: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "master", ["local[2]", pytest.param("local-cluster[1,1,512]", marks=pytest.mark.extended)]
-)
+@pytest.mark.extended
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,1,512]"])
 def it_imports_nothing_from_the_current_folder(
     hostile: Path, arguments: list[str], tmp_path: Path, master: str
 ) -> None:

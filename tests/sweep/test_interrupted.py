@@ -81,7 +81,7 @@ def check_the_report(world: SweepWorld, repo: LakeRepository, mark: Mark) -> Non
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.extended), 3])
 def test_a_sweep_that_was_killed_at_any_call_that_writes_reports_what_is_gone(
     world: SweepWorld, repo: LakeRepository, when: str, rows: int
 ) -> None:

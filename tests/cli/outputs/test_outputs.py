@@ -14,10 +14,10 @@ from tests.cli.outputs.cases import typed as typed_at
 from tests.cli.outputs.looks import looks
 from tests.cli.outputs.site import Site, Told
 
-WIDTHS = (80, 160)
+at_both_widths = pytest.mark.parametrize("width", [80, pytest.param(160, marks=pytest.mark.extended)])
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@at_both_widths
 @pytest.mark.parametrize("command", CASES)
 def it_looks_as_reviewed(
     command: str,

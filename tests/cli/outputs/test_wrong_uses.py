@@ -10,7 +10,7 @@ import pytest
 from tests.cli.outputs.cases import typed
 from tests.cli.outputs.looks import looks
 from tests.cli.outputs.site import Site
-from tests.cli.outputs.test_outputs import WIDTHS, shown
+from tests.cli.outputs.test_outputs import at_both_widths, shown
 from tests.cli.outputs.wrong import WRONG
 from tests.cli.outputs.wrong.kinds import Wrong
 
@@ -36,24 +36,23 @@ class Sites:
         return site
 
 
+@at_both_widths
 @pytest.mark.parametrize("command", WRONG)
 def it_says_what_where_and_what_to_do(
     command: str,
+    width: int,
     open_site: Callable[[str], Site],
     golden_file: Callable[[str, str], None],
 ) -> None:
     sites = Sites(open_site)
-    told: dict[int, list[str]] = {width: [] for width in WIDTHS}
+    told: list[str] = []
     problems: list[str] = []
     for name, wrong in WRONG[command].items():
-        site = sites.of(wrong)
-        for width in WIDTHS:
-            text, found = _told(wrong, site, width)
-            told[width].append(f"# {name}\n{text}")
-            problems += found
+        text, found = _told(wrong, sites.of(wrong), width)
+        told.append(f"# {name}\n{text}")
+        problems += found
     assert not problems, "\n".join(problems)
-    for width in WIDTHS:
-        golden_file(f"{command.replace(' ', '-')}/wrong-{width}", "\n".join(told[width]))
+    golden_file(f"{command.replace(' ', '-')}/wrong-{width}", "\n".join(told))
 
 
 def _told(wrong: Wrong, site: Site, width: int) -> tuple[str, list[str]]:
