@@ -166,6 +166,10 @@ class Deleter:
                     self.pins.before_deleting(outlook.id, outlook.facts.commit_id)
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
+            if not self.keeping.is_fresh():  # that may read all refs, and wait for rules to be written
+                why = self._why_not(outlook)
+                if why is not None:
+                    return why if lost is None else _after_lost(why)
             try:
                 self.writer.delete_branch(self.survey.desired.name, outlook.id)
             except PreconditionFailed as error:

@@ -4,7 +4,7 @@ stale."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -161,10 +161,15 @@ def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> 
 
 
 def held_branches(
-    holds: Sequence[Hold], refs: Refs, leaving: Mapping[str, BranchOutlook], metadata: MetadataReader
+    holds: Sequence[Hold],
+    refs: Refs,
+    leaving: Mapping[str, BranchOutlook],
+    metadata: MetadataReader,
+    *,
+    named: Collection[str] = (),
 ) -> set[str]:
-    """Of the branches that would be deleted together, those that unexpired holds keep. Raises what reading
-    metadata raises."""
+    """Of the branches that would be deleted together, those that unexpired holds keep. ``named``: commits
+    that holds named before. Raises what reading metadata raises."""
     prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
     found = {name for name in leaving if names_branch(holds, name)}
     found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
@@ -174,8 +179,8 @@ def held_branches(
     if prefixes or any(hold.kind == "commit" for hold in holds):
         # made while the refs were read: what it leads to is not known
         found |= leaving.keys() - {branch.id for branch in refs.branches}
-    named = {commit for hold in holds for commit in commits_named(hold, refs)}
-    return found | needed_branches(refs, leaving.keys() - found, named)
+    held = {commit for hold in holds for commit in commits_named(hold, refs)}.union(named)
+    return found | needed_branches(refs, leaving.keys() - found, held)
 
 
 def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:

@@ -402,6 +402,7 @@ class Keeping:
         self._snapshot: _Snapshot | None = None
         self._refs = survey.refs
         self._held: Collection[str] = ()
+        self._named = self._commits_named(survey.refs)
 
     def is_fresh(self) -> bool:
         """Whether the last answer of ``keeper`` is recent enough to delete by it."""
@@ -449,12 +450,8 @@ class Keeping:
         return None
 
     def _read(self) -> _Snapshot:
-        self._hold()  # may take a refs dump, which is older than what is read after it
-        began, name, settings = (
-            self._now(),
-            self._survey.desired.name,
-            self._survey.desired.lifecycle_settings,
-        )
+        began = self._hold()
+        name, settings = self._survey.desired.name, self._survey.desired.lifecycle_settings
         refs, branches = self._readers.refs, self._readers.branches
         repository, then = refs.get_repository(name), self._survey.repository
         if (repository.creation_date, repository.storage_namespace) != (
@@ -477,24 +474,35 @@ class Keeping:
             self._exemptions(),
         )
 
-    def _hold(self) -> None:
+    def _hold(self) -> datetime:
         """Which branches holds keep now that some other branch or tag moved or is gone: one that was not
-        needed to reach what is held may be."""
-        desired, refs = self._survey.desired, self._readers.refs
-        holds = active_holds(desired.holds, self._now())
-        if not holds or self._refs is None:
-            return
-        branches = {b.id: b.commit_id for b in refs.list_branches(desired.name)}
-        tags = {t.id: t.commit_id for t in refs.list_tags(desired.name)}
-        others = {b.id: b.commit_id for b in self._refs.branches if b.id not in self._not_staying}
-        before = {t.id: t.commit_id for t in self._refs.tags}
-        if others.items() <= branches.items() and before.items() <= tags.items():
-            return
-        found, _ = read_all_refs(refs, desired.name, read_only=False)
-        self._refs = without_pin_branches(found)
+        needed to reach what is held may be. Returns when it last began to list both."""
+        desired, refs, began = self._survey.desired, self._readers.refs, self._now()
+        holds = active_holds(desired.holds, began)
+        if not holds or self._refs is None or self._unmoved(self._refs) == self._refs:
+            return began
+        found = without_pin_branches(read_all_refs(refs, desired.name, read_only=False)[0])
+        self._named |= self._commits_named(found)
+        # A dump may take minutes: what moved meanwhile leads to nothing for certain.
+        began = self._now()
+        self._refs = self._unmoved(found)
         leaving = {o.id: o for o in self._survey.deleted if o.id in self._not_staying}
         metadata = refs.metadata_reader(desired.name)
-        self._held = held_branches(holds, self._refs, leaving, metadata)
+        self._held = held_branches(holds, self._refs, leaving, metadata, named=self._named)
+        return began
+
+    def _unmoved(self, refs: Refs) -> Refs:
+        """Without tags, and branches that are to stay, that are not where they were."""
+        reader, name = self._readers.refs, self._survey.desired.name
+        heads = {(b.id, b.commit_id) for b in reader.list_branches(name)}
+        tags = set(reader.list_tags(name))
+        there = (b for b in refs.branches if b.id in self._not_staying or (b.id, b.commit_id) in heads)
+        return replace(refs, branches=tuple(there), tags=tuple(t for t in refs.tags if t in tags))
+
+    def _commits_named(self, refs: Refs | None) -> frozenset[str]:
+        """What holds name stays held when somebody deletes or moves the tag or branch during the run."""
+        holds = active_holds(self._survey.desired.holds, self._now())
+        return frozenset(id for hold in holds for id in (keep.commits_named(hold, refs) if refs else ()))
 
     def _merged_still(self, repository: Repository) -> bool:
         """Whether the default branch still has all commits that it had when merged branches were found."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.branches import run, survey
 from lakeplan.branches.deletion_records import Fate, list_runs, read_deletions
 from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.branches import Keep, PullRequest
+from lakeplan.values.repository import Tag
 from lakeplan.values.settings import LifecycleSettings, Policy
 from lakeplan.values.sweep import Hold
 
@@ -215,6 +217,56 @@ class DescribeWhatKeepsABranch:
         idle.tree.holds = (Hold("commit", held),)
         found = self.kept(idle, lambda: idle.lakefs.branches.pop("other"))
         assert found == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
+    @pytest.fixture
+    def shared(self, idle):
+        """The HEAD of ``feature-2``, which ``other`` and ``third`` lead to as well."""
+        held = idle.lakefs.commit("feature-2")
+        idle.run()
+        idle.lakefs.branch("feature-1")
+        for name in ("other", "third"):
+            idle.lakefs.branch(name, "feature-2")
+        idle.run()
+        idle.clock.wait(4)
+        return held
+
+    @pytest.mark.parametrize("moved", [False, True])
+    def it_is_a_hold_on_a_commit_that_others_lead_to_until_the_refs_are_read(
+        self, idle, shared, monkeypatch, moved
+    ):
+        idle.tree.holds = (Hold("commit", shared),)
+        original = survey.read_all_refs
+
+        def slow(*args, **more):
+            found = original(*args, **more)
+            if "other" not in idle.lakefs.branches:
+                idle.clock.sleep(300)
+                idle.lakefs.branches["third"] = idle.lakefs.branches["main"]
+                if not moved:
+                    del idle.lakefs.branches["third"]
+            return found
+
+        monkeypatch.setattr(survey, "read_all_refs", slow)
+        found = self.kept(idle, lambda: idle.lakefs.branches.pop("other"))
+        assert found == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
+    def it_is_a_hold_on_a_tag_that_somebody_deletes(self, idle, shared):
+        for name in ("other", "third"):
+            del idle.lakefs.branches[name]
+        idle.lakefs.tags = [Tag("v1", shared)]
+        idle.tree.holds = (Hold("tag", "v1"),)
+        found = self.kept(idle, idle.lakefs.tags.clear)
+        assert found == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
+    def it_is_read_again_after_a_pin_had_to_be_given_another_rule(self, idle, monkeypatch):
+        class Pins:
+            def before_deleting(self, branch, commit):
+                idle.clock.sleep(16)
+                if branch == "feature-2":
+                    idle.lakefs.commit("feature-2")
+
+        monkeypatch.setattr(run._Runner, "_pins", lambda runner, held: Pins())
+        assert idle.ends() == {"feature-1": "deleted", "feature-2": "moved"}
 
     def it_is_listed_once_in_fifteen_seconds_and_not_once_a_branch(self, world):
         for n in range(30):
