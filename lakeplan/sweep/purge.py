@@ -51,6 +51,7 @@ NOT_TRIED = "not tried: the purge stopped before its turn"
 STILL_THERE = "still exists after it was deleted"
 SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
 NONE_DELETED = "the store deleted no copy within ten minutes"
+SET_BACK = "this machine's clock was set back: nothing was deleted by the last inspection"
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class _Purge:
         self._answers: dict[str, str] = {}
         self._kept: dict[str, str] = {}
         self._problem = ""
+        self._last = ports.now()
 
     def purge(self) -> _End:
         waiting = self._waiting()
@@ -157,10 +159,9 @@ class _Purge:
             needed = needed_now(
                 self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep
             )
-            until = needed.inspected_at + ROUND
-            if self._ports.now() >= until:
-                self._problem = SLOW
-            while waiting and not self._problem and self._ports.now() < until:
+            until, self._last = needed.inspected_at + ROUND, needed.inspected_at
+            self._problem = self._too_old(until, SLOW)
+            while waiting and not self._problem and not self._too_old(until):
                 some, waiting = waiting[:COPIES_AT_ONCE], waiting[COPIES_AT_ONCE:]
                 waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
             if self._problem:
@@ -168,6 +169,13 @@ class _Purge:
         untried = (copy.key for copy in waiting if copy.key not in self._asked)
         self._kept |= dict.fromkeys(untried, NOT_TRIED)
         return self._ended()
+
+    def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
+        """``why``, or that the clock was set back, where an inspection is too old to delete by; else ""."""
+        if (now := self._ports.now()) < self._last:
+            return SET_BACK  # until the next inspection
+        self._last = now
+        return why if now >= until else ""
 
     def _waiting(self) -> list[StoredObject]:
         """Copies that are old enough, in order; the others are kept, and so is what the mark does not name:
@@ -210,21 +218,21 @@ class _Purge:
 
         def check() -> None:
             nonlocal kept
-            if (now := self._ports.now()) >= until:
-                raise _TooOld
-            if now - kept >= KEEP:
+            if why := self._too_old(until):
+                raise _TooOld(why)
+            if self._last - kept >= KEEP:
                 self._keep()
-                kept = now
+                kept = self._last
 
         try:
             answers = self._ports.sweeper.delete_objects(
                 self._site.store, copies, settings, before_each=check
             )
-        except _TooOld:
+        except _TooOld as error:
             there = {copy.key for copy in self._site.store.list_objects(self._prefix)}
             left = [copy for copy in copies if copy.key in there]
             if len(left) == len(copies):
-                self._problem = NONE_DELETED
+                self._problem = str(error)
             return left
         except StorageError as error:
             self._problem = f"{error}"

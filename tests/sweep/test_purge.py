@@ -25,6 +25,7 @@ from lakeplan.sweep.purge import (
     NONE_DELETED,
     NOT_NAMED,
     NOT_TRIED,
+    SET_BACK,
     SLOW,
     STILL_THERE,
     YOUNG,
@@ -268,6 +269,32 @@ def it_stops_where_ten_minutes_pass_and_no_copy_was_deleted(
     assert (end.deleted, end.problem, len(case.inspections)) == (Amount(), NONE_DELETED, 1)
     assert end.failed == {"data/a": NONE_DELETED, "data/b": NONE_DELETED}
     assert end.kept == {"data/c": NOT_TRIED}
+
+
+def it_inspects_again_when_the_clock_is_set_back(case: Case) -> None:
+    """By such a clock ten minutes would never be over."""
+    case.copies("data/a", "data/b", "data/c")
+    case.needs = [set(), {"data/c"}]
+    use(case, OneByOne(case.store.store))
+    jumps = iter([MINUTE, -60 * MINUTE, MINUTE])
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete":
+            case.at += next(jumps)
+
+    case.store.after = later
+    end = case.purge()
+    assert (end.deleted, end.kept, end.problem) == (Amount(2, 2), {"data/c": NEEDED}, "")
+    assert len(case.inspections) == 2
+
+
+@pytest.mark.parametrize("when", ["inspecting", "renewing"])
+def it_stops_when_the_clock_is_set_back_before_a_copy_was_deleted(case: Case, when: str) -> None:
+    case.copies("data/a")
+    setattr(case, when, -SECOND)
+    end = case.purge()
+    assert (end.deleted, end.problem, len(case.inspections)) == (Amount(), SET_BACK, 1)
+    assert case.left() == {"data/a"}
 
 
 def it_renews_the_lease_once_a_minute_while_it_deletes(case: Case) -> None:
