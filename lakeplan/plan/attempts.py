@@ -239,7 +239,8 @@ class Attempt(ABC):
         return Applied(key, action, outcome, before, after, message, hint, exit_code, self._setting)
 
     def changed_since_judged(self) -> StalePlan:
-        """It was there when the gates were judged, so what a write does now was not: not even by force."""
+        """Something else was stored when the gates were judged, so what a write does now was not: not even by
+        force."""
         return StalePlan(
             f"somebody else changed {self.called} during this run",
             where=self.repository.key,
@@ -282,11 +283,13 @@ class RulesAttempt(Attempt):
 
     def check_may_write(self, connection: WritableServer) -> None:
         """Raises StalePlan and PermissionDenied for rules that are not yet as planned."""
-        repository = self.repository
-        if self.live is not None and self.live.before_etag == repository.after_etag:
+        repository, judged = self.repository, self.live
+        if judged is not None and judged.before_etag == repository.after_etag:
             raise self.changed_since_judged()
         if not self.force:
             self.check_unchanged()
+        elif judged is not None and judged.before_etag != etag_of(self._last_read):
+            raise self.changed_since_judged()
         if not connection.writer.can_set_gc_rules(repository.name):
             raise PermissionDenied(
                 "the credentials may not change this repository's GC rules",
@@ -383,6 +386,8 @@ class SettingAttempt(Attempt):
             raise self.changed_since_judged()
         if not self.force:
             self.check_unchanged()
+        elif not all(same_setting(setting.before, self._before) for setting in judged):
+            raise self.changed_since_judged()
         if not connection.settings_writer.can_set(name, kind):
             raise PermissionDenied(
                 f"the credentials may not change this repository's {kind.label}",

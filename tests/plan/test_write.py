@@ -136,9 +136,22 @@ def it_leaves_rules_that_changed_since_the_plan(server, state):
     assert exit_code_of(report) == 5
 
 
+JUDGED = a_plan(repository("a", GcRules(29), A.after))
+"""A plan made again, after somebody else changed the rules."""
+
+
 def it_writes_over_them_when_forced(server, state):
     server.rules["a"] = GcRules(29)
-    assert ends(applied(server, state, A, force=True)) == {"prod/a": "applied"}
+    assert ends(applied(server, state, A, live=JUDGED, force=True)) == {"prod/a": "applied"}
+
+
+@pytest.mark.parametrize("rules", [GcRules(3650), None])
+def it_writes_over_no_rules_by_which_no_gate_was_judged(server, state, rules):
+    server.rules["a"] = rules
+    report = applied(server, state, A, live=JUDGED, force=True)
+    assert ends(report) == {"prod/a": "failed"}
+    assert exit_code_of(report) == 5
+    assert server.rules["a"] == rules
 
 
 def it_finishes_the_work_of_an_interrupted_run(server, state):
@@ -190,7 +203,7 @@ def it_counts_ends_in_the_report(server, state, count):
 
 def it_shows_what_it_saw_before_a_forced_write(server, state):
     server.rules["a"] = GcRules(29)
-    (result,) = applied(server, state, A, force=True).results
+    (result,) = applied(server, state, A, live=JUDGED, force=True).results
     assert result.before_etag == GcRules(29).etag
     history = json.loads(state.read("history/run-1.json").data)
     assert history["repositories"]["prod/a"]["before"]["default_retention_days"] == 29

@@ -118,11 +118,19 @@ def repository(server: Enterprise, after: GcRules | None, **settings: Any) -> Re
     return RepositoryPlan("prod", "a", "a", "http://127.0.0.1", "hash", action, *ends, **settings)
 
 
-def applied(server: Enterprise, state: Any, plan: RepositoryPlan, *, force: bool = False) -> ApplyReport:
-    whole = Plan(NOW, "0", "tree", None, (plan,))
+def applied(
+    server: Enterprise,
+    state: Any,
+    plan: RepositoryPlan,
+    *,
+    live: RepositoryPlan | None = None,
+    force: bool = False,
+) -> ApplyReport:
+    """``live``: the plan made again; as it was without one."""
+    whole, again = (Plan(NOW, "0", "tree", None, (p,)) for p in (plan, live or plan))
     run = Run("run-1", {"user": "me"}, lambda: NOW, lambda _: False, sleep=lambda _: None)
     ports = ApplyPorts(lambda _: server, state, Silent())  # type: ignore[arg-type, return-value]
-    return write(whole, whole.writes, whole, run, ports, plan_digest="d", force=force)
+    return write(whole, whole.writes, again, run, ports, plan_digest="d", force=force)
 
 
 def ends(report: ApplyReport) -> list[tuple[str, str]]:
@@ -220,25 +228,24 @@ def it_never_reports_what_it_did_not_read_back(server, state, force):
 def it_sends_no_precondition_when_forced(server, state):
     plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
     server.items[BRANCHES] = (replace(STORED[0], max_age_seconds=DAY),)
-    assert ends(applied(server, state, plan, force=True)) == [("branch_lifecycle", "applied")]
+    live = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
+    assert ends(applied(server, state, plan, live=live, force=True)) == [("branch_lifecycle", "applied")]
     assert server.log == ["heads", "branch_lifecycle"]
+
+
+def it_writes_over_nothing_by_which_no_gate_was_judged(server, state):
+    plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
+    server.items[BRANCHES] = ()
+    report = applied(server, state, plan, live=plan, force=True)
+    assert exit_code_of(report) == 5
+    assert server.log == []
 
 
 @pytest.mark.parametrize("force", [False, True])
 def it_does_not_write_what_was_not_judged_because_it_was_there_already(server, state, force):
     plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
     there = replace(plan, branch_lifecycle=replace(plan.branch_lifecycle, before=WANTED))
-    whole, live = (Plan(NOW, "0", "tree", None, (p,)) for p in (plan, there))
-    run = Run("run-1", {}, lambda: NOW, lambda _: False, sleep=lambda _: None)
-    report = write(
-        whole,
-        whole.writes,
-        live,
-        run,
-        ApplyPorts(lambda _: server, state, Silent()),  # type: ignore[arg-type, return-value]
-        plan_digest="d",
-        force=force,
-    )
+    report = applied(server, state, plan, live=there, force=force)
     assert exit_code_of(report) == 5
     assert server.items[BRANCHES] == STORED
 
