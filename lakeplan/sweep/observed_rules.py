@@ -20,7 +20,7 @@ from lakeplan.sweep.rules import lowered
 from lakeplan.values import records
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.records import moment_in, utc_text
+from lakeplan.values.records import moment_in, moment_of, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 
 LEASE_SECONDS = 30 * 60
@@ -81,17 +81,19 @@ def observe_rules(
     wrote, and remembers them, in the state and in the namespace. Of all that is known the latest counts: the
     last lowering on record, and the first sight of rules that are others than before (they may have been
     higher in between). What only one of the two records knows counts too; a state without a record starts
-    anew.
+    anew, and so does a repository that was made again: what is on record from before is of another one.
 
     Lowerings on record longer ago than ``settle_seconds`` are not searched for. Raises StorageError,
     WriteConflict."""
     key, now = rules_key(site.key), clocks.latest
     if any(is_pin_name(branch) for branch in stored.branches):
         stored = read_stored(site.reader, site.desired.name).bare or stored
-    current = state.read(key)
+    current, born = state.read(key), moment_of(site.repository.creation_date * 1_000_000)
     applied = _applied(state, site.key, stored)
+    if applied is not None and applied.at < born:
+        applied = None
     lowerings = [
-        _lowered_at(_parse(data), stored, applied, now)
+        _lowered_at(_parse(data, since=born), stored, applied, now)
         for data in (current.data if current else None, _in_namespace(site))
         if data is not None
     ]
@@ -108,7 +110,7 @@ def observe_rules(
 
 
 def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
-    """When rules were last lowered by what one sighting knew; None: its record is damaged."""
+    """When rules were last lowered by what one sighting knew; None: its record tells nothing."""
     if seen is None:
         return now
     if seen.rules == stored:
@@ -149,14 +151,14 @@ def _in_namespace(site: Site) -> bytes | None:
 _SIGHTING = records.record({"rules": records.rules, "seen_at": records.moment, "lowered_at": records.moment})
 
 
-def _parse(data: bytes) -> _Sighting | None:
+def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
+    """None for a damaged record, and for one from before ``since``."""
     try:
         record = records.read_record(data, _SIGHTING, what="the record of the rules", where="", hint="")
     except FormatError:
         return None
-    return _Sighting(
-        rules_from_body(record["rules"]), moment_in(record["seen_at"]), moment_in(record["lowered_at"])
-    )
+    seen_at, lowered_at = moment_in(record["seen_at"]), moment_in(record["lowered_at"])
+    return None if seen_at < since else _Sighting(rules_from_body(record["rules"]), seen_at, lowered_at)
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:

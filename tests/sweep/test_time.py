@@ -208,6 +208,26 @@ class DescribeSettling:
         with pytest.raises(GateRefused, match="a rule was lowered less than"):
             world.run(settled)
 
+    def it_counts_the_rules_of_a_repository_that_was_made_again_from_their_first_sight(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        """They are the first ones of this repository, and by chance those of the one before."""
+        applied(world, repo, GcRules(8), GcRules(7))
+        world.lake.clock.advance(hours=25)
+        world.lake.call("DELETE", "/repositories/repo1")
+        again = world.lake.repository("repo1", "local://again")
+        world.lake.clock.advance(days=1)
+        for age in (40, 30, 20, 1):
+            again.commit(age, a=bytes([age]))
+        world.lake.clock.advance(days=2)
+        again.set_rules(7)
+        mark = world.mark()
+        world.approve(mark)
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(mark)
+        world.lake.clock.advance(hours=24)
+        assert world.run(mark).amount(Status.DELETED).objects > 0
+
     def it_looks_again_before_every_round(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
     ) -> None:
