@@ -72,7 +72,10 @@ TREE_ENTRIES = 200_000
 """Files and folders that the patterns of ``include`` may visit."""
 INCLUDE_PARTS = 50
 """Parts of one pattern of ``include``."""
-TREE_PROBLEMS = 10_000
+TREE_PROBLEMS, PROBLEM_CHARACTERS = 1_000, 10_000
+"""What is reported at once, and the characters of one text; the rest is cut off and marked."""
+SUGGESTION_STEPS, SUGGESTION_NAMES = 10_000, 20
+"""Steps to find the name that one wrong name probably meant, and names that are listed instead."""
 DRIFT_VALUES = 100
 """Values of one repository that ``drift --write`` edits: a file is read again for each."""
 GLOB_CHARACTERS = 1_024
@@ -88,6 +91,10 @@ GLOB_PAIRS = 5_000_000
 """Characters of all pairs of a hold and a server's pattern that a plan compares for one repository."""
 YAML_NODES = 500_000
 """Values of one file, with every alias counted as the values it repeats."""
+YAML_TEXT = 4 * TREE_FILE_BYTES
+"""Characters of all values of one file, counted as the values are."""
+YAML_KEY_CHARACTERS = 1_024
+"""One key. Every problem below it repeats it."""
 YAML_DEPTH = 64
 
 # Files named on the command line.

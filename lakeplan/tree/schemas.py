@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError, best_match
 
 import lakeplan
 from lakeplan.errors import LakeplanError, UsageError
@@ -17,6 +19,15 @@ from lakeplan.values.gates import GATES
 
 _PACKAGE = Path(lakeplan.__file__).resolve().parent
 _REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"
+
+
+def _matches(_: object, pattern: str, value: object, schema: object) -> Iterator[ValidationError]:
+    """``pattern`` as JSON Schema means it: ``$`` of Python matches before a last line break, too."""
+    if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+VALIDATOR: Any = validators.extend(Draft202012Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]
 
 
 def shipped(path: str) -> Path:
@@ -46,7 +57,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 def schema_problem(name: str, document: Any) -> str:
     """The first thing that a schema finds wrong with a document, with its place; "" when there is none."""
-    error = best_match(Draft202012Validator(load_schema(name)).iter_errors(document))
+    error = best_match(VALIDATOR(load_schema(name)).iter_errors(document))
     if error is None:
         return ""
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)

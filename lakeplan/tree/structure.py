@@ -6,17 +6,19 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
-from jsonschema import Draft202012Validator, validators
+from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from lakeplan import limits
 from lakeplan.tree.checks import text_of
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.layers import CLEAR
-from lakeplan.tree.schemas import load_schema
+from lakeplan.tree.schemas import VALIDATOR, load_schema
 from lakeplan.tree.yaml import (
     ListNode,
     MapNode,
@@ -52,17 +54,34 @@ def edit_distance(a: str, b: str, limit: int) -> int:
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """The known word that was probably meant, or else all of them."""
+    """The known word that was probably meant, or else the known ones."""
     close = nearest(word, known)
-    return f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+    return f"did you mean {close}?" if close else f"there are {listed(known)}"
+
+
+def listed(known: Collection[str]) -> str:
+    """Known words: the first ones, and how many more there are."""
+    more = len(known) - limits.SUGGESTION_NAMES
+    shown = ", ".join(islice(known, limits.SUGGESTION_NAMES))
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word at the smallest distance, when that is small for its length. Ties: the first."""
+    """The known word at the smallest distance, when that is small for its length. Ties: the first. Of very
+    many, only the first ones are compared."""
     if len(word) > 100:
         return None
-    limit = min(4, (len(word) + 1) // 3)
-    scored = [(edit_distance(word.lower(), k.lower(), limit), i, k) for i, k in enumerate(known)]
+    limit, steps = min(4, (len(word) + 1) // 3), limits.SUGGESTION_STEPS
+    scored: list[tuple[int, int, str]] = []
+    word, letters = word.lower(), set(word.lower())
+    for i, one in enumerate(known):
+        steps -= 3
+        # One edit adds or removes at most two letters.
+        if abs(len(one) - len(word)) <= limit and len(letters.symmetric_difference(one.lower())) <= 2 * limit:
+            steps -= len(word) * len(one)
+            scored.append((edit_distance(word, one.lower(), limit), i, one))
+        if steps <= 0:
+            break
     best = min(scored, default=None)
     return best[2] if best and best[0] <= limit else None
 
@@ -172,6 +191,10 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath
         for source, extra, text in _explain(error, _locate(node, path)):
             if not problems.has(source, path + extra):
                 found.append((source, path + extra, text))
+            if len(found) > limits.TREE_PROBLEMS:
+                break
+        if len(found) > limits.TREE_PROBLEMS:
+            break
     for problem in found:
         problems.add(*problem)
     wrong = {path for _, path, _ in found}
@@ -303,8 +326,15 @@ def _is_integer(_: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[ValidationError]:
+    """``uniqueItems`` of texts: jsonschema compares every two items of a list that it cannot sort."""
+    texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    if wanted and len(set(texts)) < len(texts):
+        yield ValidationError("the items are not unique")
+
+
 @cache
-def _validator(name: str) -> Draft202012Validator:
+def _validator(name: str) -> Any:
     document, _, definition = name.partition("#")
     # Without its $schema line: jsonschema would take it for a sign to leave our type checker behind.
     contents = {
@@ -313,8 +343,7 @@ def _validator(name: str) -> Draft202012Validator:
     }
     resources = [(f"{n}.v1.json", DRAFT202012.create_resource(c)) for n, c in contents.items()]
     registry: Registry[Any] = Registry().with_resources(resources)
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-    kind: Any = validators.extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+    checker = VALIDATOR.TYPE_CHECKER.redefine("integer", _is_integer)
+    kind: Any = validators.extend(VALIDATOR, {"uniqueItems": _unique}, type_checker=checker)  # type: ignore[no-untyped-call]
     reference = f"{document}.v1.json" + (f"#/$defs/{definition}" if definition else "")
-    validator: Draft202012Validator = kind({"$ref": reference}, registry=registry)
-    return validator
+    return kind({"$ref": reference}, registry=registry)

@@ -38,7 +38,7 @@ from lakeplan.tree.servers import (
     read_places,
     read_safety,
 )
-from lakeplan.tree.structure import check_structure, read_overrides, suggestion, with_present_names
+from lakeplan.tree.structure import check_structure, listed, read_overrides, suggestion, with_present_names
 from lakeplan.tree.what_if import SET, WhatIf, laid_over, read_what_if, refuse_wrong
 from lakeplan.tree.yaml import (
     TOP,
@@ -84,7 +84,7 @@ class KeyReader:
         if prefix is not None:
             return prefix if self.known_server(prefix, at, path) else None
         if self._default is None and self._servers:
-            text = f"several servers ({', '.join(self._servers)}): name one with `server:`"
+            text = f"several servers ({listed(self._servers)}): name one with `server:`"
             self._problems.add(at, path, text)
         # An unknown default is a problem where it is, once.
         return self._default if self._default in self._servers else None

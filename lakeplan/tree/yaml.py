@@ -139,6 +139,8 @@ class Problems:
         if len(self._items) >= limits.TREE_PROBLEMS:
             hint = f"fix these first: only the first {limits.TREE_PROBLEMS:,} are reported"
             raise TreeError(self._items, hint=hint)
+        if len(text) > limits.PROBLEM_CHARACTERS:
+            text = text[: limits.PROBLEM_CHARACTERS] + "…"
         problem = Problem(source, show_path(path), text)
         self._items.append(problem)
         self._paths.append(path)
@@ -274,6 +276,7 @@ class _Frame:
         self.anchor = anchor
         self.is_map = is_map
         self.size = 1
+        self.characters = 0
         self.height = 1
         self.list: list[Node] = []
         self.map: dict[str, Node] = {}
@@ -297,8 +300,8 @@ class _Builder:
         self._file = file
         self._problems = problems
         self._stack: list[_Frame] = []
-        self._anchors: dict[str, tuple[Node, int, int] | None] = {}
-        self._nodes = 0
+        self._anchors: dict[str, tuple[Node, int, int, int] | None] = {}
+        self._nodes = self._characters = 0
         self._documents = 0
         self._root: Node | None = None
         self._last = Source(file, 1, 1)
@@ -346,7 +349,7 @@ class _Builder:
             self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
         if len(self._stack) >= MAX_DEPTH:
             self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
-        self._count(1, source)
+        self._count(1, 0, source)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         is_map = isinstance(event, yaml.MappingStartEvent)
@@ -356,8 +359,8 @@ class _Builder:
         frame = self._stack.pop()
         node = frame.node()
         if frame.anchor is not None:
-            self._anchors[frame.anchor] = (node, frame.size, frame.height)
-        self._place(node, frame.size, frame.height)
+            self._anchors[frame.anchor] = (node, frame.size, frame.characters, frame.height)
+        self._place(node, frame.size, frame.characters, frame.height)
 
     def _alias(self, event: Any) -> None:
         source = self._at(event.start_mark)
@@ -366,11 +369,11 @@ class _Builder:
         known = self._anchors[event.anchor]
         if known is None:
             self._stop(source, f"*{event.anchor} is inside what it names")
-        node, size, height = known
+        node, size, characters, height = known
         if len(self._stack) + height > MAX_DEPTH:
             self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
-        self._count(size, source)
-        self._place(node, size, height)
+        self._count(size, characters, source)
+        self._place(node, size, characters, height)
 
     def _scalar(self, event: Any) -> None:
         source = self._at(event.start_mark)
@@ -387,20 +390,21 @@ class _Builder:
                 value = resolve_plain(text)
             except Ambiguous as error:
                 self._problem(source, str(error))
-        self._count(1, source)
+        self._count(1, len(text), source)
         node = ScalarNode(source, value, text, plain)
         if event.anchor is not None:
-            self._anchors[event.anchor] = (node, 1, 0)
-        self._place(node, 1, 0)
+            self._anchors[event.anchor] = (node, 1, len(text), 0)
+        self._place(node, 1, len(text), 0)
 
     # ---- building
-    def _place(self, node: Node, size: int, height: int) -> None:
+    def _place(self, node: Node, size: int, characters: int, height: int) -> None:
         """Puts a finished node where it belongs. ``height``: lists and maps in it, one in another."""
         if not self._stack:
             self._root = node
             return
         frame = self._stack[-1]
         frame.size += size
+        frame.characters += characters
         frame.height = max(frame.height, height + 1)
         if not frame.is_map:
             frame.list.append(node)
@@ -424,6 +428,8 @@ class _Builder:
             self._problem(node.source, "a key must be a plain word, not a list or a map")
             return None
         key = node.text
+        if len(key) > limits.YAML_KEY_CHARACTERS:
+            self._stop(node.source, f"a key has at most {limits.YAML_KEY_CHARACTERS:,} characters")
         if node.plain and key == "<<":
             self._problem(node.source, "merge keys (<<) are not supported: use a profile")
             return None
@@ -439,8 +445,12 @@ class _Builder:
             return None
         return key
 
-    def _count(self, nodes: int, source: Source) -> None:
+    def _count(self, nodes: int, characters: int, source: Source) -> None:
         self._nodes += nodes
+        self._characters += characters
+        if self._characters > limits.YAML_TEXT:
+            text = f"with its aliases written out this file has more than {limits.YAML_TEXT:,} characters"
+            self._stop(source, text)
         if self._nodes > MAX_NODES:
             self._stop(source, f"with its aliases written out this file has more than {MAX_NODES:,} values")
         self._tree.nodes += nodes

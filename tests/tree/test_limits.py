@@ -41,6 +41,47 @@ def it_stops_looking_for_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert problem_of(tmp_path, HEAD + "repositories:\n" + entries).count("\n") == 99
 
 
+def names(count: int, form: str, between: str = ", ") -> str:
+    return between.join(form.replace("?", f"{n:06}-abcdefgh") for n in range(count))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"notify: {{channels: {{c: {{kind: json, events: [{names(5_000, '{a: x?}')}]}}}}}}\n",
+        names(20_000, "defaults?: 1\n", ""),
+        f"profiles: {{{names(3_000, 'a?: {}')}}}\nrepositories: {{lake: {{use: [{names(300, 'zyx?')}]}}}}\n",
+        f"repositories: {{{names(3_000, 'a?: {}')}}}\noverrides:\n"
+        + names(300, "- {repository: zyx?, gate: tag-loss, reason: r, expires: 2030-01-01}", "\n"),
+    ],
+    ids=["events", "keys", "profiles", "overrides"],
+)
+def it_explains_very_many_mistakes_in_little_time(tmp_path: Path, text: str) -> None:
+    assert problem_of(tmp_path, HEAD + text)
+
+
+def it_lists_few_of_very_many_names(tmp_path: Path) -> None:
+    servers = names(2_000, "s?: {endpoint_url: 'http://x'}")
+    text = f"apiVersion: lakeplan/v1\nservers: {{{servers}}}\nrepositories: {{lake: {{}}}}\n"
+    assert "s000019-abcdefgh and 1,980 more)" in problem_of(tmp_path, text)
+
+
+def it_counts_the_text_that_aliases_repeat(tmp_path: Path) -> None:
+    text = f"name: &a {'x' * 100_000}\ninclude: [{', '.join(['*a'] * 5_000)}]\n"
+    assert "has more than 33,554,432 characters" in problem_of(tmp_path, HEAD + text)
+
+
+def it_limits_the_length_of_a_key(tmp_path: Path) -> None:
+    children = ", ".join(f"a{n}: 1" for n in range(500))
+    found = problem_of(tmp_path, HEAD + f"profiles:\n  ? {'x' * 100_000}\n  : {{{children}}}\n")
+    assert found.endswith("a key has at most 1,024 characters")
+
+
+def it_cuts_a_text_that_repeats_a_long_value(tmp_path: Path) -> None:
+    text = f"overrides: [{{repository: {'x' * 100_000}, gate: tag-loss, reason: r, expires: 2030-01-01}}]\n"
+    assert len(problem_of(tmp_path, HEAD + text)) < 11_000
+
+
 def patterns(count: int, start: int = 0) -> str:
     return ", ".join(f"feature-{n}-*" for n in range(start, start + count))
 

@@ -147,7 +147,7 @@ class DescribeWhatTheDocumentsAskFor:
         text = self.problem(tree, "{patterns: [x], max_idle_age: 3d, max_inactivity_time: 3d}")
         assert "another name of max_idle_age" in text
 
-    @pytest.mark.parametrize("id", ["x" * 33, "'a b'", "'a\tb'", "''"])
+    @pytest.mark.parametrize("id", ["x" * 33, "'a b'", "'a\tb'", "''", '"a\\n"'])
     def it_refuses_an_id_that_is_too_long_or_has_white_space(self, tree: Any, id: str) -> None:
         assert ".id: " in self.problem(tree, f"{{id: {id}, patterns: [x], max_age: 7d}}")
 

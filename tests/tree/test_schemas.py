@@ -8,7 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lakeplan.errors import UsageError
-from lakeplan.tree.schemas import bundled_schema, load_schema, schema_folder, schema_names
+from lakeplan.tree.schemas import VALIDATOR, bundled_schema, load_schema, schema_folder, schema_names
+from lakeplan.tree.structure import check_structure
 from lakeplan.tree.yaml import parse_yaml, to_plain
 from lakeplan.values.desired import Safety
 
@@ -71,6 +72,19 @@ def it_says_what_is_expected_wherever_a_value_can_be_wrong() -> None:
         for schema in subschemas(load_schema(name)):
             if {"type", "const", "pattern"} & schema.keys() and isinstance(schema.get("type"), str | list):
                 assert "x-expected" in schema, json.dumps(schema)[:200]
+
+
+@pytest.mark.parametrize("block", ["gc", "branch_lifecycle", "object_lifecycle"])
+def it_takes_no_line_break_at_the_end_of_a_text(block: str) -> None:
+    """`gc: clear` in a block of text would be read as no rules at all."""
+    problems = _none()
+    node = parse_yaml(
+        f'apiVersion: lakeplan/v1\nrepositories: {{lake: {{{block}: "clear\\n"}}}}\n', "f", problems
+    )
+    assert node is not None
+    check_structure(node, "repository", problems)
+    assert "or the word clear" in str(next(iter(problems)))
+    assert not VALIDATOR({"pattern": "^a$|^b$"}).is_valid("a\n")
 
 
 def references(value: Any) -> list[str]:
