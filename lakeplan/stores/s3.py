@@ -67,8 +67,7 @@ class S3Copier(S3Reader):
         head = self._head(source)
         if not is_readable(head):
             raise error_of(Kind.ARCHIVED, self._where(source))
-        copy = self._copy_at_once if head["ContentLength"] <= ONE_REQUEST else self._copy_in_parts
-        written = copy(source, target, head, ONLY_NEW if create else {})
+        written = self._copy(source, target, head, create=create)
         copied = self._head(target)
         if not self._equal((source, head), (target, copied)):
             if create and copied.get("ETag") != written:  # somebody has written since: that stays
@@ -79,6 +78,17 @@ class S3Copier(S3Reader):
             self.remove(target, copied.get("VersionId"))
             raise not_encrypted_alike(self._where(target))
         return facts_of(target, copied)
+
+    def _copy(self, source: str, target: str, head: dict[str, Any], *, create: bool) -> str:
+        """The ETag of the copy. With ``create`` under a condition, where the store knows any."""
+        copy = self._copy_at_once if head["ContentLength"] <= ONE_REQUEST else self._copy_in_parts
+        if create:
+            try:
+                return copy(source, target, head, ONLY_NEW)
+            except StorageError as error:
+                if not is_unsupported(error):
+                    raise
+        return copy(source, target, head, {})
 
     def _copy_at_once(self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]) -> str:
         """The ETag of the copy."""
@@ -268,12 +278,7 @@ class S3Store(S3Deleter, S3Copier):
         """With ``create`` as ``create`` does it."""
         if create and not self.is_gone(target):
             raise error_of(Kind.CONFLICT, self._where(target))
-        try:
-            return super().copy(source, target, create=create)
-        except StorageError as error:
-            if not (create and is_unsupported(error)):
-                raise
-            return super().copy(source, target)
+        return super().copy(source, target, create=create)
 
     def put(self, key: str, data: bytes) -> None:
         self.put_record(key, data, {})

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from lakeplan.errors import StorageDenied, StorageError
+from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.open import Access, S3Location
 from lakeplan.stores.s3 import S3Store
 from tests.faulty_store import Answer, FaultyStore, Rule
@@ -102,6 +102,33 @@ def it_removes_a_copy_that_does_not_equal_its_source(
     with pytest.raises(StorageError, match="differs from it"):
         store.copy("data/a", "q/a")
     assert [found.key for found in store.list_objects()] == ["data/a"]
+
+
+@pytest.mark.parametrize("conditions", [True, False])
+def it_removes_nothing_that_somebody_else_wrote_over_a_new_copy(
+    store: S3Store,
+    s3: Any,
+    s3_bucket: str,
+    faulty: FaultyStore,
+    monkeypatch: pytest.MonkeyPatch,
+    conditions: bool,
+) -> None:
+    """Whether or not the store knows ``If-None-Match``."""
+    s3.put_object(Bucket=s3_bucket, Key="repo/q/a", Body=b"12")
+    if not conditions:
+        refusal = Answer(501, "<Error><Code>NotImplemented</Code></Error>")
+        faulty.arm(Rule(refusal, method="PUT", times=1))
+    copy_at_once = S3Store._copy_at_once
+
+    def overtaken(*args: Any) -> str:
+        written = copy_at_once(*args)
+        s3.put_object(Bucket=s3_bucket, Key="repo/data/a", Body=b"another")
+        return written
+
+    monkeypatch.setattr(S3Store, "_copy_at_once", overtaken)
+    with pytest.raises(WriteConflict):
+        store.copy("q/a", "data/a", create=True)
+    assert store.read("data/a") == b"another"
 
 
 def it_removes_a_copy_that_lost_its_encryption(
