@@ -162,7 +162,7 @@ _DELETION = records.record(
         "uncommitted_more": records.flag,
         "message": records.text,
     },
-    {"policy": records.text, "since": records.text, "safe_until": records.moment, "found": records.text},
+    {"policy": records.text, "since": records.text, "safe_until": records.any_moment, "found": records.text},
 )
 _DELETIONS = records.record(
     {

@@ -128,7 +128,7 @@ def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str
 
 # ---- records
 _EXEMPTION = records.record(
-    {"at": records.moment, "end": records.moment},
+    {"at": records.moment, "end": records.any_moment},
     {"by": records.text, "reason": records.text, "removed": records.flag},
 )
 _NOTICE = records.record(

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lakeplan.cli.git import head_of, is_dirty
 from lakeplan.errors import UsageError
 from lakeplan.review.run import Run
+from lakeplan.values.records import LAST_YEAR
 
 if TYPE_CHECKING:
     from lakeplan.tree.tree import Tree
@@ -33,17 +34,17 @@ def parse_time(text: str) -> datetime:
 
     Raises UsageError for anything else.
     """
-    try:
-        return datetime.fromtimestamp(float(text), tz=timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        pass
-    try:
-        moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
-    except ValueError:
+    moment = None
+    with suppress(ValueError, OverflowError, OSError):
+        moment = datetime.fromtimestamp(float(text), tz=timezone.utc)
+    if moment is None:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
+    if moment is None or not 1 < moment.year < LAST_YEAR:  # at the calendar's ends nobody can calculate
         raise UsageError(
             f"{text!r} is not a time",
             hint="Use ISO 8601, for example 2026-03-31T12:00:00Z, or epoch seconds.",
-        ) from None
+        )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return moment.astimezone(timezone.utc)
@@ -138,7 +139,7 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return False
 

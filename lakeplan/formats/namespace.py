@@ -338,9 +338,13 @@ def part_id(name: str) -> str:
     return name.rpartition("/")[2].partition(".")[0]
 
 
+def is_mark_id(text: str) -> bool:
+    return text.isascii() and text == quote(text, safe="") and not text.startswith(".") and text != ""
+
+
 def checked_mark_id(mark_id: str) -> str:
     """A mark's id becomes part of keys. Raises UsageError for what is none."""
-    if not mark_id or mark_id != quote(mark_id, safe="") or mark_id.startswith("."):
+    if not is_mark_id(mark_id):
         raise UsageError(
             f"{mark_id!r} is not a mark id", hint="Run `lakeplan sweep list` to list marks and their ids."
         )

@@ -268,7 +268,7 @@ RUN = records.record(
     {"command": records.text, "by": records.record({}), "started_at": records.moment},
     {
         "plan_digest": records.text,
-        "plan_as_of": records.moment,
+        "plan_as_of": records.any_moment,
         "tree_dirty": records.flag,
         "tree_digest": records.text,
         "ci": records.map_of(records.text),

@@ -100,7 +100,8 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
     # what a record says that the state does not know proves no deletion to anybody else
     if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
         document = {**document, "official_run_id": _official(site, end, run_id, ports.now())}
-    data = (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False)
+    data = f"{text}\n".encode("utf-8", "backslashreplace")
     site.store.put(prefix + SUMMARY_FILE, data)
     kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
     note = _record(end, ports, run, document, versions_kept=kept)

@@ -24,7 +24,7 @@ from lakeplan.limits import parse_json
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
 from lakeplan.values.objects import batches
-from lakeplan.values.records import json_line
+from lakeplan.values.records import LAST_YEAR, json_line
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
 
@@ -36,8 +36,6 @@ LEAST_GRACE = timedelta(days=1)
 MAX_METARANGES = 30
 """The newest different states in which a path below a prefix is searched for."""
 MAX_RANGES = 30
-LAST_YEAR = 9000
-"""Of a moment at which lakeplan can have missed a hold."""
 
 HoldName = tuple[str, str]
 """Kind and name: what makes a hold the same one."""

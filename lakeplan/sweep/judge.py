@@ -149,7 +149,8 @@ def approve(
         judged,
         stored.shown,
     )
-    data = (json.dumps(encode(approval), indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(encode(approval), indent=2, sort_keys=True, ensure_ascii=False)
+    data = f"{text}\n".encode("utf-8", "backslashreplace")
     state.write(key, data, if_version=current.version if current else None)
     return approval
 

@@ -164,7 +164,7 @@ class Mark:
 
     def to_bytes(self) -> bytes:
         text = json.dumps(self.to_document(), sort_keys=True, indent=1, ensure_ascii=False)
-        return f"{text}\n".encode()
+        return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
 def _before_row(before: RulesBefore) -> RulesBeforeRow:

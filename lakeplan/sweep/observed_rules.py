@@ -127,7 +127,7 @@ def _recorded(state: StateReader, repository: str, *, since: datetime, now: date
     found = []
     for run in runs_since(state, since - LONGEST_RUN):
         if run.record is None:
-            found.append(min(now, run.began + LONGEST_RUN))
+            found.append(min(now, min(now, run.began) + LONGEST_RUN))
             continue
         ended = run.record.finished_at or min(now, run.record.started_at + LONGEST_RUN)
         found += [

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.formats.namespace import checked_mark_id
+from lakeplan.formats.namespace import checked_mark_id, is_mark_id
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.review.selection import Selection, read_dump
 from lakeplan.simulation.requests import Marker, Sweeper, UncommittedPreparer
 from lakeplan.state.store import repository_key
-from lakeplan.stores.protocols import StateWriter, SweepStore
+from lakeplan.stores.protocols import StateReader, StateWriter, SweepStore
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.values.progress import Progress
@@ -215,6 +215,12 @@ def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> Desired
 
 
 MARK_INDEX = "sweep/marks/"
+
+
+def recorded_marks(state: StateReader) -> list[str]:
+    """Ids of all marks that the state knows, the newest first. Other files there are none."""
+    ids = (key.removeprefix(MARK_INDEX).removesuffix(".json") for key in state.list_keys(MARK_INDEX))
+    return [id for id in reversed([*ids]) if is_mark_id(id)]
 
 
 def mark_index_key(mark_id: str) -> str:

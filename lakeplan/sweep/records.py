@@ -31,7 +31,7 @@ from lakeplan.state.sweeps import Swept, read_swept
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import ListedMark, ListedState, MarkListDocument, SweepDocument
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
-from lakeplan.sweep.ports import MARK_INDEX, Site, approval_key, mark_index_key
+from lakeplan.sweep.ports import Site, approval_key, mark_index_key, recorded_marks
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
 from lakeplan.values.records import moment_in
@@ -368,8 +368,7 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
             return {}
 
     found: list[ListedMark] = []
-    for key in reversed(state.list_keys(MARK_INDEX)):
-        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
+    for mark_id in recorded_marks(state):
         try:
             index = read_mark_index(state, mark_id)
         except FormatError:

@@ -13,7 +13,7 @@ from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.contents import keeper_name, marked_tables
 from lakeplan.sweep.documents import TraceRow, TraceState
 from lakeplan.sweep.mark_record import Approval
-from lakeplan.sweep.ports import MARK_INDEX
+from lakeplan.sweep.ports import recorded_marks
 from lakeplan.sweep.records import (
     StoredMark,
     newest_attempts,
@@ -69,8 +69,7 @@ def has_marks(state: StateReader, repository: str) -> bool:
 
 
 def _marks_of(state: StateReader, repository: str) -> Iterator[tuple[str, str]]:
-    for key in reversed(state.list_keys(MARK_INDEX)):
-        mark_id = key.removeprefix(MARK_INDEX).removesuffix(".json")
+    for mark_id in recorded_marks(state):
         try:
             index = read_mark_index(state, mark_id)
         except FormatError:

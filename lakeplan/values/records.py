@@ -15,6 +15,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = datetime.min.replace(tzinfo=timezone.utc) + timedelta(days=1)
 _LAST = datetime.max.replace(tzinfo=timezone.utc) - timedelta(days=1)
 """A day from the ends of the calendar, so that every time zone has them."""
+LAST_YEAR = 9000
+"""Of a moment that lakeplan can have recorded, or that somebody can mean."""
 _FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_FIRST, _LAST))
 
 
@@ -162,7 +164,7 @@ def anything(value: Any, name: str) -> None:
     """A value that nothing depends on."""
 
 
-def moment(value: Any, name: str) -> None:
+def any_moment(value: Any, name: str) -> None:
     """ISO 8601 with a zone."""
     text(value, name)
     try:
@@ -171,6 +173,13 @@ def moment(value: Any, name: str) -> None:
         raise _wrong(value, name, "a moment") from None
     if read.tzinfo is None:
         raise _wrong(value, name, "a moment with a zone")
+
+
+def moment(value: Any, name: str) -> None:
+    """As ``any_moment``, and not so close to the ends of the calendar that nobody can calculate with it."""
+    any_moment(value, name)
+    if not 1 < moment_in(value).year < LAST_YEAR:
+        raise _wrong(value, name, "a moment of our time")
 
 
 def rules(value: Any, name: str) -> None:

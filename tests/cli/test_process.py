@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.process import is_gone, new_run_id, this_run
+from lakeplan.cli.process import is_gone, new_run_id, parse_time, this_run
+from lakeplan.errors import UsageError
 
 
 @pytest.fixture
@@ -35,9 +36,17 @@ def it_does_not_trust_a_host_name_alone(finished, machine):
     assert not is_gone(holder)
 
 
-@pytest.mark.parametrize("pid", [None, "1", -1, 0])
+@pytest.mark.parametrize("pid", [None, "1", -1, 0, 1 << 31, 1 << 100])
 def it_does_not_take_nonsense_for_gone(pid):
     assert not is_gone({**this_run(Path()).holder, "pid": pid})
+
+
+@pytest.mark.parametrize(
+    "text", ["9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00", "9500-01-01", "-62135596800", "1e300"]
+)
+def it_takes_no_time_with_which_nobody_can_calculate(text):
+    with pytest.raises(UsageError, match="is not a time"):
+        parse_time(text)
 
 
 def it_makes_run_ids_that_sort_by_time_and_never_repeat():

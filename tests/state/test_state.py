@@ -61,7 +61,17 @@ class DescribeLease:
         assert state.list_keys("leases/") == []
 
     @pytest.mark.parametrize(
-        "data", [b"", b"cut {", b"[]", b"{}", b'{"until": 5}', b'{"until": "2020-01-01T00:00:00"}']
+        "data",
+        [
+            b"",
+            b"cut {",
+            b"[]",
+            b"{}",
+            b'{"until": 5}',
+            b'{"until": "2020-01-01T00:00:00"}',
+            b'{"until": "9999-12-31T23:59:59Z"}',
+            b'{"until": "0001-01-01T00:00:00+14:00"}',
+        ],
     )
     def it_counts_a_damaged_record_as_held_and_names_it(self, state, data):
         key = repository_key("leases", "prod/analytics")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -59,3 +60,11 @@ def it_lists_a_mark_whose_records_are_damaged(world: SweepWorld, repo: LakeRepos
         world.state.write(key, b"{", if_version=stored.version)
     found = row(world)
     assert (found["repository"], found["state"], found["goes"]) == ("?", "unknown", None)
+
+
+@pytest.mark.parametrize("name", [b"a copy.json", b"\xff.json", b".json"])
+def it_lists_no_file_that_is_no_mark(world: SweepWorld, repo: LakeRepository, name: bytes) -> None:
+    mark = world.mark()
+    with open(os.path.join(os.fsencode(world.folder), b"state/sweep/marks", name), "wb") as file:
+        file.write(b"{}")
+    assert row(world)["mark_id"] == mark.mark_id

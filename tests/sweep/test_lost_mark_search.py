@@ -203,7 +203,8 @@ def it_names_some_of_what_it_could_not_read(case: Case) -> None:
     assert caught.value.message.endswith(f"not read: {named}")
 
 
-def it_refuses_an_id_that_no_mark_has(case: Case) -> None:
+@pytest.mark.parametrize("mark_id", ["../m1", ".m1", "", "\udcff"])
+def it_refuses_an_id_that_no_mark_has(case: Case, mark_id: str) -> None:
     with pytest.raises(UsageError, match="is not a mark id"):
-        case.find("../m1")
+        case.find(mark_id)
     assert case.read == []

@@ -29,6 +29,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import RefsMemory
+from lakeplan.sweep.records import load_approval
 from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import Status, StoreFacts
@@ -228,6 +229,15 @@ class DescribeMarking:
 
 
 class DescribeApproving:
+    def it_records_a_reason_that_is_not_utf_8(self, world: SweepWorld, repo: LakeRepository) -> None:
+        """As a terminal may pass it on."""
+        mark = world.mark()
+        site, stored, reason = world.site(), world.stored(mark), "ticket \udcfc"
+        run, overrides = world.run_of(), world.gate_overrides
+        approve(site, stored, world.state, run, reason=reason, overrides=overrides)
+        assert load_approval(world.state, stored).reason == reason
+        assert world.run(mark).finished
+
     def it_needs_a_reason(self, world: SweepWorld, repo: LakeRepository) -> None:
         mark = world.mark()
         with pytest.raises(UsageError, match="needs a reason"):

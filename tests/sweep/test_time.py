@@ -200,6 +200,24 @@ class DescribeSettling:
         with pytest.raises(GateRefused, match="a rule was lowered less than"):
             world.run(settled)
 
+    @pytest.mark.parametrize("far", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
+    def it_starts_anew_when_a_record_has_a_moment_at_the_ends_of_the_calendar(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark, far: str
+    ) -> None:
+        record = json.loads(world.site().store.read(RULES_KEY))
+        world.site().store.put(RULES_KEY, json.dumps({**record, "lowered_at": far}).encode())
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+        world.lake.clock.advance(hours=24)
+        assert world.run(settled).amount(Status.DELETED).objects > 0
+
+    def it_takes_a_damaged_run_at_the_end_of_the_calendar_for_one_of_now(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        write(world, "history/99991231T235959.000001Z-0a.json", {})
+        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+            world.run(settled)
+
     @pytest.mark.parametrize("data", [b"damaged", b"{}", b'{"rules": 1}'])
     def it_starts_anew_when_a_record_is_damaged(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark, data: bytes
