@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import os
 import signal
@@ -89,6 +90,9 @@ def whole_command() -> click.Command:
     return command
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
@@ -96,6 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
+        sys.stdout.flush()  # what cannot be written is an error of the command
     except click.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
@@ -110,12 +115,18 @@ def run(arguments: Sequence[str]) -> int:
     except LakeplanError as error:
         _explain(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output (head, less) went away: not an error, and nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output (head, less) went away; typer makes SystemExit of it. Nothing more can be
+        # printed, and it is not 0: a gate may have refused what the reader did not wait for.
+        return ExitCode.ERROR
     except Exception as error:  # noqa: BLE001 - the last resort: a person never meets a traceback
         _log.debug("unexpected error\n%s", traceback.format_exc())
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            print_error(
+                f"cannot write the output: {error.strerror}",
+                hint="Make room where the output goes, and run the command again.",
+            )
+            return ExitCode.ERROR
         print_error(
             f"unexpected {type(error).__name__}: {error}",
             hint="This is a bug in lakeplan. Run again with --log-level debug and report what it prints.",
@@ -195,14 +206,12 @@ def main() -> None:
     except UsageError as error:
         _explain(error)
         sys.exit(error.exit_code)
-    code = run(sys.argv[1:])
-    if code == ExitCode.INTERRUPTED:
-        _end_at_once(code)
-    sys.exit(code)
+    _end_at_once(run(sys.argv[1:]))
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """Without the threads that still read, for which Python waits."""
+    """Without the threads that still read after Ctrl-C, for which Python waits, and without the end of
+    libraries' own threads: one that fails there would make a failure of what was applied."""
     try:
         atexit._run_exitfuncs()
         sys.stdout.flush()

@@ -132,6 +132,31 @@ def _read_until(terminal: int, words: str | None) -> str:
     return seen.decode()
 
 
+class DescribeOutputThatGoesNowhere:
+    """Also what is still in a buffer when the command ends."""
+
+    COMMAND = (sys.executable, "-P", "-m", "lakeplan", "schema")
+
+    @pytest.mark.parametrize("command", ["plan", "--help"])
+    def it_is_no_success_when_nobody_reads_it(self, command: str) -> None:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        try:
+            done = subprocess.run(
+                [*self.COMMAND, command], stdout=theirs, stderr=subprocess.PIPE, check=False
+            )
+        finally:
+            os.close(theirs)
+        assert (done.returncode, done.stderr) == (ExitCode.ERROR, b"")
+
+    @pytest.mark.parametrize("command", ["plan", "--help"])
+    def it_says_that_there_is_no_room(self, command: str) -> None:
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*self.COMMAND, command], stdout=full, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == ExitCode.ERROR
+        assert done.stderr.startswith(b"error: cannot write the output: No space left on device\n")
+
+
 class DescribeStopping:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def it_sees_a_signal_that_comes_as_it_begins_to_wait(
