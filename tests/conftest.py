@@ -63,9 +63,14 @@ def golden_sources() -> dict[str, Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``golden`` runs once per case."""
+    """A test that takes ``golden`` runs once per case; ``@pytest.mark.golden(extended=NAMES)``: these cases
+    take long and are left to ``make test-extended``."""
     if "golden" in metafunc.fixturenames:
-        metafunc.parametrize("golden", sorted(golden_sources()), indirect=True)
+        marker = metafunc.definition.get_closest_marker("golden")
+        long = marker.kwargs.get("extended", ()) if marker is not None else ()
+        names = sorted(golden_sources())
+        cases = [pytest.param(n, marks=pytest.mark.extended) if n in long else n for n in names]
+        metafunc.parametrize("golden", cases, indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from lakeplan.stores.protocols import SweepStore
     from tests.e2e.conftest import World
 
+pytestmark = pytest.mark.extended
+"""tests/e2e/test_sweep.py has the same in a folder, tests/stores/test_sweep_on_s3.py sweeps in a bucket."""
+
 LAKEFS_SECRET = "6Xhq-lakefs-secret-of-this-test"
 S3_SECRET = "9Wvk-store-secret-of-this-test"
 S3_TOKEN = "3Bnt-session-token-of-this-test"
@@ -99,7 +102,7 @@ class StoreSite:
         }
 
 
-@pytest.fixture(params=["s3", *(pytest.param(kind, marks=pytest.mark.extended) for kind in ("azure", "gcs"))])
+@pytest.fixture(params=["s3", "azure", "gcs"])
 def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     url = bucket_url(request, request.param)
     if request.param == "s3":
@@ -108,7 +111,7 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return url
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.extended])])
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
 def runner(request: pytest.FixtureRequest, root: str, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "spark":
         request.getfixturevalue("spark")

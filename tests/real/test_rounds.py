@@ -167,6 +167,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> E
     return Engine(request, monkeypatch)
 
 
+@pytest.mark.extended
 def it_loses_nothing_beside_random_writers(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: Engine
 ) -> None:
