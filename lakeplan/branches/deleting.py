@@ -25,7 +25,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review.run import Run, read_back
-from lakeplan.values.branches import BranchOutlook, Keep, StagedData
+from lakeplan.values.branches import BranchOutlook, Keep
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure, GateResult
 
@@ -123,16 +123,22 @@ _KEPT = {
 
 @dataclass(frozen=True)
 class ReviewedBranch:
-    """A deletion as a plan file shows it. ``uncommitted`` counts changes; None: more than were counted."""
+    """A deletion as a plan file shows it. ``uncommitted`` counts changes; None: more than were counted.
+    ``last_write`` None: the plan did not know when the branch was written."""
 
     head: str
     uncommitted: int | None = 0
+    last_write: datetime | None = None
 
-    def shows(self, staged: StagedData | None) -> bool:
-        """Whether no more changes are uncommitted than the plan said."""
-        if self.uncommitted is None or staged is None:
+    def shows(self, outlook: BranchOutlook) -> bool:
+        """Whether no more changes are uncommitted than the plan said, and none that are newer for all that
+        is known: as many others prove nothing."""
+        staged, written = outlook.staged, outlook.facts.last_write
+        if staged is None or not (staged.changes or staged.more):
             return True
-        return not staged.more and len(staged.changes) <= self.uncommitted
+        if self.last_write is not None and written is not None and written > self.last_write:
+            return False
+        return self.uncommitted is None or (not staged.more and len(staged.changes) <= self.uncommitted)
 
 
 @dataclass(frozen=True)
@@ -242,8 +248,8 @@ class Deleter:
                 return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
             if planned.head != judged:
                 return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
-            if not planned.shows(outlook.staged):
-                text = "it has more uncommitted changes than in the plan"
+            if not planned.shows(outlook):
+                text = "it has more uncommitted changes than in the plan, or others"
                 return BranchEnd(outlook, Outcome.WRITTEN, text)
         keep = self.keeping.keeper(outlook)
         if keep is not None:

@@ -35,7 +35,7 @@ from lakeplan.values.documents import (
 from lakeplan.values.plan import Failure, GateOutcome
 from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.plan_parts import row_of
-from lakeplan.values.records import utc_second_text
+from lakeplan.values.records import any_moment, moment_in, utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"
 
@@ -147,7 +147,9 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
         branches = {
             str(r["repository"]): {
                 str(b["branch_id"]): ReviewedBranch(
-                    str(b["commit_id"]), None if b["uncommitted_more"] else int(b["uncommitted"] or 0)
+                    str(b["commit_id"]),
+                    None if b["uncommitted_more"] else int(b["uncommitted"] or 0),
+                    _written(b["last_write"]),
                 )
                 for b in r["branches"]
                 if b["verdict"] == "delete"
@@ -164,6 +166,14 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
             where=where,
             hint="Run `lakeplan branches plan --format json --out FILE` to make one.",
         ) from None
+
+
+def _written(text: Any) -> datetime | None:
+    """Raises ValueError for what is no moment with a zone."""
+    if text is None:
+        return None
+    any_moment(text, "last_write")
+    return moment_in(text)
 
 
 def plan_exit_code(plan: LifecyclePlan, *, detailed: bool) -> ExitCode:

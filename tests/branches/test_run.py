@@ -301,6 +301,14 @@ class DescribeTheSecondLook:
         idle.tree = ReviewedTree(idle.tree, plan.settings)
         assert set(idle.ends(reviewed=plan.branches).values()) == {"gate_refused"}
 
+    @pytest.mark.parametrize("written", ["2026-01-01T00:00:00", "once", 5])
+    def it_refuses_a_plan_with_a_last_write_that_is_no_moment(self, idle, written):
+        document = json.loads(json.dumps(plan_document(idle.plan())))
+        for branch in document["repositories"][0]["branches"]:
+            branch["last_write"] = written
+        with pytest.raises(FormatError, match="last_write"):
+            reviewed_of(document, "plan.json")
+
     def it_refuses_a_plan_without_settings(self, idle):
         document = json.loads(json.dumps(plan_document(idle.plan())))
         del document["repositories"][0]["settings"]["lifecycle"]["exempt"]
@@ -308,6 +316,23 @@ class DescribeTheSecondLook:
         del document["repositories"][0]["settings"]
         with pytest.raises(FormatError, match="settings"):
             reviewed_of(document, "plan.json")
+
+    @pytest.mark.parametrize(("path", "outcome"), [(None, "deleted"), ("a", "written"), ("b", "written")])
+    def it_keeps_uncommitted_changes_that_were_made_after_the_review(self, idle, path, outcome):
+        """As many as in the plan, and at the same HEAD: they are others all the same."""
+        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.policies = (Policy("old", ("feature-1",), max_age_seconds=3 * DAY),)
+        idle.run()
+        idle.lakefs.branch("feature-1")
+        idle.lakefs.stage("feature-1", "a")
+        idle.run()
+        idle.clock.wait(4)
+        plan = reviewed_of(json.loads(json.dumps(plan_document(idle.plan()))), "plan.json")
+        idle.clock.wait(1)
+        if path is not None:
+            idle.lakefs.staged_on.clear()
+            idle.lakefs.stage("feature-1", path)
+        assert idle.ends(reviewed=plan.branches) == {"feature-1": outcome}
 
     def it_keeps_what_moved_since_the_reviewed_plan(self, idle):
         idle.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=3 * DAY),)
