@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 3 --dist loadfile
 
-.PHONY: help setup java demo test test-extended lint check quick format docs site house image-steps bench series chaos fuzz mutants warm clean
+.PHONY: help setup java demo test test-extended lint check quick format docs outputs site house image-steps bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -86,6 +86,9 @@ format: setup  ## write the format
 
 docs: setup  ## write the pages of docs/ and the parts of schemas/ that are made from the program
 	PYTHONPATH=. $(BIN)/python -P -m tools.reference .
+
+outputs: setup java  ## write the recorded outputs of all commands again: read the difference in git before you commit it
+	LAKEPLAN_REGENERATE_OUTPUT=1 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/output tests/cli/outputs
 
 site: setup  ## the documentation as a site with search, in build/site; strict about links
 	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
