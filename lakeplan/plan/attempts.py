@@ -42,6 +42,9 @@ TRIES = 3
 """How often a write whose answer was lost is sent. Before each but the first, what is stored is read for
 longer than a server's caches last, and must still be what was checked."""
 
+FRESH_SECONDS = 15.0
+"""What was checked longer ago is read again before it is written over: the state's store may be slow."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -65,6 +68,7 @@ class Attempt(ABC):
         self._setting = setting
         self._sent = False
         self._written = False
+        self._checked_at = job.run.now()
 
     @property
     @abstractmethod
@@ -126,6 +130,7 @@ class Attempt(ABC):
     def run_it(self, connection: WritableServer, renew: Callable[[], None]) -> Outcome:
         """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
         outcome = Outcome.ALREADY
+        self._checked_at = self.run.now()
         if self.check(connection):
             # Before the write, so that a killed run shows what it was about to replace, and so that nobody
             # else is held responsible for what it wrote.
@@ -155,6 +160,8 @@ class Attempt(ABC):
         for _ in range(TRIES):
             try:
                 renew()
+                if not lost:
+                    self._check_again(connection)
                 answer = self._put(connection)
             except LakeplanError as error:
                 if any(may_still_act(earlier) for earlier in lost):
@@ -176,6 +183,14 @@ class Attempt(ABC):
                 f"no answer arrived ({lost[-1].message}), and the old value is still stored"
             )
         raise lost[-1]
+
+    def _check_again(self, connection: WritableServer) -> None:
+        """Raises StalePlan when somebody changed what was checked, if that is a while ago."""
+        if 0 <= (self.run.now() - self._checked_at).total_seconds() <= FRESH_SECONDS:
+            return
+        self.read(connection)
+        if not self.is_as_checked():
+            raise self.changed_since_judged()
 
     def _put(self, connection: WritableServer) -> LakeplanError | None:
         """The error that leaves open what the server did; None when it accepted the write."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -152,6 +153,27 @@ def it_writes_over_no_rules_by_which_no_gate_was_judged(server, state, rules):
     assert ends(report) == {"prod/a": "failed"}
     assert exit_code_of(report) == 5
     assert server.rules["a"] == rules
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(("seconds", "outcome"), [(15, "applied"), (16, "failed"), (-1, "failed")])
+def it_reads_again_what_it_checked_a_while_ago(server, state, monkeypatch, force, seconds, outcome):
+    """A colleague raises the rules while the state's store takes its time."""
+    at, original = [NOW], state.write
+
+    def slow(key, data, *, if_version):
+        if key.startswith("applied/") and at == [NOW]:
+            at[0] += timedelta(seconds=seconds)
+            server.time = at[0]
+            server.rules["a"] = GcRules(3650)
+        return original(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", slow)
+    run = replace(RUN, now=lambda: at[0])
+    ports = ApplyPorts(lambda _: server, state, Silent())
+    report = write(a_plan(A), [A], a_plan(A), run, ports, plan_digest="digest", force=force)
+    assert ends(report) == {"prod/a": outcome}
+    assert server.rules["a"] == (A.after if outcome == "applied" else GcRules(3650))
 
 
 def it_finishes_the_work_of_an_interrupted_run(server, state):
