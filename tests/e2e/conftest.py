@@ -143,6 +143,23 @@ class World:
         entry = (self.tree / "repositories" / "analytics.yaml").read_text()
         self.write("repositories/analytics.yaml", entry.replace("  analytics:", f"  {owner}/analytics:"))
 
+    def early_stop(self) -> tuple[str, str]:
+        """A repository in which a new branch with more days makes the server keep less of ``feature``: its
+        name, and the commit that such a branch has to be at."""
+        for attempt in range(24):
+            name = f"walk-{attempt}"
+            self.api.repository(name)
+            self.api.branch(name, "feature")
+            parent = self.api.commit(name, "feature", 200, x=10)
+            self.api.branch(name, "tmp", parent)
+            self.api.delete(name, "feature", "x.bin")
+            head = self.api.commit(name, "feature", 6, y=10)
+            self.api.delete(name, "tmp", "x.bin")
+            first = self.api.commit(name, "tmp", 150, z=10)
+            if first < head:  # the server walks from the smaller id first
+                return name, first
+        raise AssertionError("no commit has an id small enough")
+
     def rules(self, repository: str, default: int, **branches: int) -> None:
         """The tree's entry of one repository, in a file of its own."""
         lines = "".join(f"        - {{branch_id: {b}, retention_days: {d}}}\n" for b, d in branches.items())

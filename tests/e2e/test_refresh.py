@@ -129,18 +129,7 @@ def it_does_not_sweep(applied):
 
 def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
     """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
-    for attempt in range(24):
-        name = f"walk-{attempt}"
-        world.api.repository(name)
-        world.api.branch(name, "feature")
-        parent = world.api.commit(name, "feature", 200, x=10)
-        world.api.branch(name, "tmp", parent)
-        world.api.delete(name, "feature", "x.bin")
-        head = world.api.commit(name, "feature", 6, y=10)
-        world.api.delete(name, "tmp", "x.bin")
-        first = world.api.commit(name, "tmp", 150, z=10)
-        if first < head:  # the server walks from the smaller id first
-            break
+    name, first = world.early_stop()
     lines = ("branch_id: feature, retention_days: 7", "pattern: 'keep-*', retention_days: 100")
     entry(world, *lines, default=3, name=name)
     world.override("unknown-impact")

@@ -248,18 +248,7 @@ def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):
 
 def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
     """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
-    for attempt in range(24):
-        name = f"walk-{attempt}"
-        world.api.repository(name)
-        world.api.branch(name, "feature")
-        parent = world.api.commit(name, "feature", 200, x=10)
-        world.api.branch(name, "tmp", parent)
-        world.api.delete(name, "feature", "x.bin")
-        head = world.api.commit(name, "feature", 6, y=10)
-        world.api.delete(name, "tmp", "x.bin")
-        first = world.api.commit(name, "tmp", 150, z=10)
-        if first < head:  # the server walks from the smaller id first
-            break
+    name, first = world.early_stop()
     world.api.set_rules(name, 365)
     world.write(
         "repositories/walk.yaml",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -35,25 +35,6 @@ from tests.commits_csv import read_commits_csv
 from tests.sweeping.lake import Lake, LakeRepository
 
 NOTHING = {"objects": 0, "size_bytes": 0}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    lake = Lake(tmp_path / "lake")
-    yield lake
-    lake.close()
-
-
-@pytest.fixture
-def repo(lake: Lake) -> LakeRepository:
-    """``a.bin`` was written anew 40, 30 and 20 days ago and yesterday, under a rule of 7 days."""
-    repository = lake.repository("repo1")
-    lake.clock.advance(days=1)
-    for age, data in ((40, b"first"), (30, b"second"), (20, b"third"), (1, b"fourth")):
-        repository.commit(age, a=data)
-    repository.set_rules(7)
-    lake.clock.advance(days=2)
-    return repository
 
 
 def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:

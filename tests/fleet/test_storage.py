@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timezone
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -23,25 +22,6 @@ from tests.sweeping.lake import Lake, LakeRepository
 NOTHING = {"objects": 0, "size_bytes": 0}
 DAY = 86_400
 PARTS = ("held", "uncommitted", "young", "reclaimable", "unreferenced")
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    lake = Lake(tmp_path / "lake")
-    yield lake
-    lake.close()
-
-
-@pytest.fixture
-def repo(lake: Lake) -> LakeRepository:
-    """``a.bin`` was written anew 40, 30 and 20 days ago and yesterday, under a rule of 7 days."""
-    repository = lake.repository("repo1")
-    lake.clock.advance(days=1)
-    for age, data in ((40, b"first"), (30, b"second"), (20, b"third"), (1, b"fourth")):
-        repository.commit(age, a=data)
-    repository.set_rules(7)
-    lake.clock.advance(days=2)
-    return repository
 
 
 def measure(
