@@ -194,12 +194,14 @@ def list_all(
 
 
 def date_of(response: requests.Response) -> datetime | None:
-    """The clock of whatever answered, to the second; None when it does not say."""
+    """The clock of whatever answered, in UTC, to the second; None when it does not say."""
     try:
         moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
-    except ValueError:
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=timezone.utc)
+        return moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
 
 class _SoFar:

@@ -389,6 +389,10 @@ def of_repository(method: str, repository: str, *path: str, operation: str, **op
     return Call(method, ("repositories", repository, *path), operation, repository, **options)
 
 
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
+
+
 class Transport:
     """Requests to one server. May be used from several threads (each has its own session) and pickled."""
 
@@ -415,6 +419,7 @@ class Transport:
         once: its answer may be lost after the server acted, and what it would do a second time must be
         judged again by the caller (``errors.may_have_acted``).
         """
+        self._refuse_impossible(call)
         what = f"{call.method} {call.relative}"
         if not self.connection.allowed.fullmatch(what):
             raise AssertionError(f"this connection may not {what}")
@@ -441,6 +446,19 @@ class Transport:
             log.debug("%s: %s; again in %.1f s", what, type(error).__name__, pause)
             clock.sleep(pause)
             attempt += 1
+
+    def _refuse_impossible(self, call: Call) -> None:
+        """Raises ServerError for a name that no server has: requests would take ``.`` and ``..`` out of
+        the path, and ask for something else, such as the repository instead of a branch."""
+        names = (*call.path, *call.params.values())
+        wrong = next((n for n in names if _has_surrogate(n)), None)
+        wrong = next((part for part in call.path if part in (".", "..")), wrong)
+        if wrong is not None:
+            raise ServerError(
+                f"cannot {call.operation}: {wrong!r} is not a name that a server can have",
+                where=self.where(call.repository),
+                hint="Check the name, and that endpoint_url is a lakeFS server.",
+            )
 
     def _attempt(self, call: Call) -> requests.Response | requests.RequestException:
         session, timeouts = self._session(), call.timeouts or self.connection.timeouts

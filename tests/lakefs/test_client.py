@@ -4,8 +4,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import requests
 
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
+from lakeplan.lakefs.answers import date_of
 from lakeplan.lakefs.client import LakeFSServer, connect
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.values.repository import Branch, Commit, Repository, Tag
@@ -215,3 +217,18 @@ class DescribeOddAnswers:
         scripted.script = [page(ref)]
         with pytest.raises(UnexpectedAnswer):
             list(server.list_branches("repo"))
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2020 00:00:00 +99999999999999999",
+        "Fri, 31 Dec 9999 23:59:59 -2300",
+    ],
+)
+def it_knows_no_clock_by_a_date_that_cannot_be_held(date: str) -> None:
+    response = requests.Response()
+    response.headers["Date"] = date
+    assert date_of(response) is None

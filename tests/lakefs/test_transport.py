@@ -228,3 +228,26 @@ def it_can_be_pickled(scripted: Scripted, credentials: Credentials) -> None:
     transport = connect(scripted.config(), credentials)._transport
     copy = pickle.loads(pickle.dumps(transport))
     assert copy.request(Call("GET", ("config", "version"), "x")).json()["version"] == "1.84.0"
+
+
+class DescribeImpossibleNames:
+    @pytest.mark.parametrize("name", ["..", "."])
+    def it_deletes_no_repository_for_a_branch_of_dots(
+        self, scripted: Scripted, credentials: Credentials, fake_clock: FakeClock, name: str
+    ) -> None:
+        """Requests and urllib3 take dots out of a path: it would be that of the repository."""
+        scripted.script = [Answer(204)]
+        writer = connect_branch_writer(scripted.config(), credentials, clock=fake_clock.clock())
+        with pytest.raises(ServerError, match="not a name that a server can have"):
+            writer.delete_branch("repo", name)
+        assert scripted.seen == []
+
+    @pytest.mark.parametrize("name", ["\ud800", "a\udcff"])
+    def it_sends_no_text_that_utf_8_cannot_write(
+        self, scripted: Scripted, server: LakeFSServer, name: str
+    ) -> None:
+        with pytest.raises(ServerError, match="not a name that a server can have"):
+            server.get_commit("repo", name)
+        with pytest.raises(ServerError, match="not a name that a server can have"):
+            server.physical_address("repo", "main", name)
+        assert scripted.seen == []
