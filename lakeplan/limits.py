@@ -76,6 +76,8 @@ TREE_PROBLEMS, PROBLEM_CHARACTERS = 1_000, 10_000
 """What is reported at once, and the characters of one text; the rest is cut off and marked."""
 SUGGESTION_STEPS, SUGGESTION_NAMES = 10_000, 20
 """Steps to find the name that one wrong name probably meant, and names that are listed instead."""
+DRAWN_STEPS = 1_000_000
+"""Commits of policy tests, each times the names, objects and expectations of its test."""
 DRIFT_VALUES = 100
 """Values of one repository that ``drift --write`` edits: a file is read again for each."""
 GLOB_CHARACTERS = 1_024

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from lakeplan import limits
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.limits import TREE_FILE_BYTES, why_unreadable
 from lakeplan.retention.drawing import (
@@ -43,10 +44,11 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
     cannot be read."""
     problems = Problems()
     tests: list[PolicyTest] = []
+    drawn = _Drawn()
     for file in files:
         node = _parse(file, root, problems)
         if node is not None:
-            tests += _tests_of(node, problems)
+            tests += _tests_of(node, problems, drawn)
     if len(problems):
         count = len(set(problems))
         message = f"the policy tests have {count} problem{'' if count == 1 else 's'}"
@@ -72,14 +74,29 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     return node
 
 
-def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
+class _Drawn:
+    """How much the tests of all files draw."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def add(self, drawing: Drawing, expected: tuple[Expected, ...]) -> bool:
+        """Whether there is room for one more."""
+        commits = drawing.commits.values()
+        paths = {drawn.path for commit in commits for drawn in commit.objects}
+        names = len(drawing.branches) + len(drawing.tags)
+        self._steps += len(commits) * (1 + names + len(paths) + len(expected))
+        return self._steps <= limits.DRAWN_STEPS
+
+
+def _tests_of(root: MapNode, problems: Problems, drawn: _Drawn) -> Iterator[PolicyTest]:
     seen: dict[str, Source] = {}
     for n, node in enumerate(_items(root.items.get("tests"))):
         path: NodePath = ("tests", n)
         if not isinstance(node, MapNode):
             continue
         before = len(problems)
-        test = _Reader(node, path, problems).read()
+        test = _Reader(node, path, problems, drawn).read()
         if test.name in seen:
             text = f"the name appears twice: first on line {seen[test.name].line}"
             problems.add(node.source, (*path, "name"), text)
@@ -91,8 +108,8 @@ def _tests_of(root: MapNode, problems: Problems) -> Iterator[PolicyTest]:
 class _Reader:
     """One test."""
 
-    def __init__(self, node: MapNode, path: NodePath, problems: Problems) -> None:
-        self._node, self._path, self._problems = node, path, problems
+    def __init__(self, node: MapNode, path: NodePath, problems: Problems, drawn: _Drawn) -> None:
+        self._node, self._path, self._problems, self._drawn = node, path, problems, drawn
         self._before = len(problems)
 
     def read(self) -> PolicyTest:
@@ -208,6 +225,10 @@ class _Reader:
     def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
         """Checks that need a sound drawing."""
         if len(self._problems) > self._before:
+            return
+        if not self._drawn.add(drawing, expected):
+            text = "the tests draw too much: draw fewer commits, branches, tags or objects"
+            self._add(self._node.source, (), text)
             return
         try:
             graph = drawing.graph()

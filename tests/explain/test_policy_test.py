@@ -16,6 +16,7 @@ from lakeplan.explain.policy_test import run_tests
 from lakeplan.output.show import render_tests_junit
 from lakeplan.tree.policy_tests import find_tests, read_tests
 from lakeplan.tree.tree import load_tree
+from tests.cpu import at_most_cpu_seconds
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "test.v1.json").read_text())
 TREE = """
@@ -210,3 +211,18 @@ def it_writes_junit_for_ci(run: Run) -> None:
     case = next(root.iter("testcase"))
     assert (case.get("file"), case.get("line")) == ("t/tests/one.yaml", "3")
     assert "<- expected: survives" in (next(case.iter("failure")).text or "")
+
+
+def it_draws_no_history_that_takes_minutes(tmp_path: Path) -> None:
+    """Every commit of a long branch has the objects of all before it."""
+    commits = "".join(
+        f"      c{n}: {{age: 1h, parents: [{f'c{n - 1}' if n else ''}], objects: [o{n}]}}\n"
+        for n in range(1_500)
+    )
+    (tmp_path / "long.yaml").write_text(
+        f"apiVersion: lakeplan/v1\ntests:\n  - name: long\n    repository: team-a\n    commits:\n{commits}"
+        "    branches: {main: c1499}\n    survives: {commits: [main]}\n"
+    )
+    with at_most_cpu_seconds(10), pytest.raises(ConfigError) as caught:
+        read_tests([tmp_path / "long.yaml"], tmp_path)
+    assert "draw fewer commits" in caught.value.problems[0]
