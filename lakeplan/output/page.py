@@ -223,11 +223,12 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence that may hold names."""
+    """A sentence that may hold names. GitLab takes a line that begins with a slash for a command."""
     shown, clean = [], safe(text)
     for at, character in enumerate(clean):
         following = clean[at + 1 : at + 2]
-        shown.append(_reference(character) if character in _IN_PROSE else character)
+        is_command = at == 0 and character == "/"
+        shown.append(_reference(character) if character in _IN_PROSE or is_command else character)
         if character in _SIGILS and (following.isalnum() or following in ('"', "'", "_")):
             shown.append(_BREAK)
     return _no_link("".join(shown))

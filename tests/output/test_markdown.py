@@ -89,6 +89,10 @@ class DescribeEscaping:
         assert html.unescape(code("a|b_c@d`e")) == "<code>a|b_c@d`e</code>"
         assert html.unescape(prose("1 tag: v1.0 | x")) == "1 tag: v1.0 | x"
 
+    def it_begins_no_line_with_a_command_of_gitlab(self) -> None:
+        assert prose("/merge").startswith("&#47;merge")
+        assert html.unescape(prose("/merge a/b")) == "/merge a/b"
+
     def it_makes_tables_with_figures_on_the_right(self) -> None:
         assert table(("a", "b"), [["x", "1"]], figures=(1,)) == "| a | b |\n| --- | ---: |\n| x | 1 |\n"
 
