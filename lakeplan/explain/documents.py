@@ -226,7 +226,7 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "first_commit": _commit_ref(graph, by_date[0]) if by_date else None,
         "last_commit": _commit_ref(graph, by_date[-1]) if by_date else None,
         "only_by_alias": bool(holding.aliases) and not holding.metaranges,
-        "stored": stored is not None if facts.storage_seen else None,
+        "stored": stored is not None if facts.storage_seen and holding.inside else None,
         "stored_at": iso(stored.modified_us) if stored is not None else None,
         "staged": list(facts.staged),
         "min_age_seconds": facts.min_age_seconds,

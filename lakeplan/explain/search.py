@@ -26,7 +26,7 @@ SHORTEST_PREFIX = 6
 NAMED = 5
 
 _HEX = re.compile(r"[0-9a-f]{6,64}\Z")
-_ADDRESS = re.compile(r"data/[0-9a-v]{20}/[0-9a-v]{20}\Z")
+_ADDRESS = re.compile(r"data/(![^/]+/[^/]+/)?[0-9a-v]{20}/[0-9a-v]{20}(,[\w-]+)?\Z")
 """Where a server puts new objects (``lakefs/format.md``); no path that people give looks so."""
 
 

@@ -34,6 +34,7 @@ from lakeplan.fleet.judging import (
     never_committed,
     nonsense_of,
     period_bit,
+    share_percent,
     sound,
     sound_policies,
     stale_branches,
@@ -493,7 +494,7 @@ class Inspection:
 
 def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> DestroyedRow:
     gone, every = destroyed(classes, wanted, unwanted), named(classes, wanted, unwanted)
-    share = round(100 * gone.objects / every.objects, 2) if every.objects else 0.0
+    share = share_percent(gone.objects, every.objects)
     return {
         "how": "listing",
         "amount": gone.to_row(),

@@ -100,6 +100,13 @@ def _sum(classes: Iterable[ObjectClass]) -> Amount:
     return sum((each.amount for each in classes), Amount())
 
 
+def share_percent(gone: int, every: int) -> float:
+    """With two decimals: 0 only if nothing is gone, and 100 only if everything is."""
+    if not gone or gone == every:
+        return 100.0 if gone else 0.0
+    return min(max(round(100 * gone / every, 2), 0.01), 99.99)
+
+
 def interval(gone: int, asked: int) -> tuple[float, float]:
     """The percentages between which a share lies of which a sample is known (Wilson's score interval)."""
     if not asked:

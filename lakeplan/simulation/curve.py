@@ -13,7 +13,7 @@ from functools import cached_property
 from lakeplan import __version__
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.retention.curve import ALWAYS, NEVER, Varied, days_needed
+from lakeplan.retention.curve import ALWAYS, MAX_DAYS, NEVER, Varied, days_needed
 from lakeplan.retention.graph import CommitGraph, oldest_first
 from lakeplan.retention.rules import DAY_US, DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.cache import RangeCache
@@ -269,7 +269,9 @@ def curve_document(
 
 
 def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
-    """What goes at that many days: everything that needs more."""
+    """What goes at that many days: everything that needs more. Stored rules can have any number: one that no
+    tree can have counts as the nearest that it can, so that neither ``ALWAYS`` nor ``NEVER`` is a number."""
+    days = min(max(days, 0), MAX_DAYS)
     return total_of(each for needs, each in needed.items() if needs > days)
 
 
@@ -283,7 +285,11 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
             continue
         goes = total_of(each for mask, each in found.masks.items() if not mask & point.bit)
         documented = goes_at(needed, point.days)
-        server.append({"days": point.days, **goes.to_row(), "at_risk": (goes - documented).to_row()})
+        # of a number that no tree can have, the rule's own figure is of the nearest, and can be greater
+        more = Amount(
+            max(0, goes.objects - documented.objects), max(0, goes.size_bytes - documented.size_bytes)
+        )
+        server.append({"days": point.days, **goes.to_row(), "at_risk": more.to_row()})
     return {
         "branch_id": varied.branch_id,
         "days_now": days_now,

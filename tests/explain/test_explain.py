@@ -134,6 +134,8 @@ GRAPH = CommitGraph.from_refs(
         ("ffff000000", "branch", "ffff000000", None),
         ("s3://b/ns/data/x", "address", "s3://b/ns/data/x", None),
         (f"data/{'0' * 20}/{'v' * 19}g", "address", f"data/{'0' * 20}/{'v' * 19}g", None),
+        (f"data/{'0' * 20}/{'v' * 20},a-_9", "address", f"data/{'0' * 20}/{'v' * 20},a-_9", None),
+        (f"data/!ab/c/{'0' * 20}/{'v' * 20}", "address", f"data/!ab/c/{'0' * 20}/{'v' * 20}", None),
         ("data/2026/a.csv", "path", "data/2026/a.csv", None),
         ("decade", "path", "decade", None),
     ],

@@ -111,6 +111,10 @@ def it_has_a_word_for_every_fate(tmp_path: Path, text: str, kind: Any, status: s
     assert asked(tmp_path, text, kind=kind)["subjects"][0]["verdicts"][0]["status"] == status
 
 
+def it_does_not_say_whether_an_object_outside_the_namespace_is_stored(tmp_path: Path) -> None:
+    assert asked(tmp_path, "o", kind="path")["subjects"][0]["stored"] is None
+
+
 def it_tells_what_is_kept_and_not_stored_from_what_was_collected(tmp_path: Path) -> None:
     history = History(COPIED.commits, COPIED.branches, {})
     world = world_of(tmp_path, history, GcRules(10))

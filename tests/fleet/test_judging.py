@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, advice_of, interval, sound
+from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, advice_of, interval, share_percent, sound
 from lakeplan.values.rules import GcRules
 
 DAYS = st.integers(-(2**31), 2**31 - 1)
@@ -22,6 +22,14 @@ DAYS = st.integers(-(2**31), 2**31 - 1)
 )
 def it_gives_wilson_s_interval(gone: int, asked: int, low: float, high: float) -> None:
     assert interval(gone, asked) == pytest.approx((low, high), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gone", "every", "percent"),
+    [(0, 0, 0), (0, 9, 0), (1, 1_000_000, 0.01), (1, 3, 33.33), (999_999, 1_000_000, 99.99), (9, 9, 100)],
+)
+def it_rounds_no_share_to_nothing_or_everything(gone: int, every: int, percent: float) -> None:
+    assert share_percent(gone, every) == percent
 
 
 def it_holds_the_share_in_about_95_of_100_samples() -> None:

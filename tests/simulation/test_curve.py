@@ -94,6 +94,30 @@ class DescribeADrawnHistory:
         # dev's 4 days keep c whatever main says; main's own days decide over b and a
         assert [goes(main, n) for n in (1, 5, 6, 20, 21)] == [(2, 130), (2, 130), (1, 100), (1, 100), (0, 0)]
 
+    @pytest.mark.parametrize(
+        ("days", "default_now", "main_now"),
+        [
+            (-1, (3, 134), (3, 134)),
+            (-3, (3, 134), (3, 134)),
+            (36_501, (0, 0), (1, 9)),
+            (2**31 - 1, (0, 0), (1, 9)),
+        ],
+    )
+    def it_counts_days_that_no_tree_can_have_as_the_nearest_that_it_can(
+        self, days: int, default_now: tuple[int, int], main_now: tuple[int, int], runners: Runners
+    ) -> None:
+        """A server stores any number. What HEADs hold never expires, and what no walk of main reaches is not
+        kept by main's days."""
+        dangling = Snapshot("e", 90, ("a",), (entry("z", "data/z", 9),))
+        history = History((*LINE, dangling), {"main": "d"})
+        found = run(History(LINE, {"main": "d"}), CurveRequest(GcRules(days), NOW), runners, listing=False)
+        assert tuple(found["curves"][0]["now"].values()) == default_now
+        found = run(history, CurveRequest(GcRules(1, {"main": days}), NOW), runners, listing=False)
+        main = found["curves"][1]
+        expected = main_now if days > 0 else (main_now[0] + 1, main_now[1] + 9)
+        assert tuple(main["now"].values()) == expected
+        assert not any(point["at_risk"]["objects"] for point in main["server"])
+
     def it_says_what_goes_when_if_nobody_writes(self, runners: Runners) -> None:
         request = CurveRequest(GcRules(7), NOW, horizon_days=5)
         horizon = run(History(LINE, {"main": "d"}), request, runners, listing=False)["horizon"]
