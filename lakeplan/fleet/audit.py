@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Final, TypeVar, cast
 
@@ -80,8 +80,8 @@ STAGED_BRANCHES = 10
 class AuditSettings:
     """``dump_refs``: ask the server for a refs dump, which it writes into the namespace, and see dangling
     commits. ``sample``: objects that are requested where storage is not listed. ``stale_days``: age from
-    which a branch's HEAD is stale. ``max_requests``: about how many one repository may need. ``zone`` is the
-    server's."""
+    which a branch's HEAD is stale. ``max_requests``: about how many one repository may need. ``zone`` is that
+    of servers that ``zones`` lacks."""
 
     as_of: datetime
     zone: tzinfo
@@ -94,6 +94,11 @@ class AuditSettings:
     """Of storage: count by prefix and age, too, for which every path is kept in memory."""
     classes: bool = False
     """Of storage: count by storage class, too, for which storage is listed once more."""
+    zones: Mapping[str, tzinfo] = field(default_factory=dict)
+
+    def of_server(self, server: str) -> AuditSettings:
+        """The same with the server's own zone."""
+        return replace(self, zone=self.zones.get(server, self.zone))
 
 
 @dataclass(frozen=True)

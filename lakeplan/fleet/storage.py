@@ -114,9 +114,9 @@ def storage_of_servers(
     rows, failed, unfinished = each_repository(
         [*servers],
         ports,
-        lambda server, repository, min_age: _Stored(server, repository, ports, settings, min_age).storage(
-            compare
-        ),
+        lambda server, repository, min_age: _Stored(
+            server, repository, ports, settings.of_server(server), min_age
+        ).storage(compare),
         what="measuring",
         takes=takes,
         known={},

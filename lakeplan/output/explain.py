@@ -317,7 +317,7 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
             return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
         case "move_head":
             now = remedy["days_now"]
-            later = "then the branch's days count" if now is None else f"it expires {days(now)} later"
+            later = "then the branch's days count" if now is None else f"it expires {_later(now)}"
             return f"{branch}: its HEAD holds it; commit without it, and {later}"
         case "remove_pin":
             return f"{branch}: remove the pin from the tree's `pins`, and apply"
@@ -330,6 +330,10 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
             return f"{where}: reset the uncommitted change"
         case "end_protection":
             return "end what protects it, which keeps it from lakeplan's sweeps"
+
+
+def _later(retention_days: int) -> str:
+    return f"{days(retention_days)} later" if retention_days > 0 else "at once"
 
 
 def _commit_text(commit: CommitRef | None) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
-from datetime import timezone
+from collections.abc import Iterator, Mapping
+from datetime import timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import jsonschema
 import pytest
 
+from lakeplan.fleet import storage
 from lakeplan.fleet.audit import AuditSettings
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.stores.protocols import NamespaceReader
@@ -32,10 +34,17 @@ def measure(
     dump_refs: bool = False,
     places: bool = False,
     classes: bool = False,
+    zones: Mapping[str, tzinfo] | None = None,
     **more: Any,
 ) -> Any:
     settings = AuditSettings(
-        lake.clock(), timezone.utc, sample=0, dump_refs=dump_refs, places=places, classes=classes
+        lake.clock(),
+        timezone.utc,
+        sample=0,
+        dump_refs=dump_refs,
+        places=places,
+        classes=classes,
+        zones=zones or {},
     )
     document = storage_of_servers(
         {"prod": "x"},
@@ -337,3 +346,12 @@ def it_sums_owners(lake: Lake, repo: LakeRepository) -> None:
         every = [rows[key][name]["size_bytes"] for key in ("prod/repo1", "prod/repo3")]
         assert data[name]["size_bytes"] == sum(every)
     assert data["noncurrent"] is None, "a folder does not say"
+
+
+def it_judges_each_server_in_its_own_zone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    history(lake, lake.repository("repo1"), random.Random(1))
+    zone, seen = ZoneInfo("Europe/Berlin"), set[object]()
+    judged = storage.judge
+    monkeypatch.setattr(storage, "judge", lambda *given: seen.add(given[-1]) or judged(*given))
+    measured(lake, zones={"prod": zone})
+    assert seen == {zone}

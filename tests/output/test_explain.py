@@ -11,7 +11,7 @@ import pytest
 
 from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.explain.explain import Question, explain
-from lakeplan.output.explain import render_explain
+from lakeplan.output.explain import _remedy, render_explain
 from lakeplan.values.progress import Silent
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
 
@@ -31,6 +31,14 @@ HISTORY = History(
     stored={"data/old": Stored(10), "data/a": Stored(2_500_000), "data/b": Stored(30), "data/c": Stored(40)},
     tags={"v1": "p"},
 )
+
+
+@pytest.mark.parametrize(
+    ("retention", "said"), [(2, "2 days later"), (1, "1 day later"), (0, "at once"), (-5, "at once")]
+)
+def it_says_when_an_object_expires_whose_branch_moves_on(retention: int, said: str) -> None:
+    remedy = {"kind": "move_head", "branch": "main", "days": None, "days_now": retention, "commit_id": None}
+    assert _remedy(remedy, "at most").endswith(f"and it expires {said}")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -278,7 +278,9 @@ def storage(
     rate: Rate = 100.0,
     max_requests: MaxRequests = 20_000,
     price: PriceText = None,
-    time_zone: namespaces.TimeZone = "UTC",
+    time_zone: Annotated[
+        str | None, option("Time zone of the servers. Default: the tree's, then UTC.", "ZONE")
+    ] = None,
     outputs: Annotated[Outputs, options.documents("storage")],
     opening: SessionOptions,
     timeouts: TimeoutOptions,
@@ -299,7 +301,7 @@ def storage(
       lakeplan storage --since storage.json
       lakeplan storage -C retention --by-class
     """
-    paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
+    paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
         raise UsageError("--compare names one branch twice", hint="Name two branches.")
     if tree is not None and endpoint:
@@ -326,6 +328,9 @@ def storage(
             max_requests=max_requests,
             places=by_prefix or html is not None,
             classes=by_class,
+            zones={}
+            if time_zone is not None
+            else {name: server.zone for name, server in session.tree.servers.items()},
         )
         document = storage_of_servers(
             endpoints,
