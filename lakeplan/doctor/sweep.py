@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 
 from lakeplan.doctor.repositories import POLICIES, Check, clock, grant, names, of_error, on_each, summed
 from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageNotFound
@@ -20,6 +20,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rules import overlapping
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE
+from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Repository
 from lakeplan.values.storages import STORAGES, is_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
@@ -140,10 +141,8 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
         return []  # reading failed too, and says why
     if facts is None:
         return []
-    written = datetime.fromtimestamp(facts.modified_us / 1_000_000, tz=timezone.utc)
-    return [
-        clock("store's clock", written, now, ("Synchronize both clocks with NTP. Ages are counted by them."))
-    ]
+    hint = "Synchronize both clocks with NTP. Ages are counted by them."
+    return [clock("store's clock", moment_of(facts.modified_us), now, hint)]
 
 
 def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
@@ -158,31 +157,19 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         yield Check("versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store.")
     elif facts.versioned is None:
         text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
-        yield Check(
-            "versions",
-            "warn",
-            text,
-            "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account.",
-        )
+        hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account."
+        yield Check("versions", "warn", text, hint)
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Check("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        yield Check(
-            "soft delete",
-            "fail",
-            text,
-            "Turn off soft delete of the account (Azure) or bucket (Google Cloud Storage).",
-        )
+        hint = "Turn off soft delete of the account (Azure) or bucket (Google Cloud Storage)."
+        yield Check("soft delete", "fail", text, hint)
     elif facts.soft_delete is None:
         text = "the store does not say whether soft delete is on"
-        yield Check(
-            "soft delete",
-            "warn",
-            text,
-            "Check it, or grant read access to the account's or bucket's properties.",
-        )
+        hint = "Check it, or grant read access to the account's or bucket's properties."
+        yield Check("soft delete", "warn", text, hint)
     else:
         yield Check("soft delete", "ok", "off")
 

@@ -260,6 +260,7 @@ log = logging.getLogger(__name__)
 RETRIED_STATUSES = frozenset({429, 500, 503})
 READ_METHODS = frozenset({"GET", "HEAD"})
 READS = re.compile(r"GET .*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -389,10 +390,6 @@ def of_repository(method: str, repository: str, *path: str, operation: str, **op
     return Call(method, ("repositories", repository, *path), operation, repository, **options)
 
 
-def _has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
-
-
 class Transport:
     """Requests to one server. May be used from several threads (each has its own session) and pickled."""
 
@@ -451,11 +448,10 @@ class Transport:
         """Raises ServerError for a name that no server has: requests would take ``.`` and ``..`` out of
         the path, and ask for something else, such as the repository instead of a branch."""
         names = (*call.path, *call.params.values())
-        wrong = next((n for n in names if _has_surrogate(n)), None)
-        wrong = next((part for part in call.path if part in (".", "..")), wrong)
-        if wrong is not None:
+        wrong = [part for part in call.path if part in (".", "..")] or [*filter(_SURROGATE.search, names)]
+        if wrong:
             raise ServerError(
-                f"cannot {call.operation}: {wrong!r} is not a name that a server can have",
+                f"cannot {call.operation}: {wrong[0]!r} is not a name that a server can have",
                 where=self.where(call.repository),
                 hint="Check the name, and that endpoint_url is a lakeFS server.",
             )
