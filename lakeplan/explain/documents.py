@@ -306,8 +306,8 @@ def commit_document(
         **_commit_ref(graph, number),
         "via": via,
         "holds_data": bool(graph.meta_range_ids[number]),
-        "head_of": [b.id for b in graph.branches if b.commit_id == commit][:SHOWN],
-        "tags": sorted(t.id for t in graph.tags if t.commit_id == commit)[:SHOWN],
+        "head_of": [b.id for b in graph.branches if b.commit_id == commit],
+        "tags": sorted(t.id for t in graph.tags if t.commit_id == commit),
         "protected_by": list(protected_by),
         "verdicts": [
             _verdict(_commit_status(e), replace(e, to_go=(*e.to_go, *_protected(protected_by))), sources)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
 
 ID_SHOWN = 12
+NAMES_SHOWN = 10
 
 _STATUS = {
     "kept": ("KEPT", "bold green"),
@@ -109,8 +110,8 @@ def _commit(page: Page, subject: CommitSubject) -> None:
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
     if not subject["holds_data"]:
         page.line("holds no objects: a first commit", indent=2)
-    tags = f"{names(subject['tags'])} (tags protect nothing)" if subject["tags"] else ""
-    page.facts({"HEAD of": names(subject["head_of"]), "tags": tags})
+    tags = f"{names(subject['tags'], NAMES_SHOWN)} (tags protect nothing)" if subject["tags"] else ""
+    page.facts({"HEAD of": names(subject["head_of"], NAMES_SHOWN), "tags": tags})
     _protected(page, subject["protected_by"])
     for verdict in subject["verdicts"]:
         _verdict(page, verdict, 1)

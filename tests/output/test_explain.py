@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +89,17 @@ def it_tells_the_early_stop(asked: Any, show: Any) -> None:
 def it_keeps_to_the_width(asked: Any, show: Any, width: int) -> None:
     text = show(render_all, asked("raw/a.csv", "main", "v1"), width)
     assert max(map(len, text.splitlines())) <= width
+
+
+def it_counts_the_branches_and_tags_of_a_commit_that_it_does_not_name(
+    asked: Any, show: Any, tmp_path: Path
+) -> None:
+    more = {f"b{n:02}": "p" for n in range(12)}, {f"t{n:02}": "p" for n in range(13)}
+    shutil.rmtree(tmp_path / "ns")
+    write_namespace(tmp_path / "ns", replace(HISTORY, branches=HISTORY.branches | more[0], tags=more[1]))
+    (document,) = asked("t00")
+    (subject,) = document["subjects"]
+    assert (len(subject["head_of"]), len(subject["tags"])) == (12, 13)
+    text = show(render_all, [document], 200)
+    assert "b09 and 2 more" in text
+    assert "t09 and 3 more (tags protect nothing)" in text
