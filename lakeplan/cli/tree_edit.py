@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,15 +13,19 @@ from lakeplan.limits import read_file, why_unreadable
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, inside, write_file
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class EditedTree:
-    """Files by their path relative to ``root``; links that lead out of the tree are refused."""
+    """Files by their path relative to ``root``; links that lead out of the tree are refused. A file that
+    somebody else changed since is not put back."""
 
     root: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _originals: dict[Path, str] = field(default_factory=dict, init=False)
     _since: dict[Path, str] = field(default_factory=dict, init=False)
+    _written: dict[Path, str] = field(default_factory=dict, init=False)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -38,6 +43,7 @@ class EditedTree:
         self._originals.setdefault(path, text)
         self._since.setdefault(path, text)
         write_file(path, changed, mode=SHARED)
+        self._written[path] = changed
         return True
 
     def load(self) -> Tree:
@@ -51,7 +57,7 @@ class EditedTree:
     def undo(self) -> None:
         """Puts back what was written since the last ``keep``."""
         for path, text in self._since.items():
-            write_file(path, text, mode=SHARED)
+            self._put_back(path, text)
             if self._originals[path] == text:
                 del self._originals[path]
         self._since.clear()
@@ -59,9 +65,20 @@ class EditedTree:
     def restore(self) -> None:
         """Puts every file back as it was."""
         for path, text in self._originals.items():
-            write_file(path, text, mode=SHARED)
+            self._put_back(path, text)
         self._originals.clear()
         self._since.clear()
+
+    def _put_back(self, path: Path, text: str) -> None:
+        try:
+            is_ours = _read(path) == self._written[path]
+        except LakeplanError:
+            is_ours = False
+        if not is_ours:
+            log.warning("%s was changed meanwhile: lakeplan's own edit of it was not taken back", path)
+            return
+        write_file(path, text, mode=SHARED)
+        self._written[path] = text
 
 
 def _read(path: Path) -> str:

@@ -7,6 +7,8 @@ import json
 import jsonschema
 import pytest
 
+from lakeplan.cli.commands import history as history_module
+from lakeplan.errors import ServerError
 from lakeplan.tree.schemas import load_schema
 
 
@@ -160,6 +162,21 @@ def it_leaves_the_tree_as_it_was_when_it_cannot_say_the_old_rules(world):
     assert result.code == 5
     assert "-3" in result.err
     assert {p: p.read_text() for p in world.tree.rglob("*.yaml")} == before
+
+
+def it_keeps_what_a_person_saved_while_the_plan_was_made(changed, monkeypatch):
+    file = changed.tree / "repositories/analytics.yaml"
+    mine = file.read_text().replace("    gc:", "    owner: data\n    gc:")
+
+    def save_and_fail(*arguments):
+        file.write_text(mine)
+        raise ServerError("the server does not answer")
+
+    monkeypatch.setattr(history_module, "plan_against", save_and_fail)
+    result = history(changed, "rollback", "last", "--edit-tree", "--no-simulate")
+    assert result.code != 0
+    assert file.read_text() == mine
+    assert "was changed meanwhile" in result.err
 
 
 def it_restores_nothing_a_run_did_not_replace(changed):

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from lakeplan.cli.commands import trees
+from lakeplan.plan.importing import read_servers
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 
@@ -37,6 +39,19 @@ def it_writes_a_tree_after_which_a_plan_shows_no_changes(stored, split):
     plan = stored.lakeplan("plan", "--detailed-exitcode")
     assert plan.code == 0, plan.out + plan.err
     assert stored.lakeplan("drift", "--fail-on", "tree-ahead").code == 0
+
+
+def it_writes_over_no_tree_that_appeared_while_it_read(stored, monkeypatch):
+    def read_slowly(*arguments, **options):
+        (stored.tree / "lakeplan.yaml").write_text("# a colleague's\n")
+        return read_servers(*arguments, **options)
+
+    monkeypatch.setattr(trees, "read_servers", read_slowly)
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 1
+    assert "already has a tree" in result.err
+    assert (stored.tree / "lakeplan.yaml").read_text() == "# a colleague's\n"
+    assert not list((stored.tree / "repositories").glob("*"))
 
 
 def it_leaves_out_nonsense_and_exits_with_partly_done(stored):

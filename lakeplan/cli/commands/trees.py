@@ -122,6 +122,7 @@ def import_(
                 takes=lambda server, repo: selection.takes_named(server, repo, None),
             )
         made = make_checked(endpoints, imported, left_out, by, Path(name), state=state)
+    refuse_a_tree(tree)  # again: reading the servers takes a while
     ignore = {} if os.path.lexists(tree / IGNORE) else {IGNORE: IGNORED}
     write_files(tree, {**made.files, **ignore})
     unrecorded = "" if from_files else _record_baselines(made, opening, tree, at=read_at)
