@@ -19,7 +19,7 @@ def it_names_what_changed_appeared_and_went():
     before = GcRules(21, {"main": 28, "old": 1, "__dunder__": 3})
     after = GcRules(30, {"main": 28, "dev": 7, "__dunder__": 4})
     assert explain_rules(before, after) == (
-        "branch __dunder__ 3 → 4; branch dev set to 7; branch old taken out; default_retention_days 21 → 30"
+        "branch __dunder__ 3 → 4; branch dev set to 7; branch old removed; default_retention_days 21 → 30"
     )
 
 
