@@ -38,7 +38,7 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, ThreadWorkers, Workers
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Part, Status, Versions
 
 BATCH = 1_000
@@ -266,8 +266,8 @@ def main() -> None:
 @contextmanager
 def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
     @contextmanager
-    def threads(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
-        yield ThreadWorkers(workers), Choice("local", "a benchmark")
+    def threads(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
+        yield ThreadWorkers(workers), RunnerChoice("local", "a benchmark")
 
     if name == "local":
         yield threads
@@ -278,8 +278,8 @@ def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
     with open_session(SparkOptions(master=f"local[{workers}]")) as session:
 
         @contextmanager
-        def spark(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
-            yield SparkWorkers(session), Choice("spark", "a benchmark")
+        def spark(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
+            yield SparkWorkers(session), RunnerChoice("spark", "a benchmark")
 
         start = time.perf_counter()
         session.range(0, 100, 1, workers).mapInArrow(lambda rows: rows, "id long").count()

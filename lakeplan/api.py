@@ -42,7 +42,7 @@ from lakeplan.tree.tree import load_tree as load_tree_of
 from lakeplan.values.desired import DesiredRepository, GcDesired
 from lakeplan.values.objects import AddressType, Entry, RangeInfo
 from lakeplan.values.plan import Plan, RepositoryPlan
-from lakeplan.values.plan_document import beside, load_plan, with_objects
+from lakeplan.values.plan_document import load_plan, needs_objects_file, with_objects
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
@@ -236,7 +236,7 @@ def read_plan(path: Path | str) -> Plan:
             hint="Make one with: lakeplan plan --out FILE.",
         ) from None
     plan = load_plan(text, where=str(path), problem=_problem)
-    return _with_objects(plan, objects_path(path)) if beside(plan) else plan
+    return _with_objects(plan, objects_path(path)) if needs_objects_file(plan) else plan
 
 
 def _with_objects(plan: Plan, path: Path) -> Plan:

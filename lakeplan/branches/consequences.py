@@ -55,7 +55,7 @@ class Consequences:
 
     @property
     def any_follow(self) -> bool:
-        return any(t.goes(mask) for mask in set(self.masks) for t in self.transitions().values())
+        return any(t.expires(mask) for mask in set(self.masks) for t in self.transitions().values())
 
     def transitions(self) -> dict[str, Transition]:
         asked = {m: Transition(before_bit(m), after_bit(m)) for m in MOMENTS}
@@ -71,7 +71,7 @@ class Consequences:
         """By moment; objects are None without a simulation."""
         totals = {}
         for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
-            commits = sum(1 for mask in self.masks if transition.goes(mask))
+            commits = sum(1 for mask in self.masks if transition.expires(mask))
             amount = _amount(result, transition) if commits else Amount()
             totals[moment] = MomentTotal(self.moments[moment], commits, *_figures(amount))
         return totals
@@ -138,7 +138,7 @@ def consequences(
 def _gone(masks: Sequence[int]) -> list[bool]:
     """Per commit, whether it follows at any of the moments."""
     transitions = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
-    follows = {mask: any(t.goes(mask) for t in transitions) for mask in set(masks)}
+    follows = {mask: any(t.expires(mask) for t in transitions) for mask in set(masks)}
     return [follows[mask] for mask in masks]
 
 

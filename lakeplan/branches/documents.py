@@ -34,7 +34,7 @@ from lakeplan.values.documents import (
 )
 from lakeplan.values.plan import Failure, GateOutcome
 from lakeplan.values.plan_document import decode, encode
-from lakeplan.values.plan_parts import row_of
+from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.records import any_moment, moment_in, utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"
@@ -105,7 +105,7 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
         "default_branch": found.repository.default_branch if found else None,
         "read_only": found.repository.read_only if found else None,
         "observed_since": _moment(found.ledger.began) if found else None,
-        "branches": [encode(row_of(o)) for o in repository.outlooks],
+        "branches": [encode(branch_row(o)) for o in repository.outlooks],
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
         "gates": [gate_row(g) for g in repository.gates],

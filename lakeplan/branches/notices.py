@@ -230,5 +230,5 @@ def _read(
     if stored is None:
         return {}, None
     document = records.read_record(stored.data, shape, where=key, **text)
-    records.of_repository(document, repository, where=key, **text)
+    records.check_repository(document, repository, where=key, **text)
     return document["branches"], stored.version

@@ -75,7 +75,7 @@ def read_pin_record(state: StateReader, repository: str) -> PinRecord:
     if found is None:
         return PinRecord()
     record = records.read_record(found.data, RECORD, where=key, **_TEXT)
-    records.of_repository(record, repository, where=key, **_TEXT)
+    records.check_repository(record, repository, where=key, **_TEXT)
     pins = (
         Pin(commit, values.get("retention_days"), tuple(values.get("holds") or ()))
         for commit, values in sorted(record["pins"].items())

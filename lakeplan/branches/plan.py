@@ -24,7 +24,7 @@ from lakeplan.values.branches import SETTLED, BranchOutlook, MomentTotal
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
-from lakeplan.values.plan_parts import row_of
+from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import ImpactResult
 
@@ -337,7 +337,7 @@ def repository_gates(
 ) -> tuple[GateResult, ...]:
     """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
     may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
-    rows = [row_of(outlook) for outlook in outlooks]
+    rows = [branch_row(outlook) for outlook in outlooks]
     return overrides.decide_each(gates.gates_of_branch_run(desired.key, rows, desired.safety), desired)
 
 

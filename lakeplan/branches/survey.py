@@ -27,7 +27,7 @@ from lakeplan.retention.keep import active_holds, hold_problem
 from lakeplan.review.selection import read_all_refs
 from lakeplan.values.branches import (
     AWAITS_NOTICE,
-    NOT_SEEN_BEFORE,
+    NEVER_OBSERVED,
     BranchOutlook,
     BranchVerdict,
     Keep,
@@ -211,7 +211,7 @@ class _Surveyor:
     def _outlook(self, branch: LiveBranch, ledger: Ledger, *, is_new: bool) -> BranchOutlook:
         facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
-        outlook = BranchOutlook(facts, self._judge(facts), notes=(NOT_SEEN_BEFORE,) if ageless else ())
+        outlook = BranchOutlook(facts, self._judge(facts), notes=(NEVER_OBSERVED,) if ageless else ())
         if outlook.verdict.deletes and keepers.is_exempt(branch.id, self._desired.lifecycle_settings):
             return keepers.keep(outlook, Keep.EXEMPT)
         exemption = self._recalled.spared.exemptions.get(branch.id)

@@ -176,7 +176,7 @@ class Base:
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,
             warnings=warnings,
-            standing=frozenset(now.key for before, now in pairs if now and pairing.is_same(before, now)),
+            same_as_base=frozenset(now.key for before, now in pairs if now and pairing.is_same(before, now)),
         )
 
 

@@ -26,14 +26,14 @@ Document = Mapping[str, Any]
 @dataclass(frozen=True)
 class RenderContext:
     """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
-    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's. ``standing`` are
-    the repositories that a pull request does not change."""
+    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's. ``same_as_base``
+    are the repositories that a pull request does not change."""
 
     tree: Callable[[], str] = lambda: ""
     owner_of: Callable[[str], str] = lambda repository: ""
     files: Sequence[str] = ()
     tree_name: str = ""
-    standing: Collection[str] = ()
+    same_as_base: Collection[str] = ()
 
     @classmethod
     def of(cls, tree: Tree) -> RenderContext:
@@ -99,7 +99,7 @@ FORMATS = (
     Format(
         "github",
         {
-            "plan": Renderer("annotations:render_github_plan", ("tree", "standing")),
+            "plan": Renderer("annotations:render_github_plan", ("tree", "same_as_base")),
             "problems": Renderer("annotations:render_github_problems", ("tree",)),
         },
     ),

@@ -111,7 +111,7 @@ class Outputs:
         self, plan: Plan, document: Document, show: Callable[[Console], None], *, tree: Path
     ) -> None:
         """Every format of a plan of the tree in folder ``tree``; the plan file is always the plan's."""
-        context = RenderContext(tree=partial(tree_prefix, tree), standing=plan.standing)
+        context = RenderContext(tree=partial(tree_prefix, tree), same_as_base=plan.same_as_base)
         texts = texts_of("plan", document, context)
         self.write({**texts, JSON: partial(dump_plan, plan)}, show)
 

@@ -41,13 +41,13 @@ class TerminalProgress:
     _running: list[_Task] = field(default_factory=list, init=False, repr=False)
 
     @property
-    def seen(self) -> bool:
+    def is_shown(self) -> bool:
         """Whether somebody can see bars. FORCE_COLOR and the like do not make a terminal of a file."""
         return self.console.file.isatty() and not self.console.is_dumb_terminal
 
     @contextmanager
     def task(self, text: str, total: int | None) -> Iterator[Step]:
-        if not self.seen:
+        if not self.is_shown:
             yield nothing
             return
         task: _Task | None = None

@@ -22,7 +22,7 @@ from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.spark_submit import LakefsAccess, SparkSubmit, SubmitOptions, check_conf, storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.urls import parse_web_url, shown_url
 
@@ -48,7 +48,7 @@ class Engine:
         self._stack.close()
 
     @contextmanager
-    def runner(self, entries: int) -> Iterator[tuple[Runner, Choice]]:
+    def runner(self, entries: int) -> Iterator[tuple[Runner, RunnerChoice]]:
         """For a marker."""
         if choose(self.runners.asked or AUTO, entries, master=self.runners.master).name == SPARK:
             self._spark()  # the runner takes the session that is active
@@ -56,7 +56,7 @@ class Engine:
             yield opened
 
     @contextmanager
-    def workers(self, parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+    def workers(self, parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
         """For a sweeper."""
         choice = self.runners.choose(None)
         if choice.name == SPARK:

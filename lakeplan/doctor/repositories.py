@@ -323,7 +323,7 @@ def check_hidden_branches(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: LakeFSReader
 ) -> Iterator[Check]:
     """Nothing where the tree requires no pins. Pins that exist prove it; doctor makes none."""
-    asking = [d.name for d in selected if d.asks_for_pins]
+    asking = [d.name for d in selected if d.requires_pins]
     try:
         named = [branch for name in asking if name in live for branch in reader.list_pins(name)]
     except LakeplanError as error:

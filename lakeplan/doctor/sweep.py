@@ -22,7 +22,7 @@ from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Repository
-from lakeplan.values.storages import STORAGES, is_swept
+from lakeplan.values.storages import STORAGES, can_be_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
 
 DATA = b'{"written_by": "lakeplan doctor"}\n'
@@ -73,7 +73,7 @@ def _inspect(
         yield Check("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
         yield Check("namespace of its own", "ok", "no other visible repository is in it")
-    if not is_swept(namespace):
+    if not can_be_swept(namespace):
         text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
         yield Check("storage settings", "fail", text, "Use the official collector for this repository.")
         return

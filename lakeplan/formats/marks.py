@@ -20,7 +20,7 @@ from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
 from lakeplan.formats.wire import HINT
 from lakeplan.limits import number_of
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import PartEnd, Status
+from lakeplan.values.sweep import PartResult, Status
 
 _OBJECT = (
     pa.field("address", pa.string(), nullable=False),
@@ -153,7 +153,7 @@ def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
     return {address: size for address, size, status in zip(*columns, strict=True) if status == gone}
 
 
-def end_of(name: str, data: bytes, *, where: str = "") -> PartEnd:
+def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:
     """The end of a part out of its record, which is at ``where``. Raises FormatError for a damaged one."""
     table, verified = _read_record(data, where or name)
     amounts: dict[Status, Amount] = {}
@@ -165,7 +165,7 @@ def end_of(name: str, data: bytes, *, where: str = "") -> PartEnd:
         amounts[status] = amounts.get(status, Amount()) + amount
         if row["reason"]:
             reasons[f"{status.value}: {row['reason']}"] += amount.objects
-    return PartEnd(name, amounts, dict(reasons), verified)
+    return PartResult(name, amounts, dict(reasons), verified)
 
 
 def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:

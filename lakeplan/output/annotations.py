@@ -52,10 +52,10 @@ def leading_place(text: str) -> Place | None:
     return place_of(found[0]) if found else None
 
 
-def plan_annotations(document: Json, standing: Collection[str] = ()) -> Iterator[Annotation]:
+def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iterator[Annotation]:
     """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary.
-    Warnings of ``standing`` repositories, which a pull request does not change, are in the plan alone unless
-    it writes something there."""
+    Warnings of repositories that a pull request does not change (``same_as_base``) are in the plan alone,
+    unless it writes something there."""
     if assumed := what_if(document):
         yield Annotation("notice", "what if", f"What if {assumed}")
     yield from _failures(document)
@@ -69,7 +69,7 @@ def plan_annotations(document: Json, standing: Collection[str] = ()) -> Iterator
         yield Annotation("warning", "plan", text, leading_place(text))
     written = {key_of(repository) for repository in writing(document)}
     for repository in document["repositories"]:
-        if key_of(repository) in standing and key_of(repository) not in written:
+        if key_of(repository) in same_as_base and key_of(repository) not in written:
             continue
         for text in repository["warnings"]:
             place = leading_place(text) or place_of(repository["source"])
@@ -110,8 +110,8 @@ def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
     return "".join(f"{_command(a, tree)}\n" for a in annotations)
 
 
-def render_github_plan(document: Json, *, tree: str = "", standing: Collection[str] = ()) -> str:
-    return render_github(plan_annotations(document, standing), tree=tree)
+def render_github_plan(document: Json, *, tree: str = "", same_as_base: Collection[str] = ()) -> str:
+    return render_github(plan_annotations(document, same_as_base), tree=tree)
 
 
 def render_github_problems(document: ProblemsDocument, *, tree: str = "") -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, duration, moment, volume
-from lakeplan.values.branches import NOT_SEEN_BEFORE
+from lakeplan.values.branches import NEVER_OBSERVED
 
 if TYPE_CHECKING:
     from lakeplan.branches.documents import (
@@ -211,7 +211,7 @@ def _deleted_at(branch: BranchEntry) -> str:
     """No date for a branch that nobody observed: its age does not count yet."""
     if not branch["due"]:
         return ""
-    return "not observed yet" if NOT_SEEN_BEFORE in branch["notes"] else moment(branch["due"])
+    return "not observed yet" if NEVER_OBSERVED in branch["notes"] else moment(branch["due"])
 
 
 def losses(branch: Losses) -> list[str]:

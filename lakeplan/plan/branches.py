@@ -22,7 +22,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.plan import Horizon
-from lakeplan.values.plan_parts import BranchesPlan, BranchFate, BranchRow, PoliciesPlan, row_of
+from lakeplan.values.plan_parts import BranchesPlan, BranchFate, BranchRow, PoliciesPlan, branch_row
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import ImpactResult
@@ -75,7 +75,7 @@ def branches_plan(
         return BranchesPlan(as_of, unknown=str(inspection))
     done = inspection.with_answers(results)
     desired = done.survey.desired
-    rows = tuple(row_of(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
+    rows = tuple(branch_row(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
     moments = {horizon.value: as_of + timedelta(days=horizon.days) for horizon in Horizon}
     deletions = {
         name: sum(1 for r in rows if _is_deleted(r, desired, moment)) for name, moment in moments.items()

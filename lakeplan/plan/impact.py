@@ -93,7 +93,7 @@ class Verdicts:
     def changes_sides(self, *, backlog: bool) -> bool:
         """Whether any commit expires in any transition: if none does, no object can."""
         asked = list(transitions(backlog=backlog).values())
-        return any(t.goes(mask) for mask in set(self.masks) for t in asked)
+        return any(t.expires(mask) for mask in set(self.masks) for t in asked)
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, over commits that some verdict keeps. A first commit holds nothing."""

@@ -76,7 +76,7 @@ def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[D
         names = [repository.id for repository in ports.connect(server).list_repositories()]
         for desired in tree.resolve(server, names):
             recorded = ports.pins.of(desired.key).pins if ports.pins is not None else ()
-            if selection.takes(desired) and (desired.asks_for_pins or recorded):
+            if selection.takes(desired) and (desired.requires_pins or recorded):
                 yield desired
 
 

@@ -31,7 +31,7 @@ from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Refs
-from lakeplan.values.simulation import Choice, ImpactResult
+from lakeplan.values.simulation import ImpactResult, RunnerChoice
 
 SimulateMode = Literal["changed", "all", "none"]
 WORKERS = 8
@@ -224,7 +224,7 @@ def _plan_all(
     wanted: Iterable[tuple[DesiredRepository, LakeFSReader]],
     options: PlanOptions,
     ports: Ports,
-) -> tuple[list[RepositoryPlan], Choice | None]:
+) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
     """And who read the ranges of all of them; None when nothing was read."""
     work = list(wanted)
     with (
@@ -351,8 +351,8 @@ def _inspect_pins(
     if options.only_pins and plan.after is None:
         return None  # without rules nothing is collected
     record = recorded.of(desired.key) if recorded is not None else PinRecord()
-    stored = read_stored(reader, desired.name, list_pins=desired.asks_for_pins or bool(record.pins))
-    if not (desired.asks_for_pins or record.pins or stored.pins or stored.others):
+    stored = read_stored(reader, desired.name, list_pins=desired.requires_pins or bool(record.pins))
+    if not (desired.requires_pins or record.pins or stored.pins or stored.others):
         return None
     retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
     pin_options = PinOptions(options.as_of, server.zone, retire)

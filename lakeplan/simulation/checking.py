@@ -37,7 +37,7 @@ from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress, Silent
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, RunnerChoice
 
 FEW_RANGES = 100
 """A sample reads all ranges where there are no more."""
@@ -126,7 +126,7 @@ class StepChecker:
 
     def _ask(
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
-    ) -> tuple[Answer, Choice]:
+    ) -> tuple[Answer, RunnerChoice]:
         """``into`` gets at most ``limit`` of the objects that are requested."""
         items = [*required_listing(source.opened()), *collected.items]
         asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
@@ -244,7 +244,7 @@ def _presence(
     collected: Collected,
     objects: list[NamedObject],
     damaged: list[DamagedFile],
-    choice: Choice,
+    choice: RunnerChoice,
 ) -> Presence:
     named, lacking, resized, outside = Amount(), Amount(), Amount(), Amount()
     for each in classes:

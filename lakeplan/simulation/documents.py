@@ -17,7 +17,7 @@ from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, 
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.rules import RulesBody
-from lakeplan.values.simulation import AmountRow, Choice, ChoiceRow
+from lakeplan.values.simulation import AmountRow, RunnerChoice, RunnerChoiceRow
 
 if TYPE_CHECKING:
     from lakeplan.simulation.inputs import Collected
@@ -163,7 +163,7 @@ class SimulateDocument(Stored):
     commits_only: bool
     listing: bool
     at_most: bool
-    runner: ChoiceRow | None
+    runner: RunnerChoiceRow | None
     refs: RefsRow
     uncommitted: StagedRow | None
     read: ReadRow | None
@@ -235,7 +235,7 @@ class CurveDocument(CurveAdditions):
     time_zone: str
     listing: bool
     at_most: bool
-    runner: ChoiceRow
+    runner: RunnerChoiceRow
     uncommitted_run: str | None
     rules: RulesBody
     etag: str
@@ -262,7 +262,7 @@ class RangesRead:
     """What was read, and who read it."""
 
     collected: Collected
-    runner: Choice
+    runner: RunnerChoice
 
     def to_row(self) -> ReadRow:
         return {

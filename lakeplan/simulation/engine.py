@@ -248,7 +248,7 @@ class ExpiryInTransitions:
     def takes(self, each: Class) -> bool:
         if each.seen & CANDIDATES != CANDIDATES:
             return False
-        return any(transition.goes(each.any_mask) for transition in self._all)
+        return any(transition.expires(each.any_mask) for transition in self._all)
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         masks = objects["mask"].to_numpy()

@@ -52,7 +52,7 @@ from lakeplan.stores.folder import make_folders
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 
 
 @dataclass
@@ -75,7 +75,7 @@ class ForeignFacts:
         return ForeignFacts({id: self.ranges[id] for ids in some.values() for id in ids}, some)
 
 
-OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, Choice]]]
+OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, RunnerChoice]]]
 """For so many entries to read."""
 
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100

@@ -31,7 +31,14 @@ from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.values.plan_parts import RECORD_BYTES
 from lakeplan.values.progress import Progress, Silent
-from lakeplan.values.simulation import Amount, Choice, ImpactResult, PrefixAmount, StoredAmounts, Transition
+from lakeplan.values.simulation import (
+    Amount,
+    ImpactResult,
+    PrefixAmount,
+    RunnerChoice,
+    StoredAmounts,
+    Transition,
+)
 
 REPOSITORIES_AT_ONCE = 4
 """Repositories whose metaranges are read at the same time; each has its own few connections."""
@@ -62,7 +69,7 @@ class _Asked:
 
     def tag_loses(self, mask: int) -> bool:
         asked = self.request.tag_transitions or (self.request.detail,)
-        return any(self.request.transitions[name].goes(mask) for name in asked)
+        return any(self.request.transitions[name].expires(mask) for name in asked)
 
     def items(self, source: int) -> list[WorkItem]:
         stored = [] if self.inventory is None else self.inventory.items()
@@ -203,11 +210,11 @@ def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
 
 def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
     distinct = set(masks)
-    return any(t.goes(mask) for t in request.transitions.values() for mask in distinct)
+    return any(t.expires(mask) for t in request.transitions.values() for mask in distinct)
 
 
 def _result(
-    asked: _Asked, found: _RequestAnswers, choice: Choice, *, shown: bool
+    asked: _Asked, found: _RequestAnswers, choice: RunnerChoice, *, shown: bool
 ) -> ImpactResult | LakeplanError:
     if found.answer.error is not None:
         return found.answer.error

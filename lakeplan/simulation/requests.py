@@ -15,8 +15,8 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.plan_parts import Bit
-from lakeplan.values.simulation import Amount, Choice, ImpactResult, Transition
-from lakeplan.values.sweep import Deletion, Marked, Part, PartEnd, UncommittedRun, Versions
+from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
+from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions
 
 if TYPE_CHECKING:
     from lakeplan.simulation.verdicts import ObjectClass
@@ -191,7 +191,7 @@ class Presence:
     outside: Amount
     objects: tuple[NamedObject, ...] = ()
     damaged: tuple[DamagedFile, ...] = ()
-    runner: Choice | None = None
+    runner: RunnerChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -318,10 +318,10 @@ class RoundEnd:
     """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not.
     ``prepared``: it deleted nothing, and asks for a fresh look before it does. ``runner``: who deleted."""
 
-    ends: Sequence[PartEnd]
+    ends: Sequence[PartResult]
     problem: str = ""
     prepared: bool = False
-    runner: Choice | None = None
+    runner: RunnerChoice | None = None
 
 
 class Sweeper(Protocol):

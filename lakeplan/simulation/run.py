@@ -67,7 +67,7 @@ from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, RunnerChoice
 
 
 def branch_totals(
@@ -148,7 +148,7 @@ ROWS_A_FILE = 1_000_000
 
 def run_job(
     runner: Runner,
-    choice: Choice,
+    choice: RunnerChoice,
     request: SimulateRequest,
     namespace: NamespaceReader,
     prepared: Prepared,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakeplan.errors import UsageError
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,22 +57,22 @@ LOCAL_ENTRIES = 20_000_000
 millions."""
 
 
-def choose(asked: str, entries: int | None, *, master: str | None) -> Choice:
+def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoice:
     """The same for the same input, on every machine. ``entries``: None for what reads none, such as
     deletions. Raises UsageError for a master without Spark."""
     if asked == LOCAL and master is not None:
         raise UsageError("--runner local cannot be combined with --master", hint="Remove one of them.")
     if asked in (LOCAL, SPARK):
-        return Choice(asked, "asked for")
+        return RunnerChoice(asked, "asked for")
     if master is not None:
-        return Choice(SPARK, "--master is given")
+        return RunnerChoice(SPARK, "--master is given")
     if entries is not None and entries > LOCAL_ENTRIES:
-        return Choice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
+        return RunnerChoice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return Choice(SPARK, "spark-submit started this")
+        return RunnerChoice(SPARK, "spark-submit started this")
     if entries is None:
-        return Choice(LOCAL, "it reads no entries")
-    return Choice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
+        return RunnerChoice(LOCAL, "it reads no entries")
+    return RunnerChoice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class Runners:
         """With what the tree says, where nobody else does."""
         return self if self.asked is not None else replace(self, asked=asked)
 
-    def choose(self, entries: int | None) -> Choice:
+    def choose(self, entries: int | None) -> RunnerChoice:
         """Which runner it is for so many entries; logged."""
         choice = choose(self.asked or AUTO, entries, master=self.master)
         _log.info("runner %s: %s", choice.name, choice.reason)
         return choice
 
     @contextmanager
-    def open(self, entries: int) -> Iterator[tuple[Runner, Choice]]:
+    def open(self, entries: int) -> Iterator[tuple[Runner, RunnerChoice]]:
         """Raises SimulationFailed when Spark is requested and does not start."""
         choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.

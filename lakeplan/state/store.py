@@ -48,7 +48,7 @@ def read_repository_record(
     if found is None:
         return None
     record = records.read_record(found.data, shape, what=what, where=key, hint=hint)
-    records.of_repository(record, repository, what=what, where=key, hint=hint)
+    records.check_repository(record, repository, what=what, where=key, hint=hint)
     return record, found.version
 
 

@@ -23,6 +23,8 @@ from lakeplan.stores.azure_client import (
     AzureReader,
     azure_errors,
     first_name,
+    is_readable,
+    stored_object,
 )
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.faults import (
@@ -47,7 +49,7 @@ from lakeplan.stores.shared import (
     unless_missing,
 )
 from lakeplan.values.objects import StoredObject, batches
-from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 BLOCK = 16 << 20
 MOST_BLOCKS = 50_000
@@ -60,7 +62,7 @@ class AzureCopier(AzureReader):
     the bytes travel to this machine and back, in blocks of ``BLOCK`` bytes, each with its MD5.
     """
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         """``lakeplan.stores.protocols.ObjectCopier.copy``: with metadata, content settings, access tier,
         encryption scope and tags. Both are equal when the SHA-256 of what was read of the source is that of
         what is then read of the target. Block blobs only."""
@@ -79,7 +81,7 @@ class AzureCopier(AzureReader):
                 # Only what was written here: somebody may have written another blob since.
                 self._client.get().delete_blob(self._base + target, etag=tag, match_condition=UNCHANGED)
                 raise not_equal(source, self._where(target))
-        return facts_of(target, copied)
+        return stored_object(copied, self._base)
 
     def _upload(self, source: str, target: str, found: BlobProperties, *, create: bool) -> tuple[bytes, str]:
         """The SHA-256 of what was sent, and the new blob's ETag. The blob appears as a whole, with its last
@@ -147,22 +149,6 @@ class AzureCopier(AzureReader):
         if reason := self._unusable(key):
             raise StorageError(reason, where=self._where(key))
         return self._base + key
-
-
-def facts_of(key: str, found: BlobProperties) -> StoredFacts:
-    return StoredFacts(
-        key,
-        int(found.size),
-        round(found.last_modified.timestamp() * 1_000_000),
-        str(found.etag or ""),
-        str(found.blob_tier or ""),
-        is_readable(found),
-    )
-
-
-def is_readable(found: BlobProperties) -> bool:
-    """A blob that is being rehydrated is in the archive until that is done."""
-    return str(found.blob_tier or "") != "Archive"
 
 
 def _scope(found: BlobProperties) -> dict[str, Any]:
@@ -331,8 +317,8 @@ def content_ids(response: Any) -> list[str | None]:
 class AzureStore(AzureDeleter, AzureCopier):
     """``lakeplan.stores.protocols.SweepStore`` under a path of a container."""
 
-    def stat(self, key: str) -> StoredFacts | None:
-        return unless_missing(lambda: facts_of(key, self._properties(key)))
+    def stat(self, key: str) -> StoredObject | None:
+        return unless_missing(lambda: stored_object(self._properties(key), self._base))
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. Only Azure's own word for a missing blob is taken for one."""

@@ -218,7 +218,13 @@ PAGE = 5_000
 
 def stored_object(item: BlobProperties, base: str) -> StoredObject:
     modified = round(item.last_modified.timestamp() * 1_000_000)
-    return StoredObject(item.name[len(base) :], int(item.size), modified, str(item.etag or ""))
+    key, e_tag = item.name[len(base) :], str(item.etag or "")
+    return StoredObject(key, int(item.size), modified, e_tag, is_readable(item))
+
+
+def is_readable(item: BlobProperties) -> bool:
+    """A blob that is being rehydrated is in the archive until that is done."""
+    return str(item.blob_tier or "") != "Archive"
 
 
 def first_name(page: Sequence[BlobProperties | BlobPrefix]) -> tuple[str, str | None] | None:

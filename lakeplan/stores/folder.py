@@ -33,7 +33,7 @@ from lakeplan.stores.shared import (
 )
 from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 UNFINISHED = ".lakeplan-unfinished-"
 """How names of records begin while they are written. Readers of a namespace do not list them."""
@@ -267,11 +267,9 @@ class FolderStore(BatchDeleter, FolderReader):
             return None
         except (OSError, ValueError):
             pass
-        # Links and everything odd: as any reader finds it.
-        facts = self.stat(key)
-        return None if facts is None else StoredObject(key, facts.size, facts.modified_us)
+        return self.stat(key)  # links and everything odd, as any reader finds it
 
-    def stat(self, key: str) -> StoredFacts | None:
+    def stat(self, key: str) -> StoredObject | None:
         try:
             status = os.stat(self._path(key))
         except StorageNotFound:
@@ -284,7 +282,7 @@ class FolderStore(BatchDeleter, FolderReader):
             return None
         if not stat.S_ISREG(status.st_mode):
             return None
-        return StoredFacts(key, status.st_size, status.st_mtime_ns // 1000)
+        return stored_object(key, status)
 
     def is_gone(self, key: str) -> bool:
         try:
@@ -298,7 +296,7 @@ class FolderStore(BatchDeleter, FolderReader):
     def facts(self) -> StoreFacts:
         return StoreFacts(versioned=False, soft_delete=False)
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         """The copy is written beside ``target``, flushed, read again, and takes its name only when its
         SHA-256 is the source's. Its modification time is new, as it is in an object store."""
         check_copy(source, target, self._where(target))

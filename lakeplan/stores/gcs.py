@@ -26,7 +26,7 @@ from lakeplan.stores.shared import (
     unless_missing,
 )
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 BATCH = 100
 DESCRIBING = (
@@ -106,7 +106,7 @@ class GcsStore(BatchDeleter, GcsReader):
         except StorageError as error:
             return error
 
-    def stat(self, key: str) -> StoredFacts | None:
+    def stat(self, key: str) -> StoredObject | None:
         return unless_missing(lambda: self._describe(key)[1])
 
     def is_gone(self, key: str) -> bool:
@@ -135,7 +135,7 @@ class GcsStore(BatchDeleter, GcsReader):
         seconds = str(policy.get("retentionDurationSeconds", "0"))
         return StoreFacts(versioned=bool(versioning.get("enabled")), soft_delete=seconds != "0")
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         check_copy(source, target, self._where(target))
         before, facts = self._describe(source)
         key_name = kms_key(before)
@@ -178,7 +178,7 @@ class GcsStore(BatchDeleter, GcsReader):
         if isinstance(answer, StorageError):
             raise answer
 
-    def _describe(self, key: str) -> tuple[dict[str, Any], StoredFacts]:
+    def _describe(self, key: str) -> tuple[dict[str, Any], StoredObject]:
         """What the store says of an object, and what of it others need. Objects of every storage class can
         be read at once."""
         item = json_of(self._ask(key), self._where(key))
@@ -190,10 +190,7 @@ class GcsStore(BatchDeleter, GcsReader):
             raise error_of(
                 Kind.BROKEN, self._where(key), detail="a response that does not describe the object"
             )
-        facts = StoredFacts(
-            key, found.size, found.modified_us, found.e_tag, str(item.get("storageClass", ""))
-        )
-        return item, facts
+        return item, found
 
     def put(self, key: str, data: bytes) -> None:
         answer = self._upload(key, data, if_version=None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,7 +155,7 @@ class ObjectProber(Protocol):
         """Return what is stored at these keys, as a listing describes it; keys where nothing is are missing.
         ``keys`` are in ascending order. Neighbours cost one list request for about 1,000 of them."""
 
-    def stat(self, key: str) -> StoredFacts | None:
+    def stat(self, key: str) -> StoredObject | None:
         """What is at a key; None when nothing is."""
 
     def is_gone(self, key: str) -> bool:
@@ -167,9 +167,9 @@ class ObjectProber(Protocol):
 
 
 class ObjectCopier(Protocol):
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         """Copies inside the store (multipart where one request is too small), with metadata, storage class
-        and encryption kept, then compares size and checksum of both and returns the target's facts. What is
+        and encryption kept, then compares size and checksum of both and returns the copy. What is
         at ``target`` already is replaced; with ``create`` it stays as it is, and WriteConflict is raised.
         Raises StorageNotFound when there is no source, StorageError when the source is archived, or the copy
         does not compare equal (the bad copy is removed)."""

@@ -19,9 +19,10 @@ from lakeplan.stores.faults import Kind, error_of, is_missing_object, is_unsuppo
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import ONLY_NEW, boto_errors
 from lakeplan.stores.s3_delete import S3Deleter
-from lakeplan.stores.s3_reader import S3Reader, facts_of, is_readable
+from lakeplan.stores.s3_reader import S3Reader, described, is_readable
 from lakeplan.stores.shared import ConditionalState, check_copy, not_encrypted_alike, not_equal, unclear_404
-from lakeplan.values.sweep import StoredFacts, StoreFacts
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import StoreFacts
 
 GIB = 1 << 30
 ONE_REQUEST = 5 * GIB
@@ -56,7 +57,7 @@ CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 class S3Copier(S3Reader):
     """Copies keys of one bucket. Picklable."""
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         """``lakeplan.stores.protocols.ObjectCopier.copy``: with metadata, tags, storage class and the
         store's own encryption. Objects under a customer's key (SSE-C) cannot be copied.
 
@@ -77,7 +78,7 @@ class S3Copier(S3Reader):
         if any(copied.get(name) != head.get(name) for name in ENCRYPTION if head.get(name) != "AES256"):
             self.remove(target, copied.get("VersionId"))
             raise not_encrypted_alike(self._where(target))
-        return facts_of(target, copied)
+        return described(target, copied)
 
     def _copy(self, source: str, target: str, head: dict[str, Any], *, create: bool) -> str:
         """The ETag of the copy. With ``create`` under a condition, where the store knows any."""
@@ -235,7 +236,7 @@ def _plain_md5(head: dict[str, Any]) -> str:
 class S3Store(S3Deleter, S3Copier):
     """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket."""
 
-    def stat(self, key: str) -> StoredFacts | None:
+    def stat(self, key: str) -> StoredObject | None:
         try:
             with boto_errors(self._where(key)):
                 answer = self._client.get().head_object(**self._at(key))
@@ -244,7 +245,7 @@ class S3Store(S3Deleter, S3Copier):
             if is_missing_object(error) and self.is_gone(key):
                 return None
             raise
-        return facts_of(key, answer)
+        return described(key, answer)
 
     def is_gone(self, key: str) -> bool:
         """By GET of the first byte. Only S3's own word for a missing object is taken for one: a proxy's 404,
@@ -274,7 +275,7 @@ class S3Store(S3Deleter, S3Copier):
         # Suspended, too, leaves older versions behind.
         return StoreFacts(versioned=bool(answer.get("Status")), soft_delete=False)
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredFacts:
+    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
         """With ``create`` as ``create`` does it."""
         if create and not self.is_gone(target):
             raise error_of(Kind.CONFLICT, self._where(target))

@@ -16,7 +16,6 @@ from lakeplan.stores.s3_client import S3Place, boto_errors, check_inside, column
 from lakeplan.stores.shared import find_in_pages
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import StoredFacts
 
 READ_TRIES = 3
 """Of one object: botocore tries requests again, but not a body that breaks off."""
@@ -168,15 +167,11 @@ ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 """Storage classes whose objects must be restored before they can be read. GLACIER_IR is not one."""
 
 
-def facts_of(key: str, head: dict[str, Any]) -> StoredFacts:
-    return StoredFacts(
-        key,
-        int(head["ContentLength"]),
-        round(head["LastModified"].timestamp() * 1_000_000),
-        str(head.get("ETag", "")),
-        str(head.get("StorageClass", "")),
-        is_readable(head),
-    )
+def described(key: str, head: dict[str, Any]) -> StoredObject:
+    """Return the object that an answer to HEAD describes."""
+    modified = round(head["LastModified"].timestamp() * 1_000_000)
+    e_tag = str(head.get("ETag", ""))
+    return StoredObject(key, int(head["ContentLength"]), modified, e_tag, is_readable(head))
 
 
 def is_readable(head: dict[str, Any]) -> bool:

@@ -29,7 +29,16 @@ from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber,
 from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.objects import StoredObject, batches
-from lakeplan.values.sweep import CHANGED, EXPIRED_CLASSES, GONE, Deletion, MarkClass, Part, PartEnd, Status
+from lakeplan.values.sweep import (
+    CHANGED,
+    EXPIRED_CLASSES,
+    GONE,
+    Deletion,
+    MarkClass,
+    Part,
+    PartResult,
+    Status,
+)
 
 T = TypeVar("T")
 LONG_AGO = 1.0
@@ -229,7 +238,7 @@ class Halt:
 
 def sweep_parts(
     parts: Iterable[Part], work: Work, halt: Halt | None = None
-) -> Iterator[PartEnd | LakeplanError]:
+) -> Iterator[PartResult | LakeplanError]:
     """Ends of the parts, in order. After an error the worker stops: the next run goes on from there. When
     the round's time is up it stops, too, in the middle of a part if need be: no batch begins later, because
     the inspection that it relies on is too old then. ``halt`` ends it in the same way."""
@@ -298,7 +307,7 @@ class _Part:
         self._verified = 0
         self._copied = 0
 
-    def sweep(self) -> PartEnd:
+    def sweep(self) -> PartResult:
         if (done := self._recorded(self._attempt)) is not None:
             return self._end(done)
         rows = self._read()
@@ -459,7 +468,7 @@ class _Part:
     def _where(self, attempt: int) -> str:
         return f"{self._store.url}/{self._result_key(attempt)}"
 
-    def _end(self, record: bytes) -> PartEnd:
+    def _end(self, record: bytes) -> PartResult:
         return end_of(self._part.name, record, where=self._where(self._attempt))
 
     def _earlier(self) -> dict[str, tuple[Status, str]]:
@@ -468,7 +477,7 @@ class _Part:
         data = self._recorded(before)
         return {} if data is None else read_results(data, name=self._where(before))
 
-    def _record(self, rows: Sequence[_Row]) -> PartEnd:
+    def _record(self, rows: Sequence[_Row]) -> PartResult:
         sizes = {row.address: row.size for row in rows}
         data = write_results(self._status, sizes, verified=self._verified)
         key = self._result_key(self._attempt)

@@ -8,7 +8,7 @@ from typing import Literal, NotRequired, TypedDict
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.documents import ErrorRow, GateRow
 from lakeplan.values.rules import RulesBody
-from lakeplan.values.simulation import AmountRow, ChoiceRow
+from lakeplan.values.simulation import AmountRow, RunnerChoiceRow
 from lakeplan.values.sweep import PartRow, SettingsRow
 
 ClassName = Literal[
@@ -158,7 +158,7 @@ class MarkRow(TypedDict):
     gates: list[MarkGateRow]
     by: str
     tree_commit: str | None
-    runner: ChoiceRow | None
+    runner: RunnerChoiceRow | None
     contents: NotRequired[ContentsRow]
     """Where it is shown to be approved; never stored."""
     cost_per_gb_month: NotRequired[PriceRow]
@@ -272,7 +272,7 @@ class SweepDocument(TypedDict):
     came_back: int | None
     looks: int
     approval: ApprovalRow | None
-    runner: ChoiceRow | None
+    runner: RunnerChoiceRow | None
     settings: SettingsRow
     settings_from: NotRequired[Mapping[str, Literal["approval", "mark", "tree"]]]
     not_yet_reclaimed: str
@@ -493,7 +493,7 @@ class CheckedRow(TypedDict):
     quarantine: list[QuarantineRow]
     holds: list[str]
     read: ReadRow | None
-    runner: ChoiceRow | None
+    runner: RunnerChoiceRow | None
     complete: bool
 
 

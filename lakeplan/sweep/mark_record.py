@@ -20,7 +20,7 @@ from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import (
     MARK_FORMAT,
     SWEEP,
@@ -282,7 +282,7 @@ def _mark(document: Mapping[str, Any]) -> Mark:
             tuple(Part(**part) for part in document["going"]),
             tuple(Part(**part) for part in document["kept"]),
             {MarkClass(name): Amount.from_row(row) for name, row in document["classes"].items()},
-            None if runner is None else Choice(**runner),
+            None if runner is None else RunnerChoice(**runner),
         ),
         candidates=Amount.from_row(document["candidates"]),
         collector_runs=tuple(document["collector_runs"]),

@@ -30,7 +30,7 @@ from lakeplan.sweep.rules import check_collectable, check_engine, min_age_second
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import json_line
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartEnd, Status, Versions
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartResult, Status, Versions
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class OfficialSweeper:
         return self._record_all(request, STILL_THERE)
 
     def _record_all(self, request: DeleteRequest, reason: str) -> RoundEnd:
-        ends: list[PartEnd] = []
+        ends: list[PartResult] = []
         try:
             for part in request.parts:
                 request.keep()
@@ -259,7 +259,7 @@ class OfficialSweeper:
             return RoundEnd(ends, _told(error))
         return RoundEnd(ends)
 
-    def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartEnd:
+    def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartResult:
         """Writes down what is gone of a part: what the collector was to delete is requested one by one, the
         rest is listed. ``reason``: why others are still there."""
         keys, sizes = self._rows(part)

@@ -17,7 +17,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Refs, RefsDumpIds, Repository
-from lakeplan.values.storages import is_swept
+from lakeplan.values.storages import can_be_swept
 
 
 class RefsMemory:
@@ -128,7 +128,7 @@ def open_site(
     reader = ports.reader(desired.server)
     repository = reader.get_repository(desired.name)
     namespace = repository.storage_namespace
-    if not is_swept(namespace):
+    if not can_be_swept(namespace):
         raise LakeplanError(
             f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces",
             where=desired.key,

@@ -36,7 +36,7 @@ from lakeplan.values import records
 from lakeplan.values.plan_document import decode
 from lakeplan.values.records import moment_in
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartEnd, Status
+from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartResult, Status
 
 MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
@@ -246,7 +246,7 @@ def newest_attempts(store: NamespaceReader, mark_id: str) -> dict[str, int]:
     return found
 
 
-def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartEnd:
+def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartResult:
     """The end of a part by one of its records. Raises StorageError, and FormatError for a damaged record."""
     key = result_key(sweep_prefix(mark_id), part.name, attempt)
     return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")

@@ -20,8 +20,8 @@ from lakeplan.sweep.deleting import Halt, Waiting, Work, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle, with_hint
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import Progress, Silent, Step
-from lakeplan.values.simulation import Choice
-from lakeplan.values.sweep import Deletion, Part, PartEnd
+from lakeplan.values.simulation import RunnerChoice
+from lakeplan.values.sweep import Deletion, Part, PartResult
 
 
 class Workers(Protocol):
@@ -30,7 +30,7 @@ class Workers(Protocol):
     @property
     def parallelism(self) -> int: ...
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> Iterable[PartEnd | LakeplanError]:
+    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> Iterable[PartResult | LakeplanError]:
         """``sweep_parts`` of every share, in parallel. When it returns or raises, nobody deletes any more.
         Raises SweepStopped when the workers themselves fail, and may do so after ``cancel``."""
 
@@ -39,7 +39,7 @@ class Workers(Protocol):
 
 
 class OpenWorkers(Protocol):
-    def __call__(self, parallelism: int | None) -> AbstractContextManager[tuple[Workers, Choice]]: ...
+    def __call__(self, parallelism: int | None) -> AbstractContextManager[tuple[Workers, RunnerChoice]]: ...
 
 
 class SweepStopped(Exception):
@@ -58,10 +58,10 @@ class ThreadWorkers:
     def parallelism(self) -> int:
         return self._parallelism
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartEnd | LakeplanError]:
+    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
         """See ``Workers``. Ctrl-C ends the threads before it ends this."""
 
-        def sweep(parts: Sequence[Part]) -> list[PartEnd | LakeplanError]:
+        def sweep(parts: Sequence[Part]) -> list[PartResult | LakeplanError]:
             return list(sweep_parts(parts, work, self._halt))
 
         with ThreadPoolExecutor(self._parallelism, thread_name_prefix="lakeplan-sweep") as pool:
@@ -130,19 +130,19 @@ class PartSweeper:
         with (
             self._progress.task("deleting", total) as step,
             self._open(self._parallelism) as (workers, choice),
-            _shown_as_done(request, step if self._progress.seen else None),
+            _shown_as_done(request, step if self._progress.is_shown else None),
         ):
             count = self._parallelism or workers.parallelism
             shares = [request.parts[n::count] for n in range(min(count, len(request.parts)))]
             work = _work_of(request, count)
-            found: list[PartEnd | LakeplanError] = []
+            found: list[PartResult | LakeplanError] = []
             problem = ""
             with _watched(self._stop, request.keep, workers) as lost:
                 try:
                     found.extend(workers.run(shares, work))
                 except SweepStopped as error:
                     problem = f"{error}"
-        ends = [end for end in found if isinstance(end, PartEnd)]
+        ends = [end for end in found if isinstance(end, PartResult)]
         if len(ends) < len(request.parts):
             problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
         problem = problem or next((with_hint(one) for one in found if isinstance(one, LakeplanError)), "")

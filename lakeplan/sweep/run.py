@@ -42,8 +42,8 @@ from lakeplan.sweep.records import (
     read_end,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
-from lakeplan.values.simulation import Amount, Choice
-from lakeplan.values.sweep import Part, PartEnd, Status, SweepSettings
+from lakeplan.values.simulation import Amount, RunnerChoice
+from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
 
 ROUND = timedelta(minutes=10)
 """The longest time between two looks."""
@@ -67,7 +67,7 @@ class SweepEnd:
     stored: StoredMark
     approval: Approval | None
     settings: SweepSettings
-    ends: tuple[PartEnd, ...]
+    ends: tuple[PartResult, ...]
     pending: Amount
     problem: str = ""
     looks: int = 0
@@ -75,7 +75,7 @@ class SweepEnd:
     """Objects that are gone, and that something held at the last inspection: in quarantine they can be
     restored, else their data is lost. None while that is not known."""
     closed: bool = False
-    runner: Choice | None = None
+    runner: RunnerChoice | None = None
     """Who deleted; None when nothing was to be deleted."""
     journal: RunJournal | None = None
     """The run's record in the history, where it began to delete."""
@@ -293,12 +293,12 @@ class _Runner:
         self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
         self._done: dict[str, int] = {}
-        self._read: dict[tuple[str, int], PartEnd] = {}
+        self._read: dict[tuple[str, int], PartResult] = {}
         self._again: dict[str, int] = {}
-        self.ends: list[PartEnd] = []
+        self.ends: list[PartResult] = []
         self.looks = 0
         self.problem = ""
-        self._chosen: Choice | None = None
+        self._chosen: RunnerChoice | None = None
 
     def read_records(self) -> None:
         """What is finished, as the namespace shows it."""

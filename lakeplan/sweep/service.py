@@ -50,7 +50,7 @@ from lakeplan.values.plan import Plan
 from lakeplan.values.plan_parts import Bit
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
-from lakeplan.values.shown_records import Digests, absent, object_digests
+from lakeplan.values.shown_records import Digests, count_absent, object_digests
 from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
 
 
@@ -337,7 +337,7 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
         classes = rows.column("class").to_pylist()
         never += sum(1 for each in classes if each not in _EXPIRED)
         found = object_digests(mark.key, rows.column("address").to_pylist())
-        others += len(found) if shown is None else absent(found, shown)
+        others += len(found) if shown is None else count_absent(found, shown)
     if never:
         return "awaiting approval: no plan shows what was never committed"
     if not others:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from lakeplan.errors import LakeplanError
 from lakeplan.sweep.deleting import Work, sweep_parts
 from lakeplan.sweep.rounds import SweepStopped
-from lakeplan.values.sweep import Part, PartEnd
+from lakeplan.values.sweep import Part, PartResult
 
 ENDS = "kind string, text string"
 
@@ -28,7 +28,7 @@ class SparkWorkers:
     def parallelism(self) -> int:
         return self._session.sparkContext.defaultParallelism
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartEnd | LakeplanError]:
+    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
         """See ``Workers``. ``work`` carries credentials: it travels as a function, over a socket."""
 
         def sweep(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
@@ -55,7 +55,7 @@ class SparkWorkers:
         self._session.sparkContext.cancelAllJobs()
 
 
-def to_batch(end: PartEnd | LakeplanError) -> pa.RecordBatch:
+def to_batch(end: PartResult | LakeplanError) -> pa.RecordBatch:
     """One row for the driver."""
     if isinstance(end, LakeplanError):
         fields = {"message": end.message, "where": end.where, "hint": end.hint}
@@ -63,6 +63,6 @@ def to_batch(end: PartEnd | LakeplanError) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"kind": ["end"], "text": [json.dumps(end.to_row())]})
 
 
-def from_row(kind: str, text: str) -> PartEnd | LakeplanError:
+def from_row(kind: str, text: str) -> PartResult | LakeplanError:
     fields = json.loads(text)
-    return PartEnd.from_row(fields) if kind == "end" else LakeplanError(**fields)
+    return PartResult.from_row(fields) if kind == "end" else LakeplanError(**fields)

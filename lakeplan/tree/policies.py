@@ -20,7 +20,7 @@ from lakeplan.tree.layers import (
     to_document,
 )
 from lakeplan.tree.yaml import NodePath, Problems, show_path
-from lakeplan.values.declare import given
+from lakeplan.values.declare import parse_settings
 from lakeplan.values.desired import (
     BranchRule,
     Cleared,
@@ -92,7 +92,7 @@ def _policies_and_settings(document: Mapping[str, Any]) -> tuple[Any, dict[str, 
 def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
     """The settings, with the defaults of the design where nothing is said."""
     _, block = _policies_and_settings(document)
-    return LifecycleSettings(**given(LIFECYCLE, block))
+    return LifecycleSettings(**parse_settings(LIFECYCLE, block))
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
@@ -149,9 +149,9 @@ def build(
         lifecycle_settings=lifecycle_settings(document),
         object_lifecycle=object_rules_setting(document, sources),
         holds=holds(document),
-        sweep=SweepSettings(**given(SWEEP, document.get("sweep", {}))),
+        sweep=SweepSettings(**parse_settings(SWEEP, document.get("sweep", {}))),
         tree=tree,
-        pins=PinSettings(**given(PINS, document.get("pins", {}))),
+        pins=PinSettings(**parse_settings(PINS, document.get("pins", {}))),
     )
 
 

@@ -7,7 +7,8 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from concurrent.futures import Future, wait
+from typing import Protocol, TypeVar
 
 from lakeplan import limits
 
@@ -33,35 +34,18 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     a body of one byte a second never ends. The call continues in a thread of its own, which nobody waits for;
     so it is for calls that may be given up at any point, which a request whose answer is lost is anyway.
     """
-    outcome = _Outcome(call)
-    threading.Thread(target=outcome.run, name="lakeplan-request", daemon=True).start()
-    if not outcome.done.wait(seconds):
-        raise TooSlow(f"it takes longer than {seconds:g} seconds")
-    return outcome.get()
+    future: Future[T] = Future()
 
-
-class _Outcome(Generic[T]):
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._value: list[T] = []
-        self._error: BaseException | None = None
-        self.done = threading.Event()
-
-    def run(self) -> None:
+    def run() -> None:
         try:
-            self._value.append(self._call())
+            future.set_result(call())
         except BaseException as error:  # noqa: BLE001  (it is raised in the thread that waits)
-            self._error = error
-        finally:
-            self.done.set()
+            future.set_exception(error)
 
-    def get(self) -> T:
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # no cycle through the traceback
-        return self._value[0]
+    threading.Thread(target=run, name="lakeplan-request", daemon=True).start()
+    if wait([future], seconds).not_done:
+        raise TooSlow(f"it takes longer than {seconds:g} seconds")
+    return future.result()
 
 
 def read_body(

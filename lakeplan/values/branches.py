@@ -11,7 +11,7 @@ from lakeplan.values.settings import BranchFacts
 
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""
-NOT_SEEN_BEFORE = "first seen now: its age counts from the next `lakeplan branches run` on"
+NEVER_OBSERVED = "first seen now: its age counts from the next `lakeplan branches run` on"
 """The note of a branch that nobody observed before."""
 
 

@@ -203,6 +203,6 @@ def settings_of(block: str, made_for: type) -> tuple[Setting, ...]:
     )
 
 
-def given(settings: Iterable[Setting], block: Mapping[str, Any]) -> dict[str, Any]:
+def parse_settings(settings: Iterable[Setting], block: Mapping[str, Any]) -> dict[str, Any]:
     """The fields for what a checked block of the tree has."""
     return {s.field: s.kind.parse(block[s.key]) for s in settings if s.key in block}

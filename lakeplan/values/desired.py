@@ -272,7 +272,7 @@ class DesiredRepository:
         return setting.policies if isinstance(setting, PoliciesDesired) else ()
 
     @property
-    def asks_for_pins(self) -> bool:
+    def requires_pins(self) -> bool:
         newest = isinstance(self.gc, GcDesired) and any(rule.kept is not None for rule in self.gc.branches)
         return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)
 

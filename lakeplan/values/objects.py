@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
 from itertools import islice
@@ -51,13 +51,15 @@ class RangeInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """One key of a namespace listing. ``key`` is relative to the namespace; ``modified_us`` is the
-    storage's own time, UTC microseconds; ``e_tag`` as a listing writes it ("" where there are none)."""
+    """An object as its store describes it. ``key`` is relative to the namespace; ``modified_us`` is the
+    storage's own time, UTC microseconds; ``e_tag`` is the store's ("" where there are none)."""
 
     key: str
     size: int
     modified_us: int
     e_tag: str = ""
+    readable: bool = field(default=True, compare=False)
+    """False for archived data, which must be restored before it is read or copied. S3 listings do not say."""
 
     @property
     def version(self) -> int:

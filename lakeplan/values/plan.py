@@ -13,9 +13,16 @@ from enum import Enum
 
 from lakeplan.values.desired import Price, Safety
 from lakeplan.values.pins import PinsPlan, PinState
-from lakeplan.values.plan_parts import BESIDE, OPTIONAL, BranchesPlan, ObjectRulesPlan, PoliciesPlan, Shown
+from lakeplan.values.plan_parts import (
+    NOT_IN_DOCUMENT,
+    OPTIONAL,
+    BranchesPlan,
+    ObjectRulesPlan,
+    PoliciesPlan,
+    Shown,
+)
 from lakeplan.values.rules import Action, GcRules, etag_of
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Hold, SweepSettings
 from lakeplan.values.urls import path_digest
 
@@ -240,7 +247,7 @@ class RepositoryPlan:
     failure: Failure | None = None
     cost_per_gb_month: Price | None = None
     pins: PinsPlan | None = field(default=None, metadata=OPTIONAL)
-    held_deletions: tuple[str, ...] = field(default=(), metadata=BESIDE)
+    held_deletions: tuple[str, ...] = field(default=(), metadata=NOT_IN_DOCUMENT)
     """Held branches that the server's policies would delete, as sentences; not in the plan file, whose gates
     say it."""
 
@@ -335,8 +342,8 @@ class Plan:
     impact_tolerance_percent: float | None = None
     max_plan_age_seconds: int | None = None
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
-    runner: Choice | None = None
-    standing: frozenset[str] = field(default=frozenset(), metadata=BESIDE)
+    runner: RunnerChoice | None = None
+    same_as_base: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_DOCUMENT)
     """``server/name`` of repositories that the tree configures as the base does; not in the plan file."""
     tree_name: str = ""
     """What the tree is called; "" when it has no name."""

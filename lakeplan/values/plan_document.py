@@ -183,7 +183,7 @@ def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
     return replace(plan, repositories=tuple(repositories))
 
 
-def beside(plan: Plan) -> bool:
+def needs_objects_file(plan: Plan) -> bool:
     """Whether a plan file needs the file beside it."""
     return bool(_beside(plan))
 
@@ -234,7 +234,7 @@ def encode(value: Json) -> Json:
 
 def _is_left_out(of: Field[Json], value: Json) -> bool:
     missing = of.metadata.get("optional") and getattr(value, of.name) is None
-    return bool(of.metadata.get("beside") or missing)
+    return bool(of.metadata.get("not_in_document") or missing)
 
 
 def decode(data: Json, kind: Json) -> Json:
@@ -279,7 +279,7 @@ def _decode_dataclass(data: Json, kind: Json) -> Json:
     hints = typing.get_type_hints(kind)
     values = {}
     for f in fields(kind):
-        if f.metadata.get("beside"):
+        if f.metadata.get("not_in_document"):
             continue
         if f.name in data:
             values[f.name] = decode(data[f.name], hints[f.name])

@@ -173,7 +173,7 @@ class BranchRow:
         return self.is_deleted or (due and self.reason in _GO_WHEN_DUE)
 
 
-def row_of(outlook: BranchOutlook) -> BranchRow:
+def branch_row(outlook: BranchOutlook) -> BranchRow:
     """Moments to the second."""
     facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
     return BranchRow(
@@ -232,7 +232,7 @@ class BranchesPlan:
 
 
 RECORD_BYTES = 17
-BESIDE = {"beside": True}
+NOT_IN_DOCUMENT = {"not_in_document": True}
 """Metadata of a field that is not in the document of a plan."""
 OPTIONAL = {"optional": True}
 """Metadata of a field that is in the document of a plan unless it is None."""
@@ -261,7 +261,7 @@ class Shown:
     records: int
     sha256: str
     inline: str = ""
-    data: bytes | None = field(default=None, compare=False, repr=False, metadata=BESIDE)
+    data: bytes | None = field(default=None, compare=False, repr=False, metadata=NOT_IN_DOCUMENT)
 
     @classmethod
     def of(cls, data: bytes) -> Shown:

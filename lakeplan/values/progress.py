@@ -14,7 +14,7 @@ class Step(Protocol):
 
 class Progress(Protocol):
     @property
-    def seen(self) -> bool:
+    def is_shown(self) -> bool:
         """Whether anybody sees it: what is counted only to be shown need not be counted otherwise."""
 
     def task(self, text: str, total: int | None) -> AbstractContextManager[Step]:
@@ -28,7 +28,7 @@ class Silent:
     """No progress."""
 
     @property
-    def seen(self) -> bool:
+    def is_shown(self) -> bool:
         return False
 
     @contextmanager

@@ -198,7 +198,9 @@ def moment_in(value: str) -> datetime:
     return datetime.fromisoformat(value.replace("Z", "+00:00"))
 
 
-def of_repository(document: Mapping[str, Any], repository: str, *, what: str, where: str, hint: str) -> None:
+def check_repository(
+    document: Mapping[str, Any], repository: str, *, what: str, where: str, hint: str
+) -> None:
     """Raises FormatError when a record is another repository's (``server/name``)."""
     found = document.get("repository")
     if found != repository:

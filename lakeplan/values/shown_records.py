@@ -37,10 +37,10 @@ class Records:
 
     def lacks(self, digests: Digests, bits: Bit) -> int:
         """How many of ``digests`` are not here with any of ``bits``."""
-        return absent(digests, self.of(bits))
+        return count_absent(digests, self.of(bits))
 
 
-def absent(digests: Digests, known: Digests) -> int:
+def count_absent(digests: Digests, known: Digests) -> int:
     """How many of ``digests`` are not among ``known``, which are in ascending order."""
     if not known.size:
         return int(digests.size)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 
-class ChoiceRow(TypedDict):
+class RunnerChoiceRow(TypedDict):
     name: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Choice:
+class RunnerChoice:
     """``name`` and the reason, for documents and logs."""
 
     name: str
     reason: str
 
-    def to_row(self) -> ChoiceRow:
+    def to_row(self) -> RunnerChoiceRow:
         return {"name": self.name, "reason": self.reason}
 
 
@@ -34,7 +34,7 @@ class Transition:
     before: int
     after: int
 
-    def goes(self, mask: int) -> bool:
+    def expires(self, mask: int) -> bool:
         return bool(mask & self.before) and not mask & self.after
 
 
@@ -84,7 +84,7 @@ class _ByMask:
 
     def amount(self, transition: Transition) -> Amount:
         """What expires in a transition."""
-        return total_of(amount for mask, amount in self.by_mask.items() if transition.goes(mask))
+        return total_of(amount for mask, amount in self.by_mask.items() if transition.expires(mask))
 
     def kept(self, bits: int) -> Amount:
         """What at least one of ``bits`` keeps, among what was read."""
@@ -119,5 +119,5 @@ class ImpactResult(_ByMask):
     ranges_read: int = 0
     entries_read: int = 0
     shown: bytes | None = b""
-    runner: Choice | None = None
+    runner: RunnerChoice | None = None
     stored: StoredAmounts | None = None

@@ -45,7 +45,7 @@ class StorageKind:
     """What Spark's workers import to read it."""
 
     @property
-    def is_swept(self) -> bool:
+    def can_be_swept(self) -> bool:
         return self.in_tree or self.refusal is None
 
     @property
@@ -143,8 +143,8 @@ def storage_of(url: str) -> StorageKind | None:
     return BY_SCHEME.get(scheme_of(url) or "")
 
 
-def is_swept(namespace: str) -> bool:
+def can_be_swept(namespace: str) -> bool:
     """Whether lakeplan can sweep namespaces of this kind. One of an unknown kind is refused when it is
     opened, with the reason."""
     kind = storage_of(namespace)
-    return kind is None or kind.is_swept
+    return kind is None or kind.can_be_swept

@@ -24,7 +24,7 @@ from lakeplan.values.declare import (
     strictest_first,
     words,
 )
-from lakeplan.values.simulation import Amount, Choice, total_of
+from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 
 
 class Versions(Enum):
@@ -53,19 +53,6 @@ class Deletion:
     @property
     def deleted(self) -> bool:
         return not self.reason
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFacts:
-    """One object as its store describes it. ``storage_class`` is the store's word ("" when it has none);
-    ``readable`` is False for archived data, which must be restored before it can be read or copied."""
-
-    key: str
-    size: int
-    modified_us: int
-    e_tag: str = ""
-    storage_class: str = ""
-    readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +284,7 @@ class Marked:
     going: tuple[Part, ...]
     kept: tuple[Part, ...]
     amounts: Mapping[MarkClass, Amount]
-    runner: Choice | None = None
+    runner: RunnerChoice | None = None
 
     def amount(self, *classes: MarkClass) -> Amount:
         return total_of(self.amounts.get(each, Amount()) for each in classes)
@@ -316,7 +303,7 @@ Outcome = Literal["deleted", "failed", "saved", "pending"]
 
 
 @dataclass(frozen=True)
-class PartEnd:
+class PartResult:
     """What became of the objects of one part, by status; bytes as listed at the mark. ``reasons`` counts
     why some failed or were saved. ``verified`` objects were requested again, and were gone."""
 
@@ -334,7 +321,7 @@ class PartEnd:
         }
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> PartEnd:
+    def from_row(cls, row: Mapping[str, Any]) -> PartResult:
         amounts = {Status(name): Amount(*pair) for name, pair in row["amounts"].items()}
         return cls(row["name"], amounts, dict(row["reasons"]), int(row["verified"]))
 

@@ -229,7 +229,7 @@ def it_puts_every_tag_that_may_lose_data_beside_a_branch(data):
     days = data.draw(st.dictionaries(st.sampled_from("vwxyz"), st.integers(1, 90)))
     found = consequences(drawn, deleted, GcRules(data.draw(st.integers(1, 40)), days), NOW, UTC, tags)
     moments = [found.transitions()[name] for name in MOMENTS]
-    gone = {drawn.ids[n] for n, mask in enumerate(found.masks) if any(t.goes(mask) for t in moments)}
+    gone = {drawn.ids[n] for n, mask in enumerate(found.masks) if any(t.expires(mask) for t in moments)}
     seen = [tag for follows in found.by_branch(None).values() for tag in follows.tags]
     assert sorted(seen) == sorted(f"at-{commit}" for commit in gone)
     assert all(follows.commits for follows in found.by_branch(None).values() if follows.tags)

@@ -16,7 +16,7 @@ from lakeplan.errors import FormatError, UsageError, WriteConflict
 from lakeplan.values.branches import Keep
 from lakeplan.values.desired import Safety
 from lakeplan.values.notify import Event, Item, Sent
-from lakeplan.values.plan_parts import row_of
+from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import LifecycleSettings, Policy
 from lakeplan.values.sweep import Hold
@@ -427,13 +427,13 @@ class DescribeRecords:
 
     def it_forecasts_when_they_are_deleted(self, board):
         world = board.world
-        row = row_of(world.outlooks().feature_1)
+        row = branch_row(world.outlooks().feature_1)
         assert not row.is_deleted
         assert row.is_expired
         assert not row.is_deleted_by(world.clock.now + timedelta(days=2))
         assert row.is_deleted_by(world.clock.now + timedelta(days=3))
         exempt(world, "feature-2", 5)
-        row = row_of(world.outlooks().feature_2)
+        row = branch_row(world.outlooks().feature_2)
         assert not row.is_expired
         assert not row.is_deleted_by(world.clock.now + timedelta(days=4))
         assert row.is_deleted_by(world.clock.now + timedelta(days=5))

@@ -19,7 +19,7 @@ def it_names_a_function_and_what_that_takes(format: str, kind: str, renderer: Re
     parameters = list(inspect.signature(renderer.load()).parameters.values())
     needed = {p.name for p in parameters[1:] if p.default is p.empty}
     assert needed <= set(renderer.needs) <= {p.name for p in parameters[1:]}
-    assert set(renderer.needs) <= {"tree", "owner_of", "files", "standing", "tree_name"}
+    assert set(renderer.needs) <= {"tree", "owner_of", "files", "same_as_base", "tree_name"}
     assert format in formats_of(kind)
     assert set(texts_of(kind, {}, RenderContext())) == set(formats_of(kind)) - {"rich", "json"}
 

@@ -10,7 +10,7 @@ import pytest
 from lakeplan.errors import FormatError
 from lakeplan.formats.marks import LISTING, RESULTS, end_of, read_results, write_part, write_results
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import PartEnd, Status
+from lakeplan.values.sweep import PartResult, Status
 
 DELETED, FAILED = Status.DELETED, Status.FAILED
 
@@ -33,7 +33,7 @@ def it_reads_what_was_written() -> None:
     data = write_results(status, {"data/a": 1, "data/b": 2, "data/c": 4}, verified=7)
     assert read_results(data, name="x") == status
     amounts = {DELETED: Amount(1, 1), FAILED: Amount(2, 6)}
-    assert end_of("x", data) == PartEnd("x", amounts, {"failed: denied": 2}, 7)
+    assert end_of("x", data) == PartResult("x", amounts, {"failed: denied": 2}, 7)
     assert end_of("x", record(verified=None)).verified == 0
 
 

@@ -86,7 +86,7 @@ def it_counts_the_backlog_only_when_asked():
     asked = judge(graph, GcRules(15), GcRules(15), NOW, UTC, backlog=True)
     assert asked.changes_sides(backlog=True)
     assert not asked.changes_sides(backlog=False)
-    goes = [graph.ids[i] for i, m in enumerate(asked.masks) if transitions(backlog=True)[BACKLOG].goes(m)]
+    goes = [graph.ids[i] for i, m in enumerate(asked.masks) if transitions(backlog=True)[BACKLOG].expires(m)]
     assert goes == ["c0", "c1"]
 
 

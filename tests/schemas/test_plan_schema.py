@@ -60,7 +60,7 @@ from lakeplan.values.plan_parts import (
 )
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Evidence, ObjectRule, Policy
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 
 # Lone surrogates too: a path need not be UTF-8, and is read with surrogateescape.
 TEXT = st.text(st.characters() | st.sampled_from("\udc80\udcff\x00\x1b\u2028"), max_size=8)
@@ -230,7 +230,7 @@ PLANS = st.builds(
     loosenings=st.lists(st.builds(Loosening, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
     impact_tolerance_percent=st.none() | st.floats(0, 1e9),
     max_plan_age_seconds=MAYBE,
-    runner=st.none() | st.builds(Choice, st.sampled_from(["local", "spark"]), TEXT),
+    runner=st.none() | st.builds(RunnerChoice, st.sampled_from(["local", "spark"]), TEXT),
 )
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -26,7 +26,7 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.plan_parts import Bit
 from lakeplan.values.shown_records import Records, object_digests, packed
-from lakeplan.values.simulation import Amount, Choice, ImpactResult, PrefixAmount, Transition
+from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount, RunnerChoice, Transition
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 from tests.simulation.namespaces import NOW_US, SERVER_URL, entry, full
 
@@ -165,7 +165,7 @@ class DescribeImpact:
         assert found.amount(EXPIRE["later"]) == Amount(2, 12)
         assert found.prefixes == (PrefixAmount("", 0, Amount(1, 5)), PrefixAmount("a/", 1, Amount(1, 5)))
         assert (found.ranges_read, found.entries_read) == (3, 3)
-        assert found.runner == Choice(str(runners.asked), "asked for")
+        assert found.runner == RunnerChoice(str(runners.asked), "asked for")
 
     def it_counts_full_addresses_inside_and_none_outside(
         self, runners: Runners, repository: Repository
@@ -268,7 +268,7 @@ def test_masks_are_those_of_the_commits_that_hold_an_object(
         for key, found in ask(runners, *repositories).items():
             assert isinstance(found, ImpactResult)
             for transition in EXPIRE.values():
-                gone = [address for address, mask in expected[key].items() if transition.goes(mask)]
+                gone = [address for address, mask in expected[key].items() if transition.expires(mask)]
                 assert found.amount(transition) == Amount(len(gone), 2 * len(gone))
             if found.ranges_read:
                 assert sum(a.objects for a in found.by_mask.values()) == len(expected[key])

@@ -10,7 +10,7 @@ import pytest
 
 from lakeplan.errors import ClockSkew, LakeplanError
 from lakeplan.state.clocks import MAX_DIFFERENCE, Clocks, clock_warning, read_clocks, server_clock, store_time
-from lakeplan.values.sweep import StoredFacts
+from lakeplan.values.objects import StoredObject
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
@@ -104,9 +104,9 @@ class Store:
     def put(self, key: str, data: bytes) -> None:
         self.written[key] = data.decode()
 
-    def stat(self, key: str) -> StoredFacts | None:
+    def stat(self, key: str) -> StoredObject | None:
         assert key in self.written
-        return None if self.modified_us is None else StoredFacts(key, 1, self.modified_us)
+        return None if self.modified_us is None else StoredObject(key, 1, self.modified_us)
 
 
 def it_reads_the_clock_of_a_server() -> None:

@@ -116,9 +116,10 @@ class DescribeAzureStore(SweepStoreContract):
             standard_blob_tier=StandardBlobTier.COOL,
             content_settings=ContentSettings(content_type="text/csv", cache_control="no-store"),
         )
-        assert store.copy("data/a", "q/a").storage_class == "Cool"
+        assert store.copy("data/a", "q/a").key == "q/a"
         found = container.get_blob_client(BASE + "q/a")
         properties = found.get_blob_properties()
+        assert properties.blob_tier == "Cool"
         assert properties.metadata == {"owner": "team"}
         assert properties.content_settings.content_type == "text/csv"
         assert properties.content_settings.cache_control == "no-store"

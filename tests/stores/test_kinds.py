@@ -12,7 +12,7 @@ from lakeplan.errors import StorageError
 from lakeplan.output.redact import redact_text
 from lakeplan.stores.open import OPENERS, open_namespace, open_state, open_sweep_store, parse_location
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.storages import STORAGES, StorageKind, UrlForm, is_swept, storage_of
+from lakeplan.values.storages import STORAGES, StorageKind, UrlForm, can_be_swept, storage_of
 
 KINDS = pytest.mark.parametrize("kind", STORAGES, ids=lambda kind: kind.name)
 
@@ -34,7 +34,7 @@ def it_is_opened_or_refused_with_a_reason(kind: StorageKind) -> None:
 def it_has_its_urls_redacted_and_its_sweeps_explained(kind: StorageKind) -> None:
     for scheme in {*kind.schemes, *kind.hadoop_schemes} - {"http", "https"}:
         assert "secret" not in redact_text(f"see {scheme}://bucket/secret there")
-    if kind.form in (UrlForm.BUCKET, UrlForm.WEB) and kind.is_swept:
+    if kind.form in (UrlForm.BUCKET, UrlForm.WEB) and kind.can_be_swept:
         named = set(re.findall(r'_tried\("([a-z ]+)"', inspect.getsource(doctor)))
         assert named == set(kind.grants)
         assert kind.hosts is not None
@@ -59,4 +59,4 @@ def it_has_the_types_that_a_tree_can_describe() -> None:
     ],
 )
 def it_knows_what_is_never_swept(namespace: str, swept: bool) -> None:
-    assert is_swept(namespace) is swept
+    assert can_be_swept(namespace) is swept

@@ -22,7 +22,7 @@ from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import PartSweeper
 from lakeplan.sweep.spark import SparkWorkers
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import MarkClass, Marked, Status, Versions
 from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import bucket_url, give_workers_the_environment
@@ -70,9 +70,9 @@ class Place:
         request = DeleteRequest(self.store, marked.going, PREFIX, SWEEP, QUARANTINE, settings, saved={})
 
         @contextmanager
-        def workers(parallelism: int | None) -> Iterator[tuple[SparkWorkers, Choice]]:
+        def workers(parallelism: int | None) -> Iterator[tuple[SparkWorkers, RunnerChoice]]:
             with active() as session:
-                yield SparkWorkers(session), Choice(SPARK, "a test")
+                yield SparkWorkers(session), RunnerChoice(SPARK, "a test")
 
         return PartSweeper(workers).delete(request)
 

@@ -19,7 +19,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers
 from lakeplan.values.progress import Step
-from lakeplan.values.simulation import Choice
+from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Part, Versions
 
 SWEEP = "_lakeplan/sweeps/m/"
@@ -29,7 +29,7 @@ WAIT = 30.0
 class Seen:
     """A terminal that keeps what it was told."""
 
-    seen = True
+    is_shown = True
 
     def __init__(self) -> None:
         self.total: int | None = None
@@ -48,7 +48,7 @@ class Seen:
 
 
 class Unseen(Seen):
-    seen = False
+    is_shown = False
 
 
 def request(store: SweepStore) -> DeleteRequest:
@@ -58,8 +58,8 @@ def request(store: SweepStore) -> DeleteRequest:
 
 
 @contextmanager
-def threads(parallelism: int | None) -> Iterator[tuple[ThreadWorkers, Choice]]:
-    yield ThreadWorkers(parallelism or 1), Choice("local", "")
+def threads(parallelism: int | None) -> Iterator[tuple[ThreadWorkers, RunnerChoice]]:
+    yield ThreadWorkers(parallelism or 1), RunnerChoice("local", "")
 
 
 @pytest.fixture(autouse=True)

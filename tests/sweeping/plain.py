@@ -32,7 +32,7 @@ from lakeplan.sweep.deleting import Waiting, Work, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.objects import Entry, StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Deletion, MarkClass, Marked, Part, PartEnd
+from lakeplan.values.sweep import Deletion, MarkClass, Marked, Part, PartResult
 
 
 @dataclass
@@ -250,7 +250,7 @@ class PlainSweeper:
         answers = list(sweep_parts(parts[: self.parts_a_round], work))
         self.after_round(self.rounds)
         problem = next((str(answer) for answer in answers if isinstance(answer, LakeplanError)), "")
-        return RoundEnd([answer for answer in answers if isinstance(answer, PartEnd)], problem)
+        return RoundEnd([answer for answer in answers if isinstance(answer, PartResult)], problem)
 
     def delete_objects(
         self,

@@ -13,7 +13,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import Work, sweep_parts
-from lakeplan.values.sweep import MarkClass, Part, PartEnd, Versions
+from lakeplan.values.sweep import MarkClass, Part, PartResult, Versions
 from tests.sweeping.stores import (
     MARK_PREFIX,
     QUARANTINE_PREFIX,
@@ -76,7 +76,7 @@ class Sweep:
         )
         return replace(work, **changes)  # type: ignore[arg-type]
 
-    def run(self, store: object = None, **changes: object) -> list[PartEnd | LakeplanError]:
+    def run(self, store: object = None, **changes: object) -> list[PartResult | LakeplanError]:
         return list(sweep_parts(self.parts, self.work(store, **changes)))
 
     def there(self, prefix: str = "data/") -> set[str]:
@@ -92,6 +92,6 @@ def sweep(tmp_path: Path, time: FakeTime) -> Sweep:
     return Sweep(tmp_path / "ns")
 
 
-def ends(answer: Sequence[PartEnd | LakeplanError]) -> list[PartEnd]:
-    assert all(isinstance(end, PartEnd) for end in answer), answer
-    return [end for end in answer if isinstance(end, PartEnd)]
+def ends(answer: Sequence[PartResult | LakeplanError]) -> list[PartResult]:
+    assert all(isinstance(end, PartResult) for end in answer), answer
+    return [end for end in answer if isinstance(end, PartResult)]

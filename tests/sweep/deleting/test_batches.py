@@ -14,7 +14,7 @@ from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.sweep.deleting import CopyEnd, copy_one, delete_all
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.sweep import Deletion, StoredFacts, StoreFacts, Versions
+from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 from tests.sweeping.stores import FakeTime
 
 SETTINGS = DeleteSettings("delete", Versions.MARKER, verify_all=False, cutoff_us=0)
@@ -221,16 +221,16 @@ class Copier:
         self.copied = 0
         self.loses_copies = False
 
-    def copy(self, source: str, target: str) -> StoredFacts:
+    def copy(self, source: str, target: str) -> StoredObject:
         if self.errors:
             raise self.errors.pop(0)
         self.copied += 1
         if not self.loses_copies:
             self.there.add(target)
-        return StoredFacts(target, 1, 0)
+        return StoredObject(target, 1, 0)
 
-    def stat(self, key: str) -> StoredFacts | None:
-        return StoredFacts(key, 1, 0) if key in self.there else None
+    def stat(self, key: str) -> StoredObject | None:
+        return StoredObject(key, 1, 0) if key in self.there else None
 
     def is_gone(self, key: str) -> bool:
         return key not in self.there

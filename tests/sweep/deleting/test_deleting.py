@@ -21,7 +21,7 @@ from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import GONE_AFTER, SAMPLE
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, PartEnd, Status
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, PartResult, Status
 from tests.sweep.deleting.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     MARK_PREFIX,
@@ -40,7 +40,7 @@ def it_deletes_what_its_parts_name_and_nothing_else(sweep: Sweep) -> None:
     put_object(sweep.folder, "data/ab")
     put_object(sweep.folder, "_lakefs/meta")
     first, second = ends(sweep.run())
-    assert first == PartEnd(sweep.parts[0].name, {Status.DELETED: Amount(2, 2)}, {}, verified=2)
+    assert first == PartResult(sweep.parts[0].name, {Status.DELETED: Amount(2, 2)}, {}, verified=2)
     assert second.amounts == {Status.DELETED: Amount(1, 1)}
     assert sweep.there() == {"data/ab"}
     assert sweep.store.read("_lakefs/meta") == b"x"
@@ -208,7 +208,7 @@ def it_deletes_nothing_by_a_clock_that_is_behind(sweep: Sweep, time: FakeTime) -
     assert isinstance(error, ClockSkew)
     assert "more than 5 minutes behind" in error.message
     (end,) = sweep.run(until=time.at + 900)
-    assert isinstance(end, PartEnd)
+    assert isinstance(end, PartResult)
 
 
 @pytest.mark.parametrize(("key", "kind"), [("_lakefs/meta", "backlog"), ("data/a", "active")])
@@ -422,7 +422,7 @@ class DescribeAStoreThatFails:
         store = FaultyStore(sweep.store)
         store.before = raising(StorageDenied("no usable credentials"), on="delete", key="data/b")
         first, error = sweep.run(store)
-        assert isinstance(first, PartEnd)
+        assert isinstance(first, PartResult)
         assert isinstance(error, StorageDenied)
         assert sweep.there() == {"data/b", "data/c"}
         assert [end.amounts for end in ends(sweep.run())] == [{Status.DELETED: Amount(1, 1)}] * 3

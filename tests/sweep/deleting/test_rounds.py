@@ -18,12 +18,12 @@ from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.rounds import STOPPED, PartSweeper, ThreadWorkers, Workers
-from lakeplan.values.simulation import Amount, Choice
+from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep
 from tests.sweeping.stores import MARK_PREFIX, QUARANTINE_PREFIX, SWEEP_PREFIX, FaultyStore, raising
 
-CHOICE = Choice("local", "a test")
+CHOICE = RunnerChoice("local", "a test")
 WAIT = 30.0
 
 
@@ -49,7 +49,7 @@ def request(of: Sweep, store: object = None, **changes: Any) -> DeleteRequest:
 
 
 @contextmanager
-def threads(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+def threads(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
     yield ThreadWorkers(parallelism or 2), CHOICE
 
 
@@ -67,7 +67,7 @@ def either(request: pytest.FixtureRequest) -> Callable[[], PartSweeper]:
     from lakeplan.sweep.spark import SparkWorkers
 
     @contextmanager
-    def workers(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+    def workers(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
         session = SparkSession.getActiveSession()
         assert session is not None
         yield SparkWorkers(session), CHOICE
@@ -148,7 +148,7 @@ class DescribeStopping:
                 cancelled.set()
 
         @contextmanager
-        def told(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+        def told(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
             yield Told(1), CHOICE
 
         def release() -> None:
@@ -214,7 +214,7 @@ class DescribeStopping:
 
 def it_says_what_stopped_the_workers(marked: Sweep) -> None:
     @contextmanager
-    def denied(parallelism: int | None) -> Iterator[tuple[Workers, Choice]]:
+    def denied(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
         raise LakeplanError("Java is missing")
         yield
 
