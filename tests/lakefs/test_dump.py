@@ -68,7 +68,7 @@ def it_starts_a_task_when_the_short_way_takes_too_long(
         release.wait(5)
         return Answer(500, {})
 
-    server = connect(scripted.config(), credentials, timeouts=Timeouts(read=0.2), clock=fake_clock.clock())
+    server = connect(scripted.config(), credentials, timeouts=Timeouts(read=1), clock=fake_clock.clock())
     scripted.script = [hang, Answer(202, {"id": "task"}), Answer(200, {**RUNNING, "done": True, "refs": IDS})]
     try:
         assert server.dump_refs("repo") == EXPECTED
