@@ -4,8 +4,9 @@ no path begins with yet is recorded without a commit.
 A hold on a branch or a tag names nothing more once somebody deletes or moves it, and state can be lost. So
 every inspection of a mark or a sweep records the commits that holds name, and keeps what was recorded before.
 
-A record ends with its hold: when the hold expires, or when it has been out of the tree for ``sweep.settle``,
-at least a day, since an inspection first missed it. Only inspections remove records.
+A record ends with its hold: when the hold expires, or when it has been out of the tree, or shortened to a
+past day, for ``sweep.settle``, at least a day, since an inspection first missed it. Only inspections remove
+records.
 """
 
 from __future__ import annotations
@@ -58,9 +59,8 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     records = _read(site, active)
     for name, hold in active.items():
         _record(site, hold, records.setdefault(name, _Record()), refs, now)
-    expired = {(hold.kind, hold.name) for hold in site.desired.holds} - active.keys()
     for name, record in list(records.items()):
-        if name not in active and (name in expired or _is_over(site, name, record, now)):
+        if name not in active and _is_over(site, name, record, now):
             # First, and alone: left behind, it would end the next hold of this name at once.
             _drop(site, name, [RELEASED_FILE])
             _drop(site, name, map(_file, record.commits))
@@ -80,7 +80,7 @@ def recorded_holds(site: Site, now: datetime) -> tuple[HeldCommit, ...]:
 
 
 def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool:
-    """Whether a hold that is not in the tree keeps nothing more."""
+    """Whether a hold that is not in the tree, or ended there before its recorded end, keeps nothing more."""
     if all(c.until is not None and c.until < now.date() for c in record.commits.values()):
         return True
     if record.released_at is None:
@@ -91,7 +91,7 @@ def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool
         return True
     kind, text = name
     _log.warning(
-        "%s: the hold on %s %r is no longer in the tree; it keeps its data until %s",
+        "%s: the hold on %s %r was removed from the tree or shortened; it keeps its data until %s",
         site.key,
         kind,
         text,

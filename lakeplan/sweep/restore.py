@@ -16,13 +16,20 @@ from lakeplan.errors import (
     UsageError,
     WriteConflict,
 )
-from lakeplan.formats.namespace import is_candidate_key, mark_prefix, quarantine_prefix, sweep_prefix
+from lakeplan.formats.namespace import (
+    CLOCK_FILE,
+    is_candidate_key,
+    mark_prefix,
+    quarantine_prefix,
+    sweep_prefix,
+)
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
+from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.observed_rules import site_lease
+from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
 from lakeplan.values.objects import batches
@@ -83,7 +90,7 @@ def restore(
                 "no object in quarantine matches", where=mark.where, hint="Check --path and --commit."
             )
         parts = mark.marked.going if wanted is None else wanted.parts
-        needed, note = _needed_or_why(site, mark, parts, ports, lease.renew)
+        needed, note = _needed_or_why(site, mark, parts, ports, lease.renew, by_text(run))
         journal = open_journal(ports.state, run, "sweep restore")
         with suppress(LakeplanError):  # without a state, what is in quarantine still comes back
             journal.step(site.key, status="pending", mark_id=mark.mark_id)
@@ -213,12 +220,14 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
 
 
 def _needed_or_why(
-    site: Site, mark: Mark, parts: tuple[Part, ...], ports: SweepPorts, keep: Callable[[], None]
+    site: Site, mark: Mark, parts: tuple[Part, ...], ports: SweepPorts, keep: Callable[[], None], by: str
 ) -> tuple[frozenset[str] | None, str]:
     """Before anything is copied back: what is needed now, so that a collection leaves it alone; or None, and
-    why that is not known."""
+    why that is not known. An inspection ends holds, so it needs clocks that agree."""
     try:
-        return needed_now(site, mark, ports, now=ports.now(), keep=keep, parts=parts).addresses, ""
+        key = sweep_prefix(mark.mark_id) + CLOCK_FILE
+        now = site_clocks(site, key, ports.now, by=by).earliest
+        return needed_now(site, mark, ports, now=now, keep=keep, parts=parts).addresses, ""
     except LakeplanError as error:
         return None, f"what is needed could not be found out ({error.message})"
 

@@ -186,7 +186,7 @@ class DescribeAHoldThatIsNotInTheTree:
         assert case.keep() == kept
         end = NOW + max(LEAST_GRACE, settle)
         assert caplog.messages == [
-            "prod/lake: the hold on branch 'ma*' is no longer in the tree;"
+            "prod/lake: the hold on branch 'ma*' was removed from the tree or shortened;"
             f" it keeps its data until {end:%Y-%m-%d %H:%M} UTC"
         ]
         released = f"{ON_BRANCH}released.json"
@@ -217,6 +217,13 @@ class DescribeAHoldThatIsNotInTheTree:
         assert case.keep() == kept
         assert case.keep(at=datetime(2026, 4, 1, tzinfo=timezone.utc)) == set()
         assert case.there() == set()
+
+    def it_keeps_for_a_day_where_the_tree_has_an_earlier_last_day_that_is_over(self, case: Case) -> None:
+        kept = case.keep(BRANCH)
+        shortened = replace(BRANCH, until=NOW.date() - DAY)
+        assert case.keep(shortened) == kept
+        assert case.keep(shortened, at=NOW + DAY - SECOND) == kept
+        assert case.keep(shortened, at=NOW + DAY) == set()
 
     def it_ends_with_the_last_day_of_all_that_it_kept(self, case: Case) -> None:
         case.keep(BRANCH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lakeplan.errors import FormatError, LakeplanError
 from lakeplan.formats.namespace import HOLDS_PREFIX
 from lakeplan.sweep import hold_records
+from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.values.sweep import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
@@ -122,6 +124,27 @@ def it_keeps_the_commit_that_a_tag_named_before_it_was_moved(world: SweepWorld, 
     assert len(before - held.stored()) == 1
 
 
+def it_ends_no_hold_by_a_wrong_clock_while_it_restores(world: SweepWorld, held: LakeRepository) -> None:
+    world.sweep["mode"] = "quarantine"
+    for age in (70, 60, 50):
+        held.commit(age, a=b"%d" % age)
+    held.tag("evidence", "legal-1")
+    hold(world, tag="evidence", until="2024-06-01")
+    mark = world.mark()
+    world.sweep_of(mark)
+    held.call("DELETE", "/tags/evidence")
+    held.tag("evidence", "main")
+    held.drop_branch("legal-1")
+    before = held.stored()
+    world.skew = timedelta(days=400)
+    end = restore(world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions())
+    assert (end["restored"] > 0, end["collectable_again"]) == (True, None)
+    assert "this machine's clock says" in end["note"]
+    world.skew = timedelta()
+    sweep(world)
+    assert before <= held.stored()
+
+
 class DescribeTheEndOfAHold:
     def it_ends_a_day_after_the_hold_was_missed_in_the_tree(
         self, world: SweepWorld, held: LakeRepository
@@ -165,6 +188,20 @@ class DescribeTheEndOfAHold:
         assert held.stored() == before
         if not in_tree:
             world.holds = []
+        world.lake.clock.advance(days=1)
+        sweep(world)
+        assert len(before - held.stored()) == 3
+
+    def it_ends_a_day_after_it_was_shortened_to_a_past_day(
+        self, world: SweepWorld, held: LakeRepository
+    ) -> None:
+        hold(world, branch="legal-*", until="2034-03-04")
+        before = held.stored()
+        world.mark()
+        held.drop_branch("legal-1")
+        hold(world, branch="legal-*", until="2024-03-02")
+        sweep(world)
+        assert held.stored() == before
         world.lake.clock.advance(days=1)
         sweep(world)
         assert len(before - held.stored()) == 3

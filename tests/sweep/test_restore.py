@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ from lakeplan.errors import (
 from lakeplan.formats.marks import MARKED, write_part
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import RecheckRequest
+from lakeplan.state.clocks import Clocks
 from lakeplan.sweep import restore as module
 from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
@@ -43,6 +44,7 @@ from tests.sweeping.stores import (
 )
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
+EARLIEST = NOW - timedelta(minutes=1)
 WHERE = "prod/lake: mark m1"
 
 
@@ -121,13 +123,17 @@ class Case:
     def needed_now(
         self, site: Any, mark: Any, ports: Any, *, now: datetime, keep: Any, parts: tuple[Part, ...]
     ) -> Needed:
-        assert (site, ports, mark.mark_id, now) == (self.site, self.ports, "m1", NOW)
+        assert (site, ports, mark.mark_id, now) == (self.site, self.ports, "m1", EARLIEST)
         self.inspected = [part.name for part in parts]
         keep()
         self.order.append("inspect")
         if isinstance(self.needs, LakeplanError):
             raise self.needs
         return Needed(self.needs, NOW)
+
+    def clocks(self, site: Any, key: str, now: Any, *, by: str) -> Clocks:
+        assert (site, key, now(), by) == (self.site, "_lakeplan/sweeps/m1/clock.json", NOW, "ann")
+        return Clocks(EARLIEST, NOW)
 
     def renew(self) -> None:
         self.order.append("renew")
@@ -170,6 +176,7 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
         return Lease()
 
     monkeypatch.setattr(module, "site_lease", lease)
+    monkeypatch.setattr(module, "site_clocks", made.clocks)
     monkeypatch.setattr(module, "needed_now", made.needed_now)
     return made
 
