@@ -1,9 +1,9 @@
-"""The observation ledger of one repository: what lakeplan saw of every branch, and when.
+"""The ledger of one repository: what lakeplan observed of every branch, and when.
 
-Open-source servers record neither when a branch was made nor when it was written. What is not in the ledger
-is not known: a branch's age counts from its first inspection. Moments are whole epoch seconds. An
-inspection that finds another HEAD, or other uncommitted changes, counts as a write at its own moment, which
-is never before the true one.
+Open-source servers record neither when a branch was created nor when it was last written. So a branch's age
+counts from its first inspection. If an inspection finds a new HEAD or other uncommitted changes, the branch
+counts as written at the moment of that inspection, which is never before the true one. Moments are whole
+epoch seconds.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from lakeplan.values.records import moment_of, without_duplicates
 from lakeplan.values.settings import BranchFacts, Evidence
 
 LEDGER_FORMAT = "lakeplan.branches/v2"
-UNBOUND_FORMAT = "lakeplan.branches/v1"
-"""A ledger from before 0.2: it names no server, and has no generation."""
 
 SKEW_SECONDS = 300
-"""How far this machine's clock and the server's may be apart before a run refuses to work."""
+"""How far the clocks of this machine and of the server may differ before a run is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One branch. ``first``: the first inspection; ``first_head``: its HEAD then; ``moved``: the last
-    inspection that found a write; ``staged``: fingerprint of the uncommitted changes, None when nobody read
-    them; ``assumed``: creation time taken from the HEAD commit (``assume_created``)."""
+    """One branch. ``first`` is the moment of its first inspection and ``first_head`` its HEAD then. ``moved``
+    is the moment of the last inspection that found a write. ``staged`` is the fingerprint of its uncommitted
+    changes, None if they were never read. ``assumed`` is the creation time taken from its HEAD commit
+    (``assume_created``)."""
 
     first: int
     head: str
@@ -44,10 +43,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Mark:
-    """What identifies a ledger. ``id`` names the run that began it; each run that stores it adds
-    one to ``generation``. ``endpoint`` and ``namespace`` are those of the repository that it describes.
-    ``assumable``: it is known to be the first ledger of that repository, so that ``assume_created`` may speak
-    of branches that were there when it began. ``witnessed``: the repository carries its generation."""
+    """What identifies a ledger. ``id`` is the run that began it, and each run that stores it adds one to
+    ``generation``. ``endpoint`` and ``namespace`` are those of its repository. ``assumable``: this is known
+    to be the repository's first ledger, so ``assume_created`` may apply to the branches that existed when it
+    began. ``witnessed``: the repository's metadata has its generation."""
 
     id: str
     generation: int
@@ -59,15 +58,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Ledger:
-    """``repository_created`` tells a repository from an older one of the same name; ``began`` is the first
-    inspection of the repository, ``at`` the last. ``mark`` is None in a ledger of the old format."""
+    """``repository_created`` distinguishes a repository from an older one of the same name. ``began`` is the
+    moment of its first inspection, ``at`` of the last."""
 
     repository: str
     repository_created: int
     began: int
     at: int
     branches: Mapping[str, Record] = field(default_factory=dict)
-    mark: Mark | None = None
 
 
 def observe(
@@ -77,28 +75,29 @@ def observe(
     branches: Iterable[LiveBranch],
     now: datetime,
 ) -> Ledger:
-    """The ledger after one more inspection. Branches that are gone are dropped: a returned one is new."""
+    """The ledger after one more inspection. Branches that are gone are dropped: one that returns is new."""
     moment = int(now.timestamp())
     if ledger is None or ledger.repository_created != repository_created:
         ledger = Ledger(repository, repository_created, moment, moment)
     else:
-        # A clock that was set back makes nothing older than an earlier inspection, and what appears within
-        # the second of the first one was not there then.
+        # If the clock was set back, no branch becomes older. One that appears within the second of the first
+        # inspection did not exist then.
         moment = max(moment, ledger.at, ledger.began + 1)
-    seen: dict[str, Record] = {}
+    observed: dict[str, Record] = {}
     for branch in branches:
-        known = ledger.branches.get(branch.id)
-        if known is None:
-            known = Record(moment, branch.commit_id, branch.commit_id)
-        elif known.head != branch.commit_id:
-            known = replace(known, head=branch.commit_id, moved=moment)
-        seen[branch.id] = known
-    return replace(ledger, at=moment, branches=seen)
+        record = ledger.branches.get(branch.id)
+        if record is None:
+            record = Record(moment, branch.commit_id, branch.commit_id)
+        elif record.head != branch.commit_id:
+            record = replace(record, head=branch.commit_id, moved=moment)
+        observed[branch.id] = record
+    return replace(ledger, at=moment, branches=observed)
 
 
 def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
-    """Gives branches of the first inspection the date of the HEAD they had then (epoch seconds by commit id),
-    never later than that. Branches that appeared later are known to be newer."""
+    """The ledger with creation times for the branches of the first inspection: the date of the HEAD that each
+    had then (``head_dates``: epoch seconds by commit id), but not later than that inspection. Branches that
+    appeared later are known to be newer."""
     changed = dict(ledger.branches)
     for name, record in ledger.branches.items():
         date = head_dates.get(record.first_head)
@@ -107,11 +106,11 @@ def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
     return replace(ledger, branches=changed)
 
 
-def note_staged(ledger: Ledger, seen: Mapping[str, tuple[str, int | None]]) -> Ledger:
-    """Remembers what is uncommitted on branches that were inspected: by branch the fingerprint, and when that
-    counts as written (epoch seconds; None: not a write that is news)."""
+def note_staged(ledger: Ledger, staged: Mapping[str, tuple[str, int | None]]) -> Ledger:
+    """The ledger with the uncommitted changes that were read: by branch their fingerprint, and the moment at
+    which the branch counts as written because of them (epoch seconds; None: no new write)."""
     changed = dict(ledger.branches)
-    for name, (fingerprint, written) in seen.items():
+    for name, (fingerprint, written) in staged.items():
         record = changed[name]
         moved = record.moved if written is None else max(written, record.moved or 0, record.first)
         changed[name] = replace(record, staged=fingerprint, moved=moved)
@@ -119,7 +118,7 @@ def note_staged(ledger: Ledger, seen: Mapping[str, tuple[str, int | None]]) -> L
 
 
 def without(ledger: Ledger, branch_ids: Iterable[str]) -> Ledger:
-    """The ledger after deletions: a branch of the same name that comes back is a new one."""
+    """The ledger after deletions. If a branch of the same name returns, it is new."""
     gone = set(branch_ids)
     return replace(ledger, branches={k: v for k, v in ledger.branches.items() if k not in gone})
 
@@ -133,9 +132,9 @@ def facts_of(
     staged_at: int | None = None,
     head_date: int | None = None,
 ) -> BranchFacts:
-    """What is known of a branch by the evidence at hand. ``recreated``: the HEAD it was first seen with is
-    not among its commits any more, so its age counts from the last move. ``staged_at`` and ``head_date`` are
-    further evidence of writes (epoch seconds); none of them can be later than the last inspection."""
+    """The facts about a branch by all evidence. ``recreated``: its commits no longer include the HEAD it was
+    first seen with, so its age counts from the last move. ``staged_at`` and ``head_date`` are further
+    evidence of writes (epoch seconds), neither of which counts as later than the last inspection."""
     record = ledger.branches[branch.id]
     created, how = record.first, Evidence.OBSERVED
     if assume == "head_commit" and record.assumed is not None and record.assumed < created:
@@ -150,9 +149,9 @@ def facts_of(
     if staged_at is not None:
         writes.append((min(staged_at, ledger.at), Evidence.STAGED))
     if head_date is not None:
-        # A date from the future (a skewed clock, a made-up one): the commit was there when first observed.
-        seen = record.first if record.moved is None else record.moved
-        writes.append((min(head_date, seen), Evidence.HEAD_COMMIT))
+        # A commit's date may be in the future, but the commit existed when it was first observed.
+        observed = record.first if record.moved is None else record.moved
+        writes.append((min(head_date, observed), Evidence.HEAD_COMMIT))
     last, why = max(writes, key=lambda pair: pair[0])
     return BranchFacts(branch.id, branch.commit_id, _time(created), how, _time(last), why, branch.hidden)
 
@@ -161,16 +160,16 @@ def _time(seconds: int) -> datetime:
     return moment_of(seconds * 1_000_000)
 
 
-def dump_ledger(ledger: Ledger) -> bytes:
-    """One line a branch, fields that say nothing left out."""
+def dump_ledger(ledger: Ledger, mark: Mark) -> bytes:
+    """The stored form: one line per branch, without fields that have their default."""
     rows = {name: _row(record) for name, record in sorted(ledger.branches.items())}
     head = {
-        "format": UNBOUND_FORMAT if ledger.mark is None else LEDGER_FORMAT,
+        "format": LEDGER_FORMAT,
         "repository": ledger.repository,
         "repository_created": ledger.repository_created,
         "began": ledger.began,
         "at": ledger.at,
-        **({} if ledger.mark is None else asdict(ledger.mark)),
+        **asdict(mark),
     }
     lines = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in rows.items()
@@ -187,24 +186,18 @@ def _row(record: Record) -> dict[str, Any]:
     return row | {key: value for key, value in optional.items() if value is not None}
 
 
-def load_ledger(data: bytes, where: str) -> Ledger:
-    """Raises FormatError on anything that is not a whole ledger, or that no run can have written: half a
-    memory, or a false one, could make branches look older than they are."""
+def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
+    """The ledger and its mark. Raises FormatError for anything that no run can have written: a partial or
+    false ledger could make branches look older than they are."""
     try:
         document = parse_json(data, pairs=without_duplicates)
-        if document["format"] not in (LEDGER_FORMAT, UNBOUND_FORMAT):
+        if document["format"] != LEDGER_FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {LEDGER_FORMAT}")
         created, at = _seconds(document, "repository_created", 0), _seconds(document, "at", 0)
         oldest = max(0, created - SKEW_SECONDS)
         began = _seconds(document, "began", oldest, at)
-        return Ledger(
-            _text(document, "repository"),
-            created,
-            began,
-            at,
-            {name: _record(row, name, began, at) for name, row in document["branches"].items()},
-            None if document["format"] == UNBOUND_FORMAT else _mark(document),
-        )
+        branches = {name: _record(row, name, began, at) for name, row in document["branches"].items()}
+        return Ledger(_text(document, "repository"), created, began, at, branches), _mark(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(
             f"the record of branches is damaged ({error})",
@@ -214,7 +207,8 @@ def load_ledger(data: bytes, where: str) -> Ledger:
 
 
 def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
-    """Raises FormatError for a ledger from the future: the clock that wrote it was wrong, or this one is."""
+    """Raises FormatError for a ledger from the future: either this clock is wrong, or the one that dated the
+    ledger was."""
     ahead = ledger.at - int(now.timestamp())
     if ahead > SKEW_SECONDS:
         raise FormatError(

@@ -1,10 +1,10 @@
-"""What is remembered of a repository's branches (``branches/<server>/<repository>.json``), and whether that
-may be trusted.
+"""Reads a repository's ledger of branches (``branches/<server>/<repository>.json``) and decides whether to
+trust it.
 
-A ledger that is lost, of another repository, or an older copy put back must not make a branch older than it
-was seen to be. So the repository carries a witness in its metadata on the server: which ledger is its, and
-which generation of it. A run sets the witness before it deletes anything, and before it stores its ledger.
-Where the two disagree every branch's age counts anew, and no age is assumed from then on.
+A ledger that was lost, belongs to another repository, or is an old copy must not make a branch older than it
+is. So the repository's metadata on the server has a witness: the id and the generation of its ledger. A run
+sets the witness before it deletes anything and before it stores its ledger. If the two disagree, every
+branch's age counts anew, and no age is assumed from then on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 
 WITNESS = "lakeplan.branch-ledger"
-"""The key of the witness in the repository's metadata. Its value: version, ledger, generation."""
+"""The key of the witness in the repository's metadata. Its value: version, id and generation."""
 _VERSION = "v1"
 
 NOT_ASSUMED = "assume_created does not apply"
@@ -52,8 +52,8 @@ class Readers:
 
 @dataclass(frozen=True)
 class Recalled:
-    """``ledger`` None: every branch counts as seen for the first time. ``version`` is what a write of the
-    ledger must present, ``mark`` what it is to carry; ``notes`` are for people."""
+    """``ledger`` None: every branch counts as seen for the first time. A run stores its ledger with ``mark``
+    and must present ``version``. ``notes`` are for people."""
 
     ledger: Ledger | None
     version: str | None
@@ -71,27 +71,36 @@ class _Witness:
 
 @dataclass(frozen=True)
 class Runs:
-    """The run that asks, and records of others: those that were ``stopped`` since the ledger was stored, and
-    the newest that ``finished``."""
+    """The current run, and records of earlier ones: those that were ``stopped`` since the ledger was stored,
+    and the newest that ``finished``."""
 
     run_id: str = ""
     stopped: Sequence[DeletionRecord] = ()
     finished: DeletionRecord | None = None
 
 
-def read_ledger(state: StateReader, repository: str) -> tuple[Ledger | None, str | None]:
-    """The ledger, and the version that a write must present; None where there is none. Raises FormatError on
-    a damaged one."""
+@dataclass(frozen=True)
+class StoredLedger:
+    ledger: Ledger
+    mark: Mark
+    version: str
+    """What a write must present."""
+
+
+def read_ledger(state: StateReader, repository: str) -> StoredLedger | None:
+    """The stored ledger of ``server/name``, if any. Raises FormatError for a damaged one."""
     key = repository_key("branches", repository)
     found = state.read(key)
     if found is None:
-        return None, None
-    return load_ledger(found.data, f"{repository}: {key} in the state"), found.version
+        return None
+    return StoredLedger(*load_ledger(found.data, f"{repository}: {key} in the state"), found.version)
 
 
-def write_ledger(state: StateWriter, repository: str, ledger: Ledger, version: str | None) -> None:
-    """Raises WriteConflict when another run stored its own meanwhile: nothing of it is lost."""
-    state.write(repository_key("branches", repository), dump_ledger(ledger), if_version=version)
+def write_ledger(
+    state: StateWriter, repository: str, ledger: Ledger, mark: Mark, version: str | None
+) -> None:
+    """Stores a ledger. Raises WriteConflict when another run stored one since ``version``."""
+    state.write(repository_key("branches", repository), dump_ledger(ledger, mark), if_version=version)
 
 
 def recall(
@@ -102,8 +111,8 @@ def recall(
     now: datetime,
     runs: Runs = Runs(),
 ) -> Recalled:
-    """The ledger of a repository, or none where it may not be trusted. Raises FormatError for a ledger that
-    no run can have written or a damaged record, and ServerError."""
+    """The ledger of a repository, or none where it cannot be trusted. Raises FormatError for a damaged record
+    and ServerError."""
     recalled = _recall_ledger(state, readers, desired, endpoint, now, runs)
     return replace(recalled, spared=read_spared(state, desired.key))
 
@@ -112,55 +121,54 @@ def _recall_ledger(
     state: StateReader, readers: Readers, desired: DesiredRepository, endpoint: str, now: datetime, runs: Runs
 ) -> Recalled:
     stopped, finished = runs.stopped, runs.finished
-    ledger, version = read_ledger(state, desired.key)
-    if ledger is not None:
-        check_clock(ledger, now, f"{desired.key}: {repository_key('branches', desired.key)} in the state")
+    stored = read_ledger(state, desired.key)
+    version = None if stored is None else stored.version
+    if stored is not None:
+        where = f"{desired.key}: {repository_key('branches', desired.key)} in the state"
+        check_clock(stored.ledger, now, where)
     repository = readers.refs.get_repository(desired.name)
     metadata = readers.branches.metadata(desired.name)
     check_claims(metadata, desired.tree, desired.key)
     witness = _parsed(metadata.get(WITNESS))
     new = Mark(runs.run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
-    if ledger is not None and ledger.repository_created != repository.creation_date:
-        # Made again: what is remembered is of the one that had its name before.
-        ledger, stopped, finished = None, (), None
-    if ledger is None:
+    if stored is not None and stored.ledger.repository_created != repository.creation_date:
+        # The repository was created again: the records are of the one that had its name before.
+        stored, stopped, finished = None, (), None
+    if stored is None:
         lost = witness is not None or bool(stopped) or finished is not None
         why = "it was removed, or is in another state store" if lost else ""
     else:
-        why = _distrust(ledger, desired.key, new, witness, stopped, finished)
+        why = _distrust(stored, desired.key, new, witness, stopped, finished)
     if why:
         text = f"the record of its branches cannot be trusted ({why}): ages count from now, and {NOT_ASSUMED}"
         return Recalled(None, version, new, notes=(text,))
     assumes = desired.lifecycle_settings.assume_created != "never"
-    if ledger is None or ledger.mark is None:
-        return Recalled(ledger, version, replace(new, assumable=True), notes=(FIRST,) if assumes else ())
-    reached = max(ledger.mark.generation, witness.generation if witness else 0)
-    mark = replace(ledger.mark, generation=reached + 1)
+    if stored is None:
+        return Recalled(None, version, replace(new, assumable=True), notes=(FIRST,) if assumes else ())
+    reached = max(stored.mark.generation, witness.generation if witness else 0)
+    mark = replace(stored.mark, generation=reached + 1)
     unsure = assumes and not mark.witnessed
-    return Recalled(ledger, version, mark, mark.assumable, (UNWITNESSED,) if unsure else ())
+    return Recalled(stored.ledger, version, mark, mark.assumable, (UNWITNESSED,) if unsure else ())
 
 
 def _distrust(
-    ledger: Ledger,
+    stored: StoredLedger,
     key: str,
     described: Mark,
     witness: _Witness | None,
     stopped: Sequence[DeletionRecord],
     finished: DeletionRecord | None,
 ) -> str:
-    """Why a ledger may be another repository's or an older copy; "" when nothing says so."""
-    mark = ledger.mark
-    if mark is None:  # nothing was written by this version of lakeplan yet, or the ledger is older than that
-        if ledger.repository != key:
-            return f"it describes {ledger.repository}"
-        return "" if witness is None else "it is an older copy"
+    """Why a ledger may be another repository's or an older copy, or "". ``described`` has the repository's
+    address."""
+    ledger, mark = stored.ledger, stored.mark
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it describes {ledger.repository} at {mark.endpoint}, {mark.namespace}"
     if witness is None and mark.witnessed:
         return f"{WITNESS} was removed from the repository's metadata"
     if witness is not None and witness.id != mark.id:
         return f"run {witness.id or 'unknown'} began another record"
-    # A run that was stopped before it could store the ledger left a record of the generation that is missing.
+    # A run that was stopped before it stored its ledger left a record with the missing generation.
     left = {record.generation for record in stopped if record.ledger == mark.id}
     reached = witness.generation if witness is not None else mark.generation
     if finished is not None and finished.ledger == mark.id:
@@ -179,17 +187,17 @@ def _parsed(text: str | None) -> _Witness | None:
         ):
             return _Witness(id, int(generation[:18]))
         case _:
-            return _Witness("", 0)  # of nothing that is known here
+            return _Witness("", 0)  # of an unknown ledger
 
 
 def plain_endpoint(url: str) -> str:
-    """One spelling of a server's address."""
+    """A server's address in its one normal spelling."""
     return url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/").lower()
 
 
 def bear_witness(repository: str, mark: Mark, reader: BranchReader, writer: BranchWriter, run: Run) -> Mark:
-    """Marks the repository with the generation that a run is about to reach; the mark as the ledger is to
-    carry it. Raises ServerError when it is not known whether that took effect."""
+    """Writes the witness of the generation that a run is about to store. Returns the mark for its ledger.
+    Raises ServerError if it is unknown whether the write took effect."""
     value = f"{_VERSION} {mark.id} {mark.generation}"
     try:
         writer.set_metadata(repository, {WITNESS: value})

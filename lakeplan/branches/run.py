@@ -268,8 +268,8 @@ class _Runner:
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
         """The run's one write of the ledger; then the records of stopped runs are settled."""
-        ledger = replace(without(held.survey.ledger, deleted), mark=self._marked(held))
-        write_ledger(self._ports.state, held.desired.key, ledger, held.recalled.version)
+        ledger, mark = without(held.survey.ledger, deleted), self._marked(held)
+        write_ledger(self._ports.state, held.desired.key, ledger, mark, held.recalled.version)
         for record in held.old:
             for name, deletion in record.branches.items():
                 if deletion.fate is Fate.INTENDED:

@@ -18,8 +18,8 @@ from lakeplan.branches.ledger import Ledger, assume_created, facts_of, note_stag
 from lakeplan.branches.notices import Exemption, Spared, after_notice
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.branches.recall import Readers, Recalled
-from lakeplan.branches.verdicts import default_branch_problems, judge_branch, takes
-from lakeplan.errors import ConfigError, LakeplanError, NotFound, RepositoryNotFound
+from lakeplan.branches.verdicts import check_default_branch, judge_branch, takes
+from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep
 from lakeplan.retention.graph import CommitGraph
@@ -35,7 +35,7 @@ from lakeplan.values.branches import (
     PullRequest,
     StagedData,
 )
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
@@ -335,20 +335,6 @@ def _safe(
     if graph is None or head is None:
         return replace(outlook, safe_until=None)
     return replace(outlook, safe_until=safe_until(graph.creation_us[head], rules, zone))
-
-
-def check_default_branch(desired: DesiredRepository, default_branch: str) -> None:
-    """Raises ConfigError that names the pattern, the default branch and the place in the tree."""
-    setting = desired.branch_lifecycle
-    if not isinstance(setting, PoliciesDesired):
-        return
-    problems = default_branch_problems(setting.policies, default_branch)
-    if problems:
-        raise ConfigError(
-            "; ".join(problems),
-            where=f"{desired.key} ({setting.source})",
-            hint="Write patterns that exclude the default branch. It is never deleted.",
-        )
 
 
 def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import product
 
 from lakeplan import limits
+from lakeplan.errors import ConfigError
 from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, is_glob, matches, share_a_name
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
 from lakeplan.values.cron import parse_cron
+from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.repository import Branch
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
@@ -23,9 +25,22 @@ def with_names(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
     return [(policy.id or f"policy {number}", policy) for number, policy in enumerate(policies or (), 1)]
 
 
+def check_default_branch(desired: DesiredRepository, default_branch: str) -> None:
+    """Raises ConfigError if a pattern matches the default branch (lakefs/branch-lifecycle.md). Its message
+    has the pattern, the branch and the place in the tree."""
+    setting = desired.branch_lifecycle
+    if not isinstance(setting, PoliciesDesired):
+        return
+    if problems := default_branch_problems(setting.policies, default_branch):
+        raise ConfigError(
+            "; ".join(problems),
+            where=f"{desired.key} at {setting.source}",
+            hint="Narrow the pattern. The default branch is never deleted, and servers refuse such policies.",
+        )
+
+
 def default_branch_problems(policies: Sequence[Policy], default_branch: str) -> list[str]:
-    """One line for each pattern that matches the default branch, naming both: the server rejects such
-    policies, and lakeplan would never delete that branch."""
+    """A line with the policy, the pattern and the branch for each pattern that matches the default branch."""
     return [
         f"{name}: its pattern {pattern!r} matches the default branch {default_branch!r}"
         for name, policy in with_names(policies)

@@ -15,13 +15,13 @@ from lakeplan.branches.keepers import held_branches
 from lakeplan.branches.pin_records import StoredRules, read_stored
 from lakeplan.branches.verdicts import (
     EVEREST,
-    default_branch_problems,
+    check_default_branch,
     deleted_while_held,
     fates_of,
     first_deletion,
     held_deletions,
 )
-from lakeplan.errors import ConfigError, FeatureMissing
+from lakeplan.errors import FeatureMissing
 from lakeplan.lakefs.protocols import LakeFSReader, SettingsReader
 from lakeplan.plan.pins import PinInspection
 from lakeplan.retention.keep import active_holds
@@ -89,7 +89,7 @@ def gather_settings(
         policies = _policies(desired, reader, server, repository, branches, as_of)
         warnings = _unheeded(desired)
     elif isinstance(desired.branch_lifecycle, PoliciesDesired):
-        _check_default_branch(desired.branch_lifecycle, desired, repository)
+        check_default_branch(desired, repository.default_branch)
         warnings.append(ENFORCED_BY_LAKEPLAN)
     rules = _object_rules(desired, reader, branches)
     held: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ def _policies(
     )
     wanted: tuple[Policy, ...] | None = None
     if isinstance(desired.branch_lifecycle, PoliciesDesired):
-        _check_default_branch(desired.branch_lifecycle, desired, repository)
+        check_default_branch(desired, repository.default_branch)
         wanted = desired.branch_lifecycle.policies
     action = action_of_setting(stored.items, wanted)
     fates = (
@@ -209,20 +209,6 @@ def _policies(
         },
         exempt_branches=exempt,
     )
-
-
-def _check_default_branch(
-    policies: PoliciesDesired, desired: DesiredRepository, repository: Repository
-) -> None:
-    """A pattern that matches the default branch is an error that names both (lakefs/branch-lifecycle.md)."""
-    found = default_branch_problems(policies.policies, repository.default_branch)
-    if found:
-        raise ConfigError(
-            "; ".join(found),
-            where=f"{desired.key} at {policies.source}",
-            hint="Narrow the pattern. The default branch is never deleted, and a server refuses such"
-            " policies.",
-        )
 
 
 def _notes(

@@ -1,11 +1,10 @@
-"""Which value of a setting is stricter, and how two values combine, for every setting of a tree.
+"""Which of two values of a setting is stricter, and how they combine.
 
-A value is stricter when less is deleted, later, or with more inspection. ``plan --base`` lists what a change
-weakens and is judged by the stricter of both trees; ``apply --sweep`` sweeps by it. ``sweep run`` keeps to
-the stricter of the approval's and today's settings, ``branches run`` to that of a reviewed plan and today's.
-Blocks of settings declare their rules with
-their fields (``values/declare``); the rest is listed here. A setting of the schemas without a rule fails a
-test.
+With the stricter value, lakeplan deletes less, or later, or inspects more first. ``plan --base`` lists what a
+change weakens and judges it by the stricter of both trees, and ``apply --sweep`` sweeps by those. ``sweep
+run`` uses the stricter of the settings at the approval and today, ``branches run`` of those in a reviewed
+plan and today. Blocks of settings declare their rules with their fields (``values/declare``); the others are
+here. ``tests/review/test_strictness.py`` lists every setting that needs no rule, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from lakeplan.values.declare import (
     Setting,
     SinceMark,
     least,
-    neutral,
     unordered,
 )
 from lakeplan.values.desired import (
@@ -49,23 +47,23 @@ Block = TypeVar("Block")
 
 
 def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
-    """Every hold of any of them; of two on the same thing the one that ends later."""
+    """All holds; of two on the same thing the one that ends later."""
     found: dict[tuple[str, str], Hold] = {}
     for hold in (hold for holds in several for hold in holds):
         known = found.get((hold.kind, hold.name))
-        if known is None or ends(hold) > ends(known):
+        if known is None or last_day(hold) > last_day(known):
             found[hold.kind, hold.name] = hold
     return tuple(found.values())
 
 
-def ends(hold: Hold) -> date:
-    """The last day of a hold; the last day there is where it has no end."""
+def last_day(hold: Hold) -> date:
+    """The last day of a hold; ``date.max`` if it has no end."""
     return hold.until if hold.until is not None else date.max
 
 
 _REVIEWED_FIRST = (LESS, POLICY, ALL_OF_BOTH)
 SAFETY_REVIEWED = tuple(sorted(SAFETY, key=lambda setting: _REVIEWED_FIRST.index(setting.rule)))
-"""In the order in which a review lists them: limits, what gates do, lists."""
+"""In the order of a review: limits, what gates do, lists."""
 TREE = (
     *BOUNDS,
     Setting("unmanaged", "unmanaged", POLICY),
@@ -104,57 +102,6 @@ SERVER = (
         unordered("retention days end at another hour, so that other commits may expire"),
     ),
 )
-_SAME_HOLD = "identifies the hold; one that is missing at the head is listed as dropped"
-_DAYS = Rule(max, why="a plan simulates a change; a sweep keeps what the server's or the tree's days keep")
-_NAMES = "names what the days are for; a plan expands and simulates it"
-_PINS = "a plan lists every pin that is no longer required and what only it protects, and gates judge it"
-_SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
-_ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
-_POLICY = ("id", "patterns", "max_age", "max_idle_age", "max_inactivity_time", "description", "remove")
-_POLICY_KEYS = ("file", "policies", *(f"policies.{key}" for key in _POLICY))
-_ELSEWHERE = {
-    "holds.prefix": neutral(_SAME_HOLD),
-    "holds.branch": neutral(_SAME_HOLD),
-    "holds.tag": neutral(_SAME_HOLD),
-    "holds.commit": neutral(_SAME_HOLD),
-    "holds.until": Rule(max, why="of two holds on the same thing the one that ends later (all_holds)"),
-    "holds.reason": neutral("people read it; nothing is decided by it"),
-    "holds.remove": neutral("drops an inherited hold, which is listed as dropped"),
-    "gc.default_retention_days": _DAYS,
-    "gc.branches": neutral(_NAMES),
-    "gc.branches.branch_id": neutral(_NAMES),
-    "gc.branches.pattern": neutral(_NAMES),
-    "gc.branches.retention_days": _DAYS,
-    "gc.branches.min_commits": neutral(_PINS),
-    "gc.branches.keep": neutral(_PINS),
-    "gc.branches.keep.daily": neutral(_PINS),
-    "gc.branches.keep.weekly": neutral(_PINS),
-    "gc.branches.keep.monthly": neutral(_PINS),
-    "gc.branches.remove": neutral("drops inherited days; a plan simulates the days that are left"),
-    "gc.file": neutral("the rules in the file are compared like those in the tree"),
-    **{f"branch_lifecycle.{key}": neutral(_SIMULATED) for key in _POLICY_KEYS},
-    "object_lifecycle": neutral(_SIMULATED),
-    "overrides": neutral("new or wider ones are listed one by one (loosening._opened)"),
-    "servers": neutral("servers are paired by their endpoints; one that is lost is listed (base_pairs)"),
-    "servers.endpoint_url": neutral("pairs the servers of both trees (base_pairs)"),
-    "servers.branch_lifecycle": neutral("its settings have entries of their own"),
-    "servers.branch_lifecycle.schedule": neutral(
-        "forecasts when the server's own job runs; nothing is decided by it"
-    ),
-    "servers.cost_per_gb_month": neutral("figures for people; nothing is decided by it"),
-    "servers.storages": neutral("where storage is read; a sweep checks that it is the repository's"),
-    "defaults": neutral(_ENTRIES),
-    "profiles": neutral(_ENTRIES),
-    "include": neutral(_ENTRIES),
-    "repositories": neutral(_ENTRIES),
-    "server": neutral(_ENTRIES),
-    "use": neutral(_ENTRIES),
-    "owner": neutral("selects repositories for a command; nothing is decided by it"),
-    "name": neutral("a repository that another name has claimed is refused (lakeplan.review.claims)"),
-    "simulation": neutral("both runners give the same answers; nothing is decided by it"),
-    "apiVersion": neutral("there is one version"),
-}
-JUDGED_ELSEWHERE = tuple(Setting(path, "", rule) for path, rule in _ELSEWHERE.items())
 
 
 def stricter(table: Iterable[Setting], then: Block, now: Block) -> Block:
@@ -186,9 +133,9 @@ def stricter_lifecycle(then: LifecycleSettings, now: LifecycleSettings) -> Lifec
 def since_mark(
     marked: SweepSettings, tree_then: SweepSettings, tree_now: SweepSettings
 ) -> tuple[SweepSettings, tuple[Setting, ...]]:
-    """The settings that a sweep of a mark keeps to, and those because of which the mark cannot be swept.
-    ``marked``: what the mark was made with, which a person's options may have changed; what the tree has
-    not tightened since stays as they chose it. Limits are today's: gates judge the mark by them."""
+    """The settings for the sweep of a mark, and those that forbid it. ``marked`` are the settings of the
+    mark, which may come from a person's options: they stay as chosen unless the tree has been tightened
+    since. Limits are today's, because gates judge the mark by them."""
     settings, refused = marked, []
     for setting in SWEEP:
         name, rule = setting.field, setting.rule
@@ -213,8 +160,8 @@ ABSENT = "not there"
 
 @dataclass(frozen=True)
 class Guards:
-    """What of a tree decides how much a plan may do. Days are inclusive; ``places`` maps a path such as
-    ``safety.max_expired_bytes`` to where it is."""
+    """The settings of a tree that limit what a plan may do. Days are inclusive. ``places`` maps a path such
+    as ``safety.max_expired_bytes`` to its place in the tree."""
 
     safety: Safety = field(default_factory=Safety)
     min_retention_days: int = 1
@@ -232,7 +179,7 @@ class Guards:
 
 
 def held_to(plan: Plan, safety: Safety) -> Safety:
-    """A tree's limits, but for an apply of ``plan`` no looser than those it was reviewed with."""
+    """A tree's limits for an apply of ``plan``: never weaker than those of its review."""
     return replace(
         safety,
         impact_tolerance_percent=least(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
@@ -241,7 +188,7 @@ def held_to(plan: Plan, safety: Safety) -> Safety:
 
 
 def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[tuple[Source, str, int]]:
-    """Every retention outside ``low`` to ``high`` days: where it is, its name, its days."""
+    """The place, path and days of every retention period outside ``low`` to ``high`` days."""
     if not isinstance(desired.gc, GcDesired):
         return
     if not low <= desired.gc.default_retention_days <= high:
@@ -252,7 +199,7 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
 
 
 def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
-    """Everything of the tree as a whole that ``head`` weakens, in fixed order."""
+    """Every setting of the tree as a whole that ``head`` weakens, in a fixed order."""
     found = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
         Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
@@ -261,7 +208,7 @@ def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
 
 
 def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
-    """Overrides that allow more than the base's do. One that expired allows nothing."""
+    """Overrides that allow more than those of the base. An expired one allows nothing."""
     for note in head.overrides:
         if note.expires < today:
             continue
@@ -284,7 +231,7 @@ def _opening(note: Override) -> str:
 
 
 def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[Loosening]:
-    """Settings of a server that decide what is deleted there, where they are others than at the base."""
+    """Changed settings of a server that decide what is deleted there."""
     where = str(head.source) if head.source else ""
     for setting, before, after in weakened(SERVER, base, head):
         path = f"servers.{head.name}.{setting.path.removeprefix('servers.')}"
@@ -294,13 +241,13 @@ def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[Loosening
 def loosened_repository(
     base: DesiredRepository, head: DesiredRepository | None, today: date
 ) -> Iterator[Loosening]:
-    """Holds that are dropped or end sooner (not those that are over anyway), and settings of ``sweep`` and
-    ``branch_lifecycle`` that are weaker. ``head`` is None when no entry names the repository any more."""
+    """Holds that are dropped or end sooner, except expired ones, and weaker settings of ``sweep``,
+    ``branch_lifecycle`` and ``pins``. ``head`` is None if no entry names the repository any more."""
     where = str(head.source) if head is not None and head.source else ""
-    mine = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
+    kept = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
     for hold in all_holds(base.holds):
-        now = mine.get((hold.kind, hold.name))
-        if hold.holds_on(today) and (now is None or ends(now) < ends(hold)):
+        now = kept.get((hold.kind, hold.name))
+        if hold.holds_on(today) and (now is None or last_day(now) < last_day(hold)):
             after = ABSENT if now is None else _hold_end(now)
             yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
     if head is None:
@@ -315,7 +262,7 @@ def loosened_repository(
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
-    """What a sweep of ``head`` keeps to until its tree is the base itself; None where it is as strict."""
+    """What a sweep of ``head`` must observe while the base is stricter; None if it is not."""
     guard = SweepGuard(
         stricter_safety(base.safety, head.safety),
         all_holds(head.holds, base.holds),
@@ -326,7 +273,7 @@ def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | N
 
 
 def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepository:
-    """The repository, with the stricter of it and the guard where a sweep is concerned."""
+    """The repository with the stricter of its own settings for sweeps and those of the guard."""
     return replace(
         desired,
         safety=stricter_safety(guard.safety, desired.safety),
@@ -340,7 +287,7 @@ def _hold_end(hold: Hold) -> str:
 
 
 def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
-    """Both values of a setting as messages show them; of lists only what is missing."""
+    """Both values of a setting as messages show them. Of a list only the missing items."""
     if isinstance(before, tuple):
         return ", ".join(item for item in before if item not in after), ABSENT
     return _figure(setting, before), _figure(setting, after)
@@ -362,6 +309,6 @@ def _figure(setting: Setting, value: Any) -> str:
 
 
 def _place(head: Guards, path: str) -> str:
-    """Where the value is; where it was left out, its block; without one, nothing."""
+    """The place of a value, or of its block if the value was left out, or ""."""
     found = head.places.get(path) or head.places.get(path.partition(".")[0])
     return str(found) if found else ""

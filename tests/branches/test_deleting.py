@@ -87,7 +87,7 @@ class DescribeALostAnswer:
         if work == "a commit":
             assert record.found == one.lakefs.branches["feature-1"].commit_id
         # Whatever it is, its age counts anew.
-        assert "feature-1" not in read_ledger(one.state, KEY)[0].branches
+        assert "feature-1" not in read_ledger(one.state, KEY).ledger.branches
         one.clock.wait(2)
         one.run()
         assert "feature-1" in one.lakefs.branches

@@ -194,35 +194,6 @@ class DescribeAnOlderCopy:
         assert old.ends() == {}
 
 
-class DescribeALedgerOfTheOldFormat:
-    def unbound(self, world) -> None:
-        document = ledger(world) | {"format": "lakeplan.branches/v1"}
-        for key in ("id", "generation", "endpoint", "namespace", "assumable", "witnessed"):
-            del document[key]
-        store(world, document)
-
-    def it_is_used_once(self, idle):
-        self.unbound(idle)
-        idle.lakefs.marks.clear()
-        copy = idle.state.records[LEDGER].data
-        assert set(idle.ends().values()) == {"deleted"}
-        idle.lakefs.branch("feature-1")
-        idle.run()
-        store(idle, copy)
-        assert "older copy" in warnings(idle.run())
-        assert "feature-1" in idle.lakefs.branches
-
-    def it_is_not_used_for_a_repository_that_it_does_not_name(self, idle):
-        """Two repositories of one script can be made in the same second, and their branches have the same
-        names."""
-        self.unbound(idle)
-        idle.lakefs.marks.clear()
-        store(idle, ledger(idle) | {"repository": "prod/other"})
-        report = idle.run()
-        assert "it describes prod/other" in warnings(report)
-        assert set(idle.lakefs.branches) == {"main", "feature-1", "feature-2"}
-
-
 class DescribeTheWitness:
     @pytest.mark.parametrize("error", [PermissionDenied("no"), FeatureMissing("no")])
     def it_goes_without_and_then_assumes_nothing(self, world, error):

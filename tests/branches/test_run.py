@@ -231,7 +231,7 @@ class DescribeGates:
         idle.tree.safety = Safety(max_deleted_branches=1)
         idle.lakefs.branch("feature-3")
         idle.run()
-        assert "feature-3" in read_ledger(idle.state, KEY)[0].branches
+        assert "feature-3" in read_ledger(idle.state, KEY).ledger.branches
 
 
 class DescribeTheSecondLook:
@@ -401,5 +401,5 @@ class DescribeHidden:
 def it_leaves_the_ledger_of_a_branch_alone_that_only_moved(idle):
     idle.lakefs.commit("feature-1")
     idle.run()
-    record = read_ledger(idle.state, KEY)[0].branches["feature-1"]
+    record = read_ledger(idle.state, KEY).ledger.branches["feature-1"]
     assert record == replace(record, first=int((idle.clock.now - timedelta(days=4)).timestamp()))

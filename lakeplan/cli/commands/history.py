@@ -26,10 +26,11 @@ from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
-from lakeplan.plan.rollback import Disagreement, Restoration, checked, disagreements, restorations
+from lakeplan.plan.rollback import Disagreement, checked, disagreements, replaced_steps
 from lakeplan.review.history import (
     KINDS,
     RunRecord,
+    RunStep,
     Wanted,
     find_change,
     find_run,
@@ -49,17 +50,16 @@ Connect = Callable[[str], LakeFSReader]
 
 def edit_text(found: Disagreement) -> str:
     """The edit that a person would make, with where."""
-    desired, before = found.desired, found.restoration.settings
-    lines = gc_lines(found.restoration.before) if found.rules else []
-    lines += [line for kind in found.settings for line in setting_lines(kind, before[kind][0])]
+    desired, repository = found.desired, found.step.repository
+    lines = gc_lines(found.step.before) if found.rules else []
+    lines += [line for setting in found.settings for line in setting_lines(setting.kind, setting.before)]
     if desired is None or desired.by_glob or desired.source is None:
-        head = f"{found.restoration.repository}: an entry of its own, under repositories of any file:"
-        lines = [f"{found.restoration.repository}:", *(f"  {line}" for line in lines)]
+        head = f"{repository}: an entry of its own, under repositories of any file:"
+        lines = [f"{repository}:", *(f"  {line}" for line in lines)]
     else:
-        blocks = ["gc"] * found.rules + [kind.value for kind in found.settings]
+        blocks = ["gc"] * found.rules + [setting.kind.value for setting in found.settings]
         head = (
-            f"{found.restoration.repository}: in its entry at {desired.source}, in place of its"
-            f" {' and '.join(blocks)} block:"
+            f"{repository}: in its entry at {desired.source}, in place of its {' and '.join(blocks)} block:"
         )
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
@@ -76,7 +76,7 @@ def edits_needed(found: Sequence[Disagreement], why: str, hint: str) -> StalePla
 class TreeEdit(EditedTree):
     """Edits a tree in place so that it contains the rules to restore."""
 
-    def make(self, tree: Tree, wanted: Sequence[Restoration], connect: Connect) -> Tree:
+    def make(self, tree: Tree, wanted: Sequence[RunStep], connect: Connect) -> Tree:
         """The tree after the edits: it says what is wanted, and the same as before of everything else.
         Raises StalePlan with the edits to make by hand, and nothing changed, when that cannot be reached."""
         first = disagreements(tree, wanted, connect)
@@ -86,7 +86,7 @@ class TreeEdit(EditedTree):
             edited = self._pass(first, {})
             again = disagreements(edited, wanted, connect)
             if again:  # rules that the entry inherits have to be removed by name
-                edited = self._pass(again, {d.restoration.repository: d for d in again})
+                edited = self._pass(again, {d.step.repository: d for d in again})
                 again = disagreements(edited, wanted, connect)
             if again or not _same_elsewhere(tree, edited, wanted):
                 raise ConfigError("the edited tree would not contain the old rules")
@@ -100,8 +100,8 @@ class TreeEdit(EditedTree):
 
     def _pass(self, found: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
         for item in found:
-            key = item.restoration.repository
-            lines = gc_lines(item.restoration.before, leftover[key].leftover if key in leftover else ())
+            key = item.step.repository
+            lines = gc_lines(item.step.before, leftover[key].leftover if key in leftover else ())
             self._edit(item, lines)
         return self.load()
 
@@ -109,7 +109,7 @@ class TreeEdit(EditedTree):
         desired = item.desired
         own = desired is not None and not desired.by_glob and desired.source is not None
         file = desired.source.file if own and desired and desired.source else ROOT_FILE
-        key = desired.entry if own and desired else item.restoration.repository
+        key = desired.entry if own and desired else item.step.repository
         edit = set_gc if own else add_entry
         if not self.edit(file, lambda text: edit(text, key, lines)):
             raise ConfigError("an entry is written in a way that lakeplan cannot edit")
@@ -121,7 +121,7 @@ def _not_editable(found: Sequence[Disagreement], problems: str) -> StalePlan:
     return edits_needed(found, f"the tree could not be edited to contain the old rules{why}", hint)
 
 
-def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[Restoration]) -> bool:
+def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[RunStep]) -> bool:
     """Whether every other repository that can be named without a server resolves as it did."""
     edited = {r.repository for r in wanted}
 
@@ -284,9 +284,9 @@ def rollback(
     return exit_code_of(made, detailed=False)
 
 
-def _restorable(record: RunRecord, selection: Selection) -> Sequence[Restoration]:
+def _restorable(record: RunRecord, selection: Selection) -> Sequence[RunStep]:
     """Raises LakeplanError when there are none."""
-    wanted = restorations(record, selection)
+    wanted = replaced_steps(record, selection)
     if not wanted:
         raise LakeplanError(
             "the run replaced no rules that could be restored",
