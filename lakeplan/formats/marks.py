@@ -73,9 +73,7 @@ def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schem
     return data, hashlib.sha256(data).hexdigest()
 
 
-MARK_COLUMNS = ("address", "size_bytes", "class", "paths")
-"""What every part of a mark has; marks of earlier releases have no ``version``, and do not say when an object
-was written or what keeps it."""
+MARK_COLUMNS = tuple(field.name for field in MARKED)
 _KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
 
 

@@ -51,7 +51,7 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
     _print(page, commits_table(contents, cost), COMMITS_SHOWN)
     page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, "last commits")
     _print(page, keepers_table(contents), KEEPERS_SHOWN)
-    page.rest(len(keepers or ()) + contents["more_kept_by"], KEEPERS_SHOWN)
+    page.rest(len(keepers) + contents["more_kept_by"], KEEPERS_SHOWN)
     if forecast := contents["forecast"]:
         page.blank()
         words = forecast_words(forecast)
@@ -59,8 +59,6 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
             page.labelled("MORE THAN FORECAST:", "bold red", words)
         else:
             page.labelled("forecast:", "bold", words)
-    if keepers is None or contents["ages"] is None:
-        page.dim("Ages, and what keeps objects, are not known: an earlier release made the mark.")
 
 
 def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
@@ -78,7 +76,7 @@ def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
 
 def ages_table(contents: ContentsRow, cost: Money) -> Table:
     """By the time since objects were written, before the mark."""
-    rows = [[Label(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"] or ()]
+    rows = [[Label(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
     return Table(("age", "objects", "size", *cost.header()), rows)
 
 
@@ -95,7 +93,7 @@ def keepers_table(contents: ContentsRow) -> Table:
     """By what keeps them."""
     rows = [
         [Name(keeper_words(row)), Label(row["class"].replace("_", " ")), *volume_cells(row)]
-        for row in contents["kept_by"] or ()
+        for row in contents["kept_by"]
     ]
     return Table(("kept by", "class", "objects", "size"), rows, names=2)
 
@@ -367,11 +365,10 @@ def _came_back(page: Page, document: SweepDocument) -> None:
 
 
 def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
-    """Settings that the tree changed since the approval. Summaries of earlier releases do not say."""
+    """Settings that the tree changed since the approval."""
     named = []
-    sources = document.get("settings_from", {})
-    for name, value in sorted(document["settings"].items()) if sources else ():
-        if sources.get(name) != "tree":
+    for name, value in sorted(document["settings"].items()):
+        if document["settings_from"].get(name) != "tree":
             continue
         text = duration(value) if isinstance(value, int) and name.endswith("_seconds") else f"{value}"
         named.append(f"sweep.{name.removesuffix('_seconds')} is {text}")

@@ -105,7 +105,7 @@ class NotComparedRow(TypedDict):
 
 
 class LastSweepRow(TypedDict):
-    """``state.sweeps.LastSweep``."""
+    """A ``state.sweeps.RecordedSweep``."""
 
     mark_id: str
     at: str

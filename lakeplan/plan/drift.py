@@ -25,13 +25,14 @@ from lakeplan.plan.drift_compare import (
 from lakeplan.plan.gather import server_policies
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.store import known_repositories, repositories_with_baseline
-from lakeplan.state.sweeps import LastSweep, read_sweeps
+from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
+from lakeplan.values.simulation import total_of
 
 WORKERS = 8
 
@@ -171,7 +172,7 @@ def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReade
 
 def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
     try:
-        return replace(drift, sweeps=read_sweeps(state, drift.repository))
+        return replace(drift, sweeps=tuple(read_sweeps(state, drift.repository).values()))
     except LakeplanError as error:
         return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
 
@@ -300,13 +301,13 @@ def _recorded(drift: RepositoryDrift) -> RecordedRow:
         "last_apply": None
         if applied is None or not applied.run_id
         else {"run_id": applied.run_id, "at": utc_text(applied.at)},
-        "last_sweep": None if sweeps is None else _last_sweep(sweeps.last),
-        "quarantined": None if sweeps is None else sweeps.quarantined.to_row(),
-        "reclaimed": None if sweeps is None else sweeps.reclaimed.to_row(),
+        "last_sweep": _sweep_row(max(sweeps, key=lambda sweep: sweep.at)) if sweeps else None,
+        "quarantined": total_of(sweep.quarantined for sweep in sweeps).to_row() if sweeps else None,
+        "reclaimed": total_of(sweep.reclaimed for sweep in sweeps).to_row() if sweeps else None,
     }
 
 
-def _last_sweep(last: LastSweep) -> LastSweepRow:
+def _sweep_row(last: RecordedSweep) -> LastSweepRow:
     return {
         "mark_id": last.mark_id,
         "at": utc_text(last.at),

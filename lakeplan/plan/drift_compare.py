@@ -27,7 +27,7 @@ from lakeplan.review.differences import (
     same_setting,
 )
 from lakeplan.review.run import Run
-from lakeplan.state.sweeps import SweepRecord
+from lakeplan.state.sweeps import RecordedSweep
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
 from lakeplan.values.plan import Failure, ValueChange
@@ -299,7 +299,7 @@ class RepositoryDrift:
     last: LastApplied | None = None
     note: str = ""
     failure: Failure | None = None
-    sweeps: SweepRecord | None = None
+    sweeps: tuple[RecordedSweep, ...] = ()
     state_note: str = ""
 
 

@@ -1,7 +1,7 @@
-"""What the state remembers of a repository's sweeps: amounts by mark, for who cannot read the namespace.
+"""What the state remembers of a repository's sweeps: figures by mark, for readers without the namespace.
 
-Key: ``sweep/ends/<server>/<repository>.json``, one entry per mark. The namespace has the last word (its
-``summary.json``); losing this record loses figures, never safety.
+Key: ``sweep/ends/<server>/<repository>.json``. The ``summary.json`` in the namespace is authoritative; losing
+this record loses figures, never safety.
 """
 
 from __future__ import annotations
@@ -16,53 +16,76 @@ from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
-from lakeplan.values.simulation import Amount, AmountRow
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Status
 
 PENDING = "pending"
 STATUSES = (*(status.value for status in Status), PENDING)
 _KIND = "sweep/ends"
 _TRIES = 5
+_SWEPT = records.record(
+    {
+        "at": records.moment,
+        "finished": records.flag,
+        "mode": records.exactly("delete", "quarantine"),
+        "versions_kept": records.flag,
+        **dict.fromkeys(STATUSES, records.AMOUNT),
+    },
+    {"purged": records.AMOUNT},
+)
+_SWEEPS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
 
 
 @dataclass(frozen=True)
-class LastSweep:
-    """The newest sweep of a repository. ``amounts`` are by status, ``pending`` among them; ``finished``:
-    every marked object has its end."""
+class RecordedSweep:
+    """What the sweep of one mark did. ``amounts`` are by status, with ``pending``. ``finished``: no marked
+    object is pending. ``versions_kept``: the store may have older versions of what was deleted. ``purged``:
+    what was deleted from the mark's quarantine."""
 
     mark_id: str
     at: datetime
     finished: bool
+    mode: str
+    versions_kept: bool
     amounts: Mapping[str, Amount]
+    purged: Amount
+
+    @property
+    def quarantined(self) -> Amount:
+        """What was moved to quarantine and not purged since."""
+        if self.mode != "quarantine":
+            return Amount()
+        left = self.amounts[Status.DELETED.value] - self.purged
+        return Amount(max(left.objects, 0), max(left.size_bytes, 0))
+
+    @property
+    def reclaimed(self) -> Amount:
+        """What no longer costs anything: deleted or purged in a store that keeps no older versions of it."""
+        if self.versions_kept:
+            return Amount()
+        return self.purged if self.mode == "quarantine" else self.amounts[Status.DELETED.value]
 
 
-@dataclass(frozen=True)
-class SweepRecord:
-    """All sweeps of a repository. ``quarantined`` is what was moved there and not purged since. ``reclaimed``
-    is what is not paid for any more: deleted or purged where the store keeps no older versions of it."""
-
-    last: LastSweep
-    quarantined: Amount
-    reclaimed: Amount
-
-
-def read_sweeps(state: StateReader, repository: str) -> SweepRecord | None:
-    """The record of ``server/name``; None when no sweep of it is recorded. Raises LakeplanError naming a
-    record that cannot be read."""
+def read_sweeps(state: StateReader, repository: str) -> dict[str, RecordedSweep]:
+    """The recorded sweeps of ``server/name`` by mark. Raises FormatError for a damaged record."""
     entries, _ = _read(state, repository)
-    if not entries:
-        return None
-    last = max(entries, key=lambda mark_id: records.moment_in(entries[mark_id]["at"]))
-    return SweepRecord(
-        _last(last, entries[last]),
-        sum((_quarantined(entry) for entry in entries.values()), Amount()),
-        sum((_reclaimed(entry) for entry in entries.values()), Amount()),
-    )
+    return {
+        mark_id: RecordedSweep(
+            mark_id,
+            records.moment_in(entry["at"]),
+            entry["finished"],
+            entry["mode"],
+            entry["versions_kept"],
+            {status: Amount.from_row(entry[status]) for status in STATUSES},
+            _purged(entry),
+        )
+        for mark_id, entry in entries.items()
+    }
 
 
 def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_kept: bool) -> None:
-    """Remembers what a run left behind (its document), instead of what an earlier run of the same mark did.
-    ``versions_kept``: the store may still have older versions of what was deleted. Raises LakeplanError."""
+    """Records the document of a run, in place of an earlier run of the same mark. Raises LakeplanError."""
+    repository, mark_id = document["repository"], document["mark_id"]
     entry = {
         "at": document["at"],
         "finished": document["finished"],
@@ -70,75 +93,41 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
         "versions_kept": versions_kept,
         **{status: document[status] for status in STATUSES},
     }
-
     try:
         _SWEPT(entry, "the sweep's end")
-    except ValueError as error:  # somebody else wrote the mark: it would make the whole record unreadable
-        raise FormatError(
-            f"impossible figures are not recorded: {error}",
-            where=repository_key(_KIND, document["repository"]),
-        ) from None
+    except ValueError as error:  # the mark was forged: its figures would make the whole record unreadable
+        where = repository_key(_KIND, repository)
+        raise FormatError(f"impossible figures are not recorded: {error}", where=where) from None
 
-    def put(entries: dict[str, Any]) -> None:
-        purged = entries.get(document["mark_id"], {}).get("purged")
-        entries[document["mark_id"]] = entry if purged is None else {**entry, "purged": purged}
+    def add(entries: Mapping[str, Any]) -> dict[str, Any]:
+        purged = entries.get(mark_id, {}).get("purged")
+        return {**entries, mark_id: entry if purged is None else {**entry, "purged": purged}}
 
-    _change(state, document["repository"], put)
+    _change(state, repository, add)
 
 
 def record_purge(state: StateWriter, repository: str, mark_id: str, purged: Amount) -> None:
-    """Remembers that copies of a mark's quarantine are gone. Raises LakeplanError."""
+    """Records that copies were deleted from a mark's quarantine. Raises LakeplanError."""
 
-    def put(entries: dict[str, Any]) -> None:
-        if mark_id in entries:
-            before = _amount(entries[mark_id].get("purged"))
-            after = before + purged
-            entries[mark_id]["purged"] = after.to_row()
+    def add(entries: Mapping[str, Any]) -> dict[str, Any]:
+        if mark_id not in entries:
+            return {**entries}
+        entry = entries[mark_id]
+        return {**entries, mark_id: {**entry, "purged": (_purged(entry) + purged).to_row()}}
 
-    _change(state, repository, put)
-
-
-@dataclass(frozen=True)
-class Swept:
-    """What the sweep of one mark left behind. ``at`` is ISO 8601; ``amounts`` as of a ``LastSweep``."""
-
-    at: str
-    finished: bool
-    mode: str
-    amounts: Mapping[str, Amount]
-    quarantined: Amount
-
-    @property
-    def total(self) -> Amount:
-        return sum(self.amounts.values(), Amount())
+    _change(state, repository, add)
 
 
-def read_swept(state: StateReader, repository: str) -> dict[str, Swept]:
-    """The sweeps of ``server/name`` by mark. Raises LakeplanError for a record that cannot be read."""
-    entries, _ = _read(state, repository)
-    return {
-        mark_id: Swept(
-            entry["at"],
-            entry["finished"],
-            entry["mode"],
-            {status: _amount(entry.get(status)) for status in STATUSES},
-            _quarantined(entry),
-        )
-        for mark_id, entry in entries.items()
-    }
+def _purged(entry: Mapping[str, Any]) -> Amount:
+    return Amount.from_row(entry["purged"]) if entry.get("purged") else Amount()
 
 
-def read_purged(state: StateReader, repository: str) -> dict[str, Amount]:
-    """What was purged of each mark's quarantine, by mark. Raises LakeplanError."""
-    entries, _ = _read(state, repository)
-    return {mark_id: _amount(entry.get("purged")) for mark_id, entry in entries.items()}
-
-
-def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]], None]) -> None:
+def _change(
+    state: StateWriter, repository: str, change: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> None:
     for attempt in range(_TRIES):
         entries, version = _read(state, repository)
-        put(entries)
-        record = {"repository": repository, "marks": entries}
+        record = {"repository": repository, "marks": change(entries)}
         data = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
         try:
             state.write(repository_key(_KIND, repository), data, if_version=version)
@@ -148,44 +137,9 @@ def _change(state: StateWriter, repository: str, put: Callable[[dict[str, Any]],
                 raise
 
 
-_SWEPT = records.record(
-    {
-        "at": records.moment,
-        "finished": records.flag,
-        "mode": records.exactly("delete", "quarantine"),
-        "versions_kept": records.flag,
-    },
-    {"purged": records.AMOUNT, **dict.fromkeys(STATUSES, records.AMOUNT)},
-)
-_ENDS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
-
-
 def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
-    """Entries by mark, and the version that a write must present. Raises FormatError for a damaged record, or
-    another repository's."""
+    """Entries by mark, and the version that a write must present."""
     hint = "Restore it from a backup, or move it away. The next run writes a new one."
     what = "the state's record of sweeps"
-    found = read_repository_record(state, _KIND, repository, _ENDS, what=what, hint=hint)
+    found = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
     return ({}, None) if found is None else (found[0]["marks"], found[1])
-
-
-def _last(mark_id: str, entry: Mapping[str, Any]) -> LastSweep:
-    amounts = {status: _amount(entry[status]) for status in STATUSES}
-    return LastSweep(mark_id, records.moment_in(entry["at"]), bool(entry["finished"]), amounts)
-
-
-def _quarantined(entry: Mapping[str, Any]) -> Amount:
-    if entry["mode"] != "quarantine":
-        return Amount()
-    moved, purged = _amount(entry[Status.DELETED.value]), _amount(entry.get("purged"))
-    return Amount(max(moved.objects - purged.objects, 0), max(moved.size_bytes - purged.size_bytes, 0))
-
-
-def _reclaimed(entry: Mapping[str, Any]) -> Amount:
-    if entry["versions_kept"]:
-        return Amount()
-    return _amount(entry.get("purged") if entry["mode"] == "quarantine" else entry[Status.DELETED.value])
-
-
-def _amount(row: AmountRow | None) -> Amount:
-    return Amount() if row is None else Amount.from_row(row)

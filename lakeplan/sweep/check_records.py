@@ -23,7 +23,7 @@ from lakeplan.formats.namespace import (
     quarantine_prefix,
 )
 from lakeplan.simulation.requests import SampledEntry
-from lakeplan.state.sweeps import read_purged
+from lakeplan.state.sweeps import read_sweeps
 from lakeplan.stores.protocols import SpanReader, StateReader, SweepStore
 from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
@@ -118,7 +118,7 @@ def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
 def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
     """Every quarantine against the records of its sweep. Raises StorageError, and FormatError for a damaged
     record of the state."""
-    purged = read_purged(state, site.key)
+    purged = {mark_id: sweep.purged for mark_id, sweep in read_sweeps(state, site.key).items()}
     rows: list[QuarantineRow] = []
     present = mark_ids(site.store, QUARANTINE_PREFIX)
     for mark_id in sorted({*present, *mark_ids(site.store, SWEEPS_PREFIX)}):

@@ -107,8 +107,6 @@ class _Totals:
     ages: Amounts = field(default_factory=dict)
     keepers: Amounts = field(default_factory=dict)
     """By class and keeper."""
-    has_ages: bool = True
-    has_keepers: bool = True
 
     def add(self, table: pa.Table) -> None:
         going = [kind.value for kind in deleted_classes(self.mark.settings.never_committed)]
@@ -121,24 +119,16 @@ class _Totals:
     def _add_going(self, table: pa.Table) -> None:
         if not table.num_rows:
             return
-        names = table.column_names
-        nothing = pa.nulls(table.num_rows, pa.string())
-        last = table["last_commit_id"] if "last_commit_id" in names else nothing
-        at = table[LAST_COMMIT_US] if LAST_COMMIT_US in names else pa.nulls(table.num_rows, pa.int64())
-        _sum(self.commits, pa.table({"size": table["size_bytes"], "id": last, "at": at}), ("id", "at"))
-        self.has_ages = self.has_ages and MODIFIED_US in names
-        if MODIFIED_US in names:
-            age = pc.subtract(to_us(self.mark.marked_at), table[MODIFIED_US])
-            group = pa.array([0] * table.num_rows, pa.int64())
-            for number, days in enumerate(AGES, 1):
-                group = pc.if_else(pc.greater_equal(age, days * DAY_US), number, group)
-            _sum(self.ages, pa.table({"size": table["size_bytes"], "group": group}), ("group",))
+        size, last, at = table["size_bytes"], table["last_commit_id"], table[LAST_COMMIT_US]
+        _sum(self.commits, pa.table({"size": size, "id": last, "at": at}), ("id", "at"))
+        age = pc.subtract(to_us(self.mark.marked_at), table[MODIFIED_US])
+        group = pa.array([0] * table.num_rows, pa.int64())
+        for number, days in enumerate(AGES, 1):
+            group = pc.if_else(pc.greater_equal(age, days * DAY_US), number, group)
+        _sum(self.ages, pa.table({"size": size, "group": group}), ("group",))
 
     def _add_kept(self, table: pa.Table) -> None:
         if not table.num_rows:
-            return
-        self.has_keepers = self.has_keepers and KEPT_BY in table.column_names
-        if KEPT_BY not in table.column_names:
             return
         by = table[KEPT_BY].combine_chunks()
         rows = pc.list_parent_indices(by)
@@ -160,10 +150,10 @@ class _Totals:
             "classes": {kind.value: self.mark.marked.amount(kind).to_row() for kind in MarkClass},
             "prefixes": prefixes[:MOST_PREFIXES],
             "more_prefixes": max(len(prefixes) - MOST_PREFIXES, 0),
-            "ages": self._age_rows() if self.has_ages else None,
+            "ages": self._age_rows(),
             "last_commits": commits[:MOST_COMMITS],
             "more_last_commits": max(len(commits) - MOST_COMMITS, 0),
-            "kept_by": keepers[:MOST_KEEPERS] if self.has_keepers else None,
+            "kept_by": keepers[:MOST_KEEPERS],
             "more_kept_by": max(len(keepers) - MOST_KEEPERS, 0),
             "forecast": None,
         }
@@ -250,15 +240,15 @@ def _begin_with(paths: pa.ChunkedArray, prefix: str) -> list[bool]:
 
 
 def _object_row(row: Mapping[str, Any]) -> ObjectRow:
-    kept_by = row.get(KEPT_BY)
+    kept_by = row[KEPT_BY]
     return {
         "address": row["address"],
         "paths": row["paths"] or [],
         "class": row["class"],
         "size_bytes": row["size_bytes"],
-        "modified": _moment(row.get(MODIFIED_US)),
-        "last_commit_id": row.get("last_commit_id"),
-        "last_commit_created": _moment(row.get(LAST_COMMIT_US)),
+        "modified": _moment(row[MODIFIED_US]),
+        "last_commit_id": row["last_commit_id"],
+        "last_commit_created": _moment(row[LAST_COMMIT_US]),
         "kept_by": None if kept_by is None else [keeper_name(by) for by in kept_by],
     }
 

@@ -281,13 +281,12 @@ class _RoundClock:
 
 @dataclass(frozen=True)
 class _Row:
-    """An object as the mark names it. ``version`` is None in marks of earlier releases, which can only be
-    closed."""
+    """An object as the mark names it."""
 
     address: str
     size: int
     kind: str
-    version: int | None
+    version: int
 
 
 class _Part:
@@ -336,8 +335,7 @@ class _Part:
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
             raise FormatError("lists something that a sweep may never delete", where=where, hint=MARK_AGAIN)
-        known = "version" in table.column_names
-        versions = table.column("version").to_pylist() if known else [None] * len(keys)
+        versions: list[int] = table.column("version").to_pylist()
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]
 
     def _left(self, rows: Sequence[_Row]) -> dict[str, StoredObject]:
@@ -366,7 +364,7 @@ class _Part:
             return why
         if row.kind == MarkClass.NEVER_COMMITTED.value and self._work.keep_never_committed:
             return self._work.keep_never_committed
-        if now.modified_us >= self._settings.cutoff_us or row.version not in (None, now.version):
+        if now.modified_us >= self._settings.cutoff_us or row.version != now.version:
             return CHANGED
         if before is not None and before[0] is Status.DELETED:
             return BROUGHT_BACK

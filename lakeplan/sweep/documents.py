@@ -40,7 +40,7 @@ class AgeRow(AmountRow):
 
 
 class LastCommitRow(AmountRow):
-    """The last commit that had the objects. ``created`` None: a mark of an earlier release does not say."""
+    """The last commit that had the objects."""
 
     commit_id: str
     created: str | None
@@ -62,8 +62,8 @@ class KeeperRow(KeeperName, _ClassOf, AmountRow):
 
 
 class ObjectRow(_ClassOf):
-    """An object of a mark. ``paths``: at most 10. ``modified``, ``last_commit_created`` and ``kept_by`` are
-    None in marks of earlier releases."""
+    """An object of a mark. ``paths``: at most 10. ``last_commit_id`` and ``last_commit_created`` are None
+    when it was never committed, ``kept_by`` when nothing keeps it."""
 
     address: str
     paths: list[str]
@@ -101,16 +101,16 @@ class ForecastRow(TypedDict):
 
 class ContentsRow(TypedDict):
     """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are of what would be
-    deleted. ``ages`` and ``kept_by`` are None for marks of earlier releases."""
+    deleted."""
 
     depth: int
     classes: Mapping[ClassName, AmountRow]
     prefixes: list[PrefixRow]
     more_prefixes: int
-    ages: list[AgeRow] | None
+    ages: list[AgeRow]
     last_commits: list[LastCommitRow]
     more_last_commits: int
-    kept_by: list[KeeperRow] | None
+    kept_by: list[KeeperRow]
     more_kept_by: int
     forecast: ForecastRow | None
     digest: NotRequired[str]
@@ -129,7 +129,7 @@ class MarkGateRow(GateRow):
 
 
 class MarkRow(TypedDict):
-    """A mark as it is stored. What stored marks of earlier releases lack is null here."""
+    """A mark as it is stored."""
 
     format: Literal["lakeplan.mark/v1"]
     mark_id: str
@@ -137,7 +137,7 @@ class MarkRow(TypedDict):
     repository: str
     endpoint_url: str
     storage_namespace: str
-    repository_created: int | None
+    repository_created: int
     marked_at: str
     cutoff: str
     looked_at: str
@@ -195,8 +195,8 @@ ListedState = Literal[
 
 
 class ListedMark(TypedDict):
-    """``repository`` is ``?`` where the state's record is damaged. ``goes`` is None for marks of earlier
-    releases that were not swept; ``deleted`` and ``swept_at`` for marks that were not."""
+    """``repository`` is ``?`` and ``goes`` None where the state's record is damaged. ``deleted`` and
+    ``swept_at`` are None for marks that were not swept."""
 
     mark_id: str
     repository: str
@@ -215,12 +215,11 @@ class MarkListDocument(TypedDict):
 
 
 class ApprovalRow(TypedDict):
-    """``mark_record.Approval`` without what the gates were judged by. Those of earlier releases do not say
-    what was ``shown``."""
+    """``mark_record.Approval`` without what the gates were judged by."""
 
     mark_id: str
     digest: str
-    shown: NotRequired[str | None]
+    shown: str | None
     objects: int
     size_bytes: int
     by: str
@@ -252,8 +251,7 @@ class ChecksRow(TypedDict):
 
 
 class SweepDocument(TypedDict):
-    """``schemas/sweep.v1.json``: what was seen, nothing that was only meant. Stored summaries of earlier
-    releases may lack what ``neighbours.read_summary`` does not require."""
+    """``schemas/sweep.v1.json``: what a run observed."""
 
     format: Literal["lakeplan.sweep/v1"]
     mark_id: str
@@ -274,7 +272,7 @@ class SweepDocument(TypedDict):
     approval: ApprovalRow | None
     runner: RunnerChoiceRow | None
     settings: SettingsRow
-    settings_from: NotRequired[Mapping[str, Literal["approval", "mark", "tree"]]]
+    settings_from: Mapping[str, Literal["approval", "mark", "tree"]]
     not_yet_reclaimed: str
     official_run_id: NotRequired[str]
     note: NotRequired[str]

@@ -62,8 +62,7 @@ class Judged:
 @dataclass(frozen=True)
 class Approval:
     """``digest`` is of the mark's document; ``at`` is ISO 8601. ``shown``: digest of the contents that the
-    approver was shown (``contents.contents_digest``); None when they were not, or in approvals of earlier
-    releases."""
+    approver was shown (``contents.contents_digest``); None when they were not."""
 
     mark_id: str
     digest: str
@@ -86,15 +85,15 @@ class Mark:
     first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
     repositories of the server that could not be read, with why: while there are any, nothing may go.
     ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced.
-    ``rules_before``: what the last recorded change of the rules replaced.
-    ``repository_created``: epoch seconds; None in marks of releases that recorded neither this nor which
-    object they saw at an address."""
+    ``rules_before``: what the last recorded change of the rules replaced. ``repository_created``: epoch
+    seconds."""
 
     mark_id: str
     server: str
     repository: str
     endpoint_url: str
     storage_namespace: str
+    repository_created: int
     marked_at: datetime
     cutoff: datetime
     looked_at: datetime
@@ -111,7 +110,6 @@ class Mark:
     gates: tuple[GateResult, ...]
     by: str
     tree_commit: str | None = None
-    repository_created: int | None = None
     rules_before: RulesBefore = None
 
     @property
@@ -173,8 +171,8 @@ def _before_row(before: RulesBefore) -> RulesBeforeRow:
     return {"known": "unknown" if before is None else "none", "rules": None}
 
 
-def _before(row: RulesBeforeRow | None) -> RulesBefore:
-    if row is None or row["known"] == "unknown":
+def _before(row: RulesBeforeRow) -> RulesBefore:
+    if row["known"] == "unknown":
         return None
     return NO_RULES if row["rules"] is None else rules_from_body(row["rules"])
 
@@ -223,15 +221,7 @@ def _shape(setting: Setting) -> records.Shape:
     return records.or_null(shape) if setting.may_be_null else shape
 
 
-_FIRST_SETTINGS = (
-    *("engine", "automatic", "mode", "min_age_seconds", "settle_seconds", "margin_seconds"),
-    *("never_committed", "versions", "verify", "max_objects", "max_bytes", "rate"),
-)
-"""Every mark has these. Marks of earlier releases lack settings that were added later."""
-_BLOCK = records.record(
-    {s.field: _shape(s) for s in SWEEP if s.field in _FIRST_SETTINGS},
-    {s.field: _shape(s) for s in SWEEP if s.field not in _FIRST_SETTINGS},
-)
+_BLOCK = records.record({setting.field: _shape(setting) for setting in SWEEP})
 _PARTS = records.list_of(
     records.record(
         {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
@@ -255,26 +245,24 @@ _DOCUMENT = records.record(
         "unreadable": records.map_of(records.text),
         "gates": records.list_of(records.record({"outcome": records.text})),
         "tree_commit": records.or_null(records.text),
-    },
-    {
         "repository_created": records.count,
         "rules_before": records.record(
             {"known": records.exactly("rules", "none", "unknown"), "rules": records.or_null(records.rules)}
         ),
         "runner": records.or_null(records.record({"name": records.text, "reason": records.text})),
-    },
+    }
 )
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:
     texts = {name: document[name] for name in _TEXTS}
     moments: dict[str, Any] = {name: records.moment_in(document[name]) for name in _MOMENTS}
-    runner = document.get("runner")
+    runner = document["runner"]
     return Mark(
         **texts,
         **moments,
         rules=rules_from_body(document["rules"]),
-        rules_before=_before(document.get("rules_before")),
+        rules_before=_before(document["rules_before"]),
         settings=_settings(document["settings"]),
         tree_settings=_settings(document["tree_settings"]),
         held_prefixes=tuple(document["held_prefixes"]),
@@ -291,7 +279,7 @@ def _mark(document: Mapping[str, Any]) -> Mark:
             GateResult(**{**gate, "outcome": GateOutcome(gate["outcome"])}) for gate in document["gates"]
         ),
         tree_commit=document["tree_commit"],
-        repository_created=document.get("repository_created"),
+        repository_created=document["repository_created"],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -27,14 +27,14 @@ from lakeplan.formats.namespace import (
     sweep_prefix,
 )
 from lakeplan.limits import parse_json
-from lakeplan.state.sweeps import Swept, read_swept
+from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import NamespaceReader, StateReader
 from lakeplan.sweep.documents import ListedMark, ListedState, MarkListDocument, SweepDocument
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key, recorded_marks
 from lakeplan.values import records
 from lakeplan.values.plan_document import decode
-from lakeplan.values.records import moment_in
+from lakeplan.values.records import moment_in, utc_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartResult, Status
 
@@ -73,17 +73,21 @@ def repository_of(state: StateReader, mark_id: str) -> str:
 @dataclass(frozen=True)
 class MarkIndex:
     """What the state knows of a mark. ``digest`` is of the mark's bytes, ``marked_at`` ISO 8601. ``goes``:
-    what a sweep may delete; None in records of earlier releases."""
+    what a sweep may delete."""
 
     repository: str
     digest: str
     marked_at: str
     by: str
-    goes: Amount | None = None
+    goes: Amount
 
 
 _INDEX = records.record(
-    dict.fromkeys(("repository", "digest", "marked_at", "by"), records.text), {"goes": records.AMOUNT}
+    {
+        **dict.fromkeys(("repository", "digest", "by"), records.text),
+        "marked_at": records.moment,
+        "goes": records.AMOUNT,
+    }
 )
 
 
@@ -98,7 +102,7 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
         f" restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
-    goes = None if record.get("goes") is None else Amount.from_row(record["goes"])
+    goes = Amount.from_row(record["goes"])
     return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], goes)
 
 
@@ -200,23 +204,22 @@ def marked_addresses(store: NamespaceReader, mark: Mark) -> set[str]:
 
 _NAMES = records.list_of(records.text)
 _SEEN = records.record(
-    {"kept_metaranges": _NAMES, "foreign": records.map_of(_NAMES)}, {"other_metaranges": _NAMES}
+    {"kept_metaranges": _NAMES, "other_metaranges": _NAMES, "foreign": records.map_of(_NAMES)}
 )
 
 
 @dataclass(frozen=True)
 class KnownAtMark:
     """What the mark knew to be kept, and what it read of other repositories. ``other_metaranges`` are those
-    of commits that nothing kept: paths below held prefixes were read there. Marks of earlier releases name
-    none."""
+    of commits that nothing kept: paths below held prefixes were read there."""
 
     kept_metaranges: frozenset[str]
-    foreign: dict[str, frozenset[str]]
-    other_metaranges: frozenset[str] = frozenset()
+    foreign: Mapping[str, frozenset[str]]
+    other_metaranges: frozenset[str]
 
 
-KNOWN_NOTHING = KnownAtMark(frozenset(), {})
-"""So that an inspection reads everything: for marks whose own word does not count."""
+KNOWN_NOTHING = KnownAtMark(frozenset(), {}, frozenset())
+"""Makes an inspection read everything, for marks that may be forged."""
 
 
 def load_known(site: Site, mark: Mark) -> KnownAtMark:
@@ -230,7 +233,7 @@ def load_known(site: Site, mark: Mark) -> KnownAtMark:
     return KnownAtMark(
         frozenset(record["kept_metaranges"]),
         {name: frozenset(ids) for name, ids in record["foreign"].items()},
-        frozenset(record.get("other_metaranges") or ()),
+        frozenset(record["other_metaranges"]),
     )
 
 
@@ -295,9 +298,10 @@ _SUMMARY = records.record(
         "came_back": records.or_null(records.count),
         "problem": records.text,
         "settings": records.record({"mode": records.text}),
+        "settings_from": records.map_of(records.exactly("approval", "mark", "tree")),
         "not_yet_reclaimed": records.text,
-    },
-    {"closed": records.flag, "settings_from": records.map_of(records.exactly("approval", "mark", "tree"))},
+        "closed": records.flag,
+    }
 )
 
 
@@ -347,40 +351,38 @@ def _read_json(
 def is_over(summary: SweepDocument) -> bool:
     """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
     the sweep was closed."""
-    return summary["finished"] and (summary["came_back"] is not None or bool(summary.get("closed")))
+    return summary["finished"] and (summary["came_back"] is not None or summary["closed"])
 
 
 def may_delete(summary: SweepDocument | None) -> bool:
     """Whether ``sweep run`` has something left to delete, or to try again."""
     if summary is None or not is_over(summary):
         return True
-    return bool(summary["failed"]["objects"]) and not summary.get("closed")
+    return bool(summary["failed"]["objects"]) and not summary["closed"]
 
 
 def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
-    """Newest first. What the records of the state do not say, or say in a damaged record, is None."""
+    """Lists the marks that the state records, newest first. Fields are None where a record is damaged."""
 
     @cache
-    def swept(repository: str) -> dict[str, Swept]:
+    def sweeps_of(repository: str) -> Mapping[str, RecordedSweep]:
         try:
-            return read_swept(state, repository)
+            return read_sweeps(state, repository)
         except LakeplanError:
             return {}
 
-    found: list[ListedMark] = []
+    listed: list[ListedMark] = []
     for mark_id in recorded_marks(state):
+        approved = state.read(approval_key(mark_id)) is not None
         try:
             index = read_mark_index(state, mark_id)
         except FormatError:
-            index = MarkIndex("?", "", "", "")
+            listed.append(_damaged_row(mark_id, approved=approved))
+            continue
         if index is None:
             continue
-        approved = state.read(approval_key(mark_id)) is not None
-        sweep = swept(index.repository).get(mark_id)
-        amount = index.goes
-        if amount is None and sweep is not None:
-            amount = sweep.total
-        found.append(
+        sweep = sweeps_of(index.repository).get(mark_id)
+        listed.append(
             {
                 "mark_id": mark_id,
                 "repository": index.repository,
@@ -388,25 +390,35 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
                 "by": index.by,
                 "approved": approved,
                 "state": _state(index, sweep, approved=approved, now=now),
-                "goes": None if amount is None else amount.to_row(),
+                "goes": index.goes.to_row(),
                 "deleted": None if sweep is None else sweep.amounts[Status.DELETED.value].to_row(),
-                "swept_at": None if sweep is None else sweep.at,
+                "swept_at": None if sweep is None else utc_text(sweep.at),
             }
         )
-    return {"format": MARKS_FORMAT, "marks": found}
+    return {"format": MARKS_FORMAT, "marks": listed}
 
 
-def _state(index: MarkIndex, sweep: Swept | None, *, approved: bool, now: datetime) -> ListedState:
+def _damaged_row(mark_id: str, *, approved: bool) -> ListedMark:
+    return {
+        "mark_id": mark_id,
+        "repository": "?",
+        "marked_at": "",
+        "by": "",
+        "approved": approved,
+        "state": "unknown",
+        "goes": None,
+        "deleted": None,
+        "swept_at": None,
+    }
+
+
+def _state(index: MarkIndex, sweep: RecordedSweep | None, *, approved: bool, now: datetime) -> ListedState:
     if sweep is not None:
         if not sweep.finished:
             return "unfinished"
         if sweep.mode == "quarantine" and sweep.amounts[Status.DELETED.value].objects:
             return "quarantined" if sweep.quarantined.objects else "purged"
         return "swept"
-    try:
-        too_old = now - moment_in(index.marked_at) >= timedelta(seconds=MARK_MAX_AGE_SECONDS)
-    except ValueError:
-        return "unknown"
-    if too_old:
+    if now - moment_in(index.marked_at) >= timedelta(seconds=MARK_MAX_AGE_SECONDS):
         return "too_old"
     return "approved" if approved else "marked"

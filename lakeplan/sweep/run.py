@@ -234,12 +234,6 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
         if clocks.latest < times.closes:
             raise GateRefused(problem, where=where, hint="Run the command again then.")
         raise StalePlan(problem, where=where, hint=MARK_AGAIN)
-    if mark.repository_created is None:
-        raise StalePlan(
-            "this mark was made by an earlier release and does not list the objects it saw",
-            where=where,
-            hint=MARK_AGAIN,
-        )
     check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
@@ -256,7 +250,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
 def check_same_repository(site: Site, mark: Mark) -> None:
     """Raises StalePlan when the repository was deleted and made again since the mark, under the same name."""
     created = site.reader.get_repository(site.desired.name).creation_date
-    if mark.repository_created not in (None, created):
+    if mark.repository_created != created:
         raise StalePlan(
             "the repository was deleted and created again since the mark", where=mark.where, hint=MARK_AGAIN
         )

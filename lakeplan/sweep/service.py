@@ -441,8 +441,6 @@ def _not_of(
         return f"the mark was made at {mark.endpoint_url}"
     if mark.storage_namespace != repository.storage_namespace:
         return f"the mark was made in the namespace {mark.storage_namespace}"
-    if mark.repository_created is None:
-        return "an earlier release made the mark: it does not say which repository it saw"
     if mark.repository_created != repository.creation_date:
         return "the repository was deleted and created again since the mark"
     return ""

@@ -104,7 +104,7 @@ def _of_mark(
                     "mark_id": mark.mark_id,
                     "marked_at": utc_text(mark.marked_at),
                     "mark_class": row["class"],
-                    "kept_by": [keeper_name(by) for by in row.get(KEPT_BY) or ()],
+                    "kept_by": [keeper_name(by) for by in row[KEPT_BY] or ()],
                     "state": ended[0],
                     "why": ended[1],
                     "approved_by": None if approval is None else approval.by,

@@ -26,7 +26,7 @@ from lakeplan.plan.drift import DriftReport, drift_document
 from lakeplan.plan.drift_compare import DriftClass, LastApplied, RepositoryDrift
 from lakeplan.review.history import RunRecord, RunStep, history_document
 from lakeplan.review.run import Applied, ApplyReport, Outcome
-from lakeplan.state.sweeps import LastSweep, SweepRecord
+from lakeplan.state.sweeps import RecordedSweep
 from lakeplan.values.plan import Backlog, Failure
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.simulation import Amount
@@ -79,20 +79,15 @@ def it_names_every_family_once_by_the_rules() -> None:
 
 class DescribeDrift:
     def report(self) -> DriftReport:
-        sweeps = SweepRecord(
-            LastSweep(
-                "m1",
-                AT - timedelta(hours=1),
-                finished=False,
-                amounts={
-                    "deleted": Amount(2, 20),
-                    "saved": Amount(1, 5),
-                    "failed": Amount(),
-                    "pending": Amount(3, 7),
-                },
-            ),
-            quarantined=Amount(4, 400),
-            reclaimed=Amount(9, 900),
+        def sweep(mark_id: str, hours: int, **amounts: Amount) -> RecordedSweep:
+            known = {**dict.fromkeys(("deleted", "saved", "failed", "pending"), Amount()), **amounts}
+            at, mode = AT - timedelta(hours=hours), "delete" if mark_id != "m2" else "quarantine"
+            return RecordedSweep(mark_id, at, mark_id != "m1", mode, mark_id == "m1", known, Amount())
+
+        sweeps = (
+            sweep("m3", 3, deleted=Amount(9, 900)),
+            sweep("m1", 1, deleted=Amount(2, 20), saved=Amount(1, 5), pending=Amount(3, 7)),
+            sweep("m2", 2, deleted=Amount(4, 400)),
         )
         lake = RepositoryDrift(
             "prod/lake",

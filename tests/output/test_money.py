@@ -85,6 +85,8 @@ def it_tells_what_a_sweep_freed(show: Any) -> None:
         "reasons": {},
         "came_back": 0,
         "problem": "",
+        "settings": {},
+        "settings_from": {},
         "not_yet_reclaimed": "",
         "verified": 2,
         "finished": True,

@@ -93,7 +93,13 @@ def _deletions(state: MemoryState) -> None:
 
 
 def _index(state: MemoryState) -> None:
-    index = {"repository": KEY, "digest": "d" * 64, "marked_at": "2026-03-31T00:00:00Z", "by": "ann"}
+    index = {
+        "repository": KEY,
+        "digest": "d" * 64,
+        "marked_at": "2026-03-31T00:00:00Z",
+        "by": "ann",
+        "goes": {"objects": 1, "size_bytes": 10},
+    }
     state.write(mark_index_key("m1"), json.dumps(index).encode(), if_version=None)
 
 

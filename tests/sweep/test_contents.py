@@ -6,11 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import Runners
 from lakeplan.sweep import contents as module
@@ -127,25 +125,6 @@ class DescribePrefixes:
         mark = deep.mark()
         assert [p["prefix"] for p in read_prefixes(deep.site().store, mark)] == ["", "raw/"]
         assert contents(deep, mark, 2)["more_prefixes"] == 1
-
-
-class DescribeEarlierMarks:
-    def it_says_what_a_mark_of_an_earlier_release_does_not_know(
-        self, real: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        repo.tag("v1", "main~3")
-        real.safety["protected_tags"] = ["v*"]
-        mark = real.mark()
-        plain = module.read_marked
-
-        def older(*given: Any) -> pa.Table:
-            return plain(*given).drop_columns([MODIFIED_US, LAST_COMMIT_US, KEPT_BY])
-
-        monkeypatch.setattr(module, "read_marked", older)
-        found = contents(real, mark)
-        assert (found["ages"], found["kept_by"]) == (None, None)
-        assert [c["created"] for c in found["last_commits"]] == [None]
-        assert found["prefixes"][0]["goes"]["objects"] == 1
 
 
 class DescribeApprovals:

@@ -164,7 +164,6 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
         ({"key": "prod/other"}, "it is mark m1 of prod/other"),
         ({"endpoint_url": "http://dev"}, "the mark was made at http://dev"),
         ({"storage_namespace": "s3://old"}, "the mark was made in the namespace s3://old"),
-        ({"repository_created": None}, "an earlier release made the mark"),
         ({"repository_created": 16}, "the repository was deleted and created again since"),
     ],
 )

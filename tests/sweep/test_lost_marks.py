@@ -114,7 +114,7 @@ class DescribeAnOpenSweep:
         assert (document["deleted"]["objects"], document["saved"]["objects"]) == (1, 1)
         assert (document["came_back"], document["approval"]) == (0, None)
         assert set(document["settings_from"].values()) == {"mark"}
-        assert read_sweeps(world.state, "prod/repo1") is not None
+        assert [*read_sweeps(world.state, "prod/repo1")] == [killed.mark_id]
         world.mark()
 
     def it_counts_what_is_needed_again_whatever_the_mark_had_seen(
@@ -230,7 +230,6 @@ class DescribeTheSearch:
             ("endpoint_url", "http://other.example"),
             ("storage_namespace", "local://repo2"),
             ("repository_created", 17),
-            ("repository_created", None),
         ],
     )
     def it_refuses_a_record_that_the_repository_does_not_confirm(
@@ -293,6 +292,8 @@ class DescribeForgedMarks:
             lambda mark: mark.update(server=["prod"]),
             lambda mark: mark.update(marked_at="2024-03-01T12:00:00"),
             lambda mark: mark.update(repository_created="17"),
+            lambda mark: mark.update(repository_created=None),
+            lambda mark: mark["settings"].pop("quarantine_age_seconds"),
             lambda mark: mark.update(rules=None),
             lambda mark: mark.update(classes={"everything": {"objects": 1, "size_bytes": 1}}),
             lambda mark: mark["classes"]["backlog"].update(objects="2"),
@@ -358,7 +359,7 @@ class DescribeForgedMarks:
         world.site().store.put(f"{sweep_prefix('forged')}results/part-1.parquet", data)
         document = world.finish(find_and_close(world, "forged"))
         assert "impossible figures" in document["note"]
-        assert read_sweeps(world.state, "prod/repo1") is None
+        assert read_sweeps(world.state, "prod/repo1") == {}
 
     @pytest.mark.parametrize("field", ["deleted", "reasons", "settings", "problem", "at"])
     def it_says_that_a_damaged_summary_is_damaged(

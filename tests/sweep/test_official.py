@@ -33,6 +33,7 @@ def a_mark(amounts: dict[MarkClass, int], **settings: Any) -> Mark:
         repository="lake",
         endpoint_url="http://127.0.0.1:8000",
         storage_namespace="s3://bucket/lake",
+        repository_created=1_700_000_000,
         marked_at=NOW,
         cutoff=NOW - timedelta(days=1),
         looked_at=NOW,

@@ -403,6 +403,8 @@ class DescribeOneQuarantine:
             "reasons": {},
             "problem": "",
             "settings": {"mode": "quarantine"},
+            "settings_from": {"mode": "approval"},
+            "closed": False,
             "not_yet_reclaimed": "",
             **changes,
         }

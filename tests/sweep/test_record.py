@@ -34,7 +34,7 @@ def state(tmp_path: Path) -> FolderState:
 
 
 def it_knows_no_sweep_before_the_first(state: FolderState) -> None:
-    assert read_sweeps(state, REPOSITORY) is None
+    assert read_sweeps(state, REPOSITORY) == {}
 
 
 def it_adds_up_marks_and_counts_a_run_that_goes_on_once(state: FolderState) -> None:
@@ -42,26 +42,24 @@ def it_adds_up_marks_and_counts_a_run_that_goes_on_once(state: FolderState) -> N
     record_sweep(state, document("m2", 3, 5, finished=False), versions_kept=False)
     record_sweep(state, document("m2", 4, 20), versions_kept=False)
     found = read_sweeps(state, REPOSITORY)
-    assert found is not None
-    assert (found.last.mark_id, found.last.finished, found.last.at.day) == ("m2", True, 4)
-    assert found.reclaimed == Amount(2, 30)
-    assert found.quarantined == Amount()
+    assert [*found] == ["m1", "m2"]
+    assert (found["m2"].mark_id, found["m2"].finished, found["m2"].at.day) == ("m2", True, 4)
+    assert [sweep.reclaimed for sweep in found.values()] == [Amount(1, 10), Amount(1, 20)]
+    assert [sweep.quarantined for sweep in found.values()] == [Amount(), Amount()]
 
 
 def it_reclaims_nothing_where_older_versions_may_be_kept(state: FolderState) -> None:
     record_sweep(state, document("m1", 1, 10), versions_kept=True)
-    found = read_sweeps(state, REPOSITORY)
-    assert found is not None
-    assert (found.reclaimed, found.last.amounts["deleted"]) == (Amount(), Amount(1, 10))
+    found = read_sweeps(state, REPOSITORY)["m1"]
+    assert (found.reclaimed, found.amounts["deleted"]) == (Amount(), Amount(1, 10))
 
 
 def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> None:
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
-    assert read_sweeps(state, REPOSITORY).quarantined == Amount(1, 10)  # type: ignore[union-attr]
+    assert read_sweeps(state, REPOSITORY)["m1"].quarantined == Amount(1, 10)
     record_purge(state, REPOSITORY, "m1", Amount(1, 10))
     record_sweep(state, document("m1", 2, 10, mode="quarantine"), versions_kept=False)  # looked at again
-    found = read_sweeps(state, REPOSITORY)
-    assert found is not None
+    found = read_sweeps(state, REPOSITORY)["m1"]
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
 
 
@@ -90,9 +88,7 @@ def it_tries_again_when_another_run_wrote_in_between(state: FolderState, tmp_pat
     contended = Contended(str(tmp_path))
     record_purge(contended, REPOSITORY, "m1", Amount(1, 1))
     assert contended.lost == 2
-    found = read_sweeps(state, REPOSITORY)
-    assert found is not None
-    assert found.reclaimed == Amount(3, 3)
+    assert read_sweeps(state, REPOSITORY)["m1"].reclaimed == Amount(3, 3)
 
 
 def it_gives_up_when_others_always_win(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.errors import ClockSkew, GateRefused, LakeplanError, StalePlan
+from lakeplan.errors import ClockSkew, FormatError, GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
@@ -102,10 +102,14 @@ class DescribeClasses:
         mark = replace(world.mark(), rules_before=before)
         assert read_mark(mark.to_bytes(), name="mark").rules_before == before
 
-    def it_reads_marks_of_earlier_releases(self, world: SweepWorld, repo: LakeRepository) -> None:
+    @pytest.mark.parametrize("field", ["rules_before", "repository_created", "runner"])
+    def it_reads_no_mark_that_lacks_a_field(
+        self, world: SweepWorld, repo: LakeRepository, field: str
+    ) -> None:
         document: dict[str, object] = {**world.mark().to_document()}
-        del document["rules_before"]
-        assert read_mark(json.dumps(document).encode(), name="mark").rules_before is None
+        del document[field]
+        with pytest.raises(FormatError, match=f"{field} is missing"):
+            read_mark(json.dumps(document).encode(), name="mark")
 
 
 class DescribeSettling:
