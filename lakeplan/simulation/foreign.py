@@ -119,7 +119,11 @@ class ForeignReader:
         if self._verify:
             self._check([other for other in foreign if other.name not in self._verified])
             self._verified.update(other.name for other in foreign)
-        new = [other for other in foreign if self._found.get(other.name, ((),))[0] is not other.metaranges]
+        new = [
+            other
+            for other in foreign
+            if other.name not in self._found or self._found[other.name][0] is not other.metaranges
+        ]
         self._read_new(new)
         for other in new:
             facts = self._facts[other.name]

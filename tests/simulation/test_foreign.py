@@ -72,6 +72,10 @@ def it_gives_what_holds_full_addresses_alone(neighbour: Neighbour) -> None:
     assert [one.packed for one in reader().entries(neighbour.foreign)] == [expected]
 
 
+def it_finds_nothing_in_a_repository_without_data() -> None:
+    assert reader().entries(Neighbour().foreign) == []
+
+
 def it_reads_each_file_once_for_all_marks_of_a_command(neighbour: Neighbour) -> None:
     neighbour.add(ODD)
     one = reader()
