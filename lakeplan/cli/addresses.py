@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import stat
 import sys
@@ -29,6 +30,7 @@ from lakeplan.values.local import LeadsOut, inside
 from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
+_log = logging.getLogger(__name__)
 
 
 def address_question(tree: Path, environ: Mapping[str, str], progress: Progress) -> Approve | None:
@@ -92,16 +94,20 @@ class KnownAddresses:
         return found if isinstance(found, str) else None
 
     def remember(self, tree: Path, what: str, url: str) -> None:
+        """Adds an address. If the file cannot be written, lakeplan asks again next time."""
         if self.place is None:
             return
         known = self._read()
         known.setdefault(str(tree), {})[what] = url
-        os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
-        with written_beside(str(self.place)) as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(json.dumps(known, indent=2, sort_keys=True).encode())
-            file.flush()
-            os.replace(file.name, self.place)
+        try:
+            os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
+            with written_beside(str(self.place)) as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(json.dumps(known, indent=2, sort_keys=True).encode())
+                file.flush()
+                os.replace(file.name, self.place)
+        except OSError as error:
+            _log.warning("%s: cannot write (%s): the approval was not saved", self.place, error.strerror)
 
     def _read(self) -> dict[str, dict[str, object]]:
         if self.place is None:

@@ -36,7 +36,7 @@ class EditedTree:
     def edit(self, file: str, change: Callable[[str], str | None]) -> bool:
         """Writes the file as the change leaves it; False when that is None. Raises LakeplanError."""
         path = inside(self.root, self.root / file)
-        text = _read(path)
+        text = read_text(path)
         changed = change(text)
         if changed is None:
             return False
@@ -71,7 +71,7 @@ class EditedTree:
 
     def _put_back(self, path: Path, text: str) -> None:
         try:
-            is_ours = _read(path) == self._written[path]
+            is_ours = read_text(path) == self._written[path]
         except LakeplanError:
             is_ours = False
         if not is_ours:
@@ -81,7 +81,8 @@ class EditedTree:
         self._written[path] = text
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a regular file. Raises LakeplanError that names it."""
     try:
         return read_file(path).decode()
     except (OSError, ValueError) as error:

@@ -45,6 +45,13 @@ class DescribeKnownAddresses:
         known.remember(Path("/a"), "state", "s3://b")
         assert known.last(Path("/a"), "state") == "s3://b"
 
+    def it_goes_on_where_nothing_can_be_saved(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        (tmp_path / "config").write_text("a file in the place of a folder")
+        known = KnownAddresses(tmp_path / "config" / "addresses.json")
+        known.remember(Path("/a"), "state", "s3://b")
+        assert known.last(Path("/a"), "state") is None
+        assert "the approval was not saved" in caplog.text
+
     @pytest.mark.parametrize("mode", [0o620, 0o602])
     def it_does_not_trust_a_file_that_others_may_write(self, tmp_path: Path, mode: int) -> None:
         place = tmp_path / "addresses.json"

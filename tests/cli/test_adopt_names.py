@@ -32,3 +32,21 @@ def it_writes_no_name_that_is_none_and_says_which(tmp_path: Path, name: str) -> 
     assert not (tmp_path / FILE).exists()
     write_entries(tree, FILE, ["prod/analytics"])
     assert '"analytics": {}' in (tmp_path / FILE).read_text()
+
+
+def it_names_a_file_that_is_no_text_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "lakeplan.yaml").write_text(ROOT)
+    tree = load_tree(tmp_path, {})
+    (tmp_path / FILE).parent.mkdir()
+    (tmp_path / FILE).write_bytes(b"\xff")
+    with pytest.raises(LakeplanError, match=r"adopted\.yaml: cannot read: it is not UTF-8 text"):
+        write_entries(tree, FILE, ["prod/analytics"])
+    assert (tmp_path / FILE).read_bytes() == b"\xff"
+
+
+def it_names_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "lakeplan.yaml").write_text(ROOT)
+    tree = load_tree(tmp_path, {})
+    (tmp_path / "away").write_text("a file in the place of a folder")
+    with pytest.raises(LakeplanError, match=r"adopted\.yaml: cannot write"):
+        write_entries(tree, Path("away/adopted.yaml"), ["prod/analytics"])

@@ -59,3 +59,18 @@ def it_refuses_a_file_beyond_the_limit(read: Callable[[Path], object], tmp_path:
         sparse.truncate(300 * limits.MIB)
     with pytest.raises(LakeplanError, match="larger than"):
         read(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"default_retention_days": 7, "branch": [{"branch_id": "main", "retention_days": 90}]}',
+        '{"default_retention_days": 90, "default_retention_days": 7}',
+        "{}",
+    ],
+)
+def it_imports_no_rules_that_say_something_else_than_they_seem_to(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "analytics.json"
+    file.write_text(text)
+    with pytest.raises(LakeplanError):
+        read_rules_file(file)

@@ -58,6 +58,15 @@ def it_writes_several_formats_at_once(tree: Path, tmp_path: Path, capsys: Any) -
     assert capsys.readouterr().out == ""
 
 
+def it_says_what_failed_although_it_is_quiet(tree: Path, tmp_path: Path, capsys: Any) -> None:
+    rules = tree / "repositories" / "analytics.yaml"
+    rules.write_text(rules.read_text().replace("retention_days: 90", "retention_days: 30"))
+    assert run(["test", "-C", str(tree), "-q", "--out", str(tmp_path / "data.json")]) == 1
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "FAIL  a release keeps its data for a quarter" in answer.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -12,13 +12,14 @@ import typer
 from lakeplan.api import find_repository
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
+from lakeplan.cli.commands.trees import write_files
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import confirm, require_terminal, say, stdout
 from lakeplan.cli.options import option
 from lakeplan.cli.process import this_run
+from lakeplan.cli.tree_edit import read_text
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
-from lakeplan.limits import read_file
 from lakeplan.output.text import count_of
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review import claims
@@ -26,7 +27,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.local import SHARED, LeadsOut, inside, refuse_links, write_file
+from lakeplan.values.local import SHARED, LeadsOut, inside, write_file
 
 
 @command(without="redact_paths no_progress quiet")
@@ -158,8 +159,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
         inside(tree.root, path)
     except LeadsOut as error:
         raise UsageError(f"{file} {error}", hint="Name a file of the tree with --file.") from None
-    refuse_links(path, below=tree.root)
-    before = read_file(path).decode() if path.exists() else None
+    before = read_text(path) if path.exists() else None
     text = (before or HEAD + REPOSITORIES).rstrip("\n") + "\n"
     if _TOP_KEY.findall(text)[-1:] != [REPOSITORIES.strip()]:
         raise LakeplanError(
@@ -168,8 +168,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
             hint="Name another file with --file.",
         )
     text += "".join(f"  {_key(tree, key)}: {{}}\n" for key in keys)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, text, mode=SHARED)
+    write_files(tree.root, {file.as_posix(): text})
     try:
         after = load_tree(tree.root, os.environ)
         entries = {(entry.server, entry.name) for entry in after.entries if not entry.is_glob}

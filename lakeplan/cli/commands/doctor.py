@@ -81,8 +81,8 @@ def doctor(
         asked = session.tree.runner == SPARK or any((master, conf, home))
         checks += _examine(session, selection, what, None if no_spark else spark, asked, read_only)
     document = doctor_document(checks, what)
-    outputs.emit(document, render_doctor, sort_keys=True)
-    return ExitCode.ERROR if document["summary"]["fail"] else ExitCode.OK
+    code = ExitCode.ERROR if document["summary"]["fail"] else ExitCode.OK
+    return outputs.emit(document, render_doctor, code=code, sort_keys=True)
 
 
 def _no_tree(error: ConfigError) -> Check:

@@ -180,8 +180,8 @@ def list_(
     found = list_runs(session.state(), wanted, limit=limit)
     document = history_document(found.runs, found.damaged)
     context = RenderContext.of(session.tree)
-    outputs.emit(document, render_history, context, sort_keys=True)
-    return ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
+    code = ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
+    return outputs.emit(document, render_history, context, code=code, sort_keys=True)
 
 
 def _since(text: str) -> datetime:

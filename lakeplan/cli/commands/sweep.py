@@ -135,8 +135,7 @@ def show_collector_runs(session: Session, selection: Selection, outputs: Outputs
     with sweep_ports(session) as ports:
         runs = collector_reports(session.tree, selection, ports)
     code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
-    outputs.emit(runs, render_collector_runs)
-    return code
+    return outputs.emit(runs, render_collector_runs, code=code)
 
 
 MarkId = Annotated[str, argument("Mark id, as printed by `lakeplan sweep mark`.", "MARK")]

@@ -23,7 +23,7 @@ from lakeplan.cli.process import now_utc, this_run
 from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
-from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.limits import TooLarge, read_file, why_unreadable
 from lakeplan.output.text import count_of
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.plan.importing import (
@@ -40,13 +40,13 @@ from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
 from lakeplan.review.run import open_journal
 from lakeplan.review.selection import Selection
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
 from lakeplan.tree.yaml import TreeError
 from lakeplan.values.desired import DesiredRepository, GcDesired
 from lakeplan.values.local import SHARED, refuse_links, write_file
-from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
 
@@ -236,33 +236,16 @@ def _read_files(
 
 
 def read_rules_file(path: Path) -> GcRules:
-    """What ``lakectl gc set-config -f`` takes. Raises LakeplanError that names the file."""
+    """The rules in a file for ``lakectl gc set-config -f``. Raises LakeplanError that names the file."""
     try:
-        text = read_file(path).decode("utf-8-sig")
+        data = read_file(path)
     except (OSError, TooLarge) as error:
         raise LakeplanError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
             hint="Name a file with GC rules, or a folder of them.",
         ) from None
-    except ValueError as error:
-        raise _no_rules(path, error) from None
-    try:
-        body = parse_json(text)
-        if isinstance(body, dict) and body.get("branches") is None:
-            body = {**body, "branches": []}
-        return rules_from_body(body)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _no_rules(path, error) from None
-
-
-def _no_rules(path: Path, error: Exception) -> LakeplanError:
-    return LakeplanError(
-        "not a rules file in lakectl's format",
-        where=str(path),
-        hint='Write {"default_retention_days": 21, "branches": [{"branch_id": "main", …}]}',
-        detail=repr(error),
-    )
+    return read_rules(data, name=str(path))
 
 
 def make_checked(

@@ -112,5 +112,6 @@ def test(
         )
     document = run_tests(loaded, read_tests(found, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
-    outputs.emit(document, render_tests, RenderContext(tree=lambda: prefix), sort_keys=True)
-    return ExitCode.ERROR if document["failed"] else ExitCode.OK
+    code = ExitCode.ERROR if document["failed"] else ExitCode.OK
+    context = RenderContext(tree=lambda: prefix)
+    return outputs.emit(document, render_tests, context, code=code, sort_keys=True)
