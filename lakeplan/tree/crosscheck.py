@@ -21,7 +21,14 @@ from lakeplan.tree.layers import (
     to_document,
     touches,
 )
-from lakeplan.tree.policies import check_complete, conflict_text, why_ambiguous, why_no_engine
+from lakeplan.tree.policies import (
+    check_complete,
+    conflict_text,
+    requires_pins,
+    why_ambiguous,
+    why_deletes_pins,
+    why_no_engine,
+)
 from lakeplan.tree.structure import nearest, suggestion
 from lakeplan.tree.yaml import NodePath, Problems, show_path
 from lakeplan.values.desired import Override, ServerConfig
@@ -183,8 +190,9 @@ def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems)
             and isinstance(value.value, Iterable)
         ):
             for pattern in map(str, value.value):
-                if ambiguous := why_ambiguous(pattern):
-                    problems.add(value.source, path, ambiguous)
+                pins = why_deletes_pins(pattern) if requires_pins(merged.values) else None
+                for why in filter(None, (why_ambiguous(pattern), pins)):
+                    problems.add(value.source, path, why)
 
 
 def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lakeplan.retention.patterns import safe_spellings, unsafe_class
+from lakeplan.retention.patterns import BRANCH_NAMES, safe_spellings, share_a_name, unsafe_class
 from lakeplan.tree.checks import holds
 from lakeplan.tree.layers import (
     CLEAR,
@@ -34,7 +34,7 @@ from lakeplan.values.desired import (
     Safety,
     Source,
 )
-from lakeplan.values.pins import PINS, Kept, PinSettings
+from lakeplan.values.pins import ANY_PIN, PINS, PREFIX, Kept, PinSettings
 from lakeplan.values.records import json_digest
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, Policy
 from lakeplan.values.sweep import SWEEP, SweepSettings
@@ -113,6 +113,16 @@ def why_ambiguous(pattern: str) -> str | None:
     safe = ", ".join(f'"{spelling}"' for spelling in safe_spellings(pattern))
     write = f"write {safe}" if safe else "write several simpler patterns"
     return f"lakeFS servers do not agree what {part} in the pattern {pattern!r} means: {write}"
+
+
+def why_deletes_pins(pattern: str) -> str | None:
+    """Why a pattern does not fit ``engine: server`` in a repository that requires pins; None when it does."""
+    if not share_a_name(pattern, ANY_PIN, BRANCH_NAMES):
+        return None
+    return (
+        f"the pattern {pattern!r} matches pins ({PREFIX}*), so the server would delete them: write patterns"
+        " that exclude pins"
+    )
 
 
 def config_hash(resolved: Mapping[str, object]) -> str:
@@ -213,6 +223,14 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
 def _asks_for_pins(values: Mapping[FlatPath, Value]) -> bool:
     """Whether the block requires any: ``max`` alone, ``false`` and empty lists do not."""
     return any(path[0] == "pins" and path[1] != "max" and value.value for path, value in values.items())
+
+
+def requires_pins(values: Mapping[FlatPath, Value]) -> bool:
+    """Whether the block or a rule of a branch does."""
+    newest = (
+        path[:2] == ("gc", "branches") and path[3:4] in (("min_commits",), ("keep",)) for path in values
+    )
+    return _asks_for_pins(values) or any(newest)
 
 
 def conflict_text(conflict: Conflict, one: str, other: str) -> str:

@@ -17,6 +17,8 @@ MOST_PINS = 1_000
 NAME_TAKEN = "the name is taken"
 HOLD = "hold on "
 """How a reason begins that is a hold."""
+ANY_PIN = PREFIX + "[0-9a-f]" * DIGITS
+"""The glob of all names of pins."""
 _NAME = re.compile(rf"{PREFIX}[0-9a-f]{{{DIGITS}}}")
 
 

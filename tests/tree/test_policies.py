@@ -185,6 +185,35 @@ class DescribeWhatTheDocumentsAskFor:
             assert key in self.problem(tree, f"{{patterns: [x], {key}: {text}}}")
 
 
+class DescribePatternsThatMatchPins:
+    """The server's job deletes branches by their names, and pins are branches."""
+
+    PINS = (
+        "pins: {tags: ['v*']}, gc: {default_retention_days: 7}",
+        "gc: {default_retention_days: 7, branches: [{branch_id: main, retention_days: 9, min_commits: 2}]}",
+        "gc: {default_retention_days: 7, branches: [{branch_id: main, retention_days: 9, keep: {daily: 2}}]}",
+    )
+
+    def entry(self, pattern: str, more: str) -> str:
+        policies = f"branch_lifecycle: {{policies: [{{patterns: ['{pattern}'], max_age: 7d}}]}}"
+        return f"  team-a: {{{policies}, {more}}}"
+
+    @pytest.mark.parametrize("more", PINS)
+    @pytest.mark.parametrize("pattern", ["l*", "*-*", "lakeplan-pin-0123456789ab"])
+    def it_refuses_them_where_the_server_deletes(self, tree: Any, pattern: str, more: str) -> None:
+        (problem,) = tree.problems("", self.entry(pattern, more))
+        assert f"the pattern '{pattern}' matches pins (lakeplan-pin-*)" in problem
+        assert tree.problems(root("lakeplan"), self.entry(pattern, more)) == []
+
+    @pytest.mark.parametrize("pattern", ["feature-*", "*-dev", "lakeplan-pin-0123"])
+    def it_accepts_others(self, tree: Any, pattern: str) -> None:
+        assert tree.problems("", self.entry(pattern, self.PINS[0])) == []
+
+    def it_accepts_them_where_nothing_requires_pins(self, tree: Any) -> None:
+        more = "pins: {tags: [], max: 9}, gc: {default_retention_days: 7}"
+        assert tree.problems("", self.entry("l*", more)) == []
+
+
 def it_refuses_patterns_that_lakefs_reads_in_two_ways_where_the_server_reads_them(tree: Any) -> None:
     entry = "  team-a: {branch_lifecycle: {policies: [{patterns: ['[!a]x*'], max_age: 7d}]}}"
     (problem,) = tree.problems("", entry)
