@@ -15,7 +15,7 @@ from lakeplan.branches.survey import Survey, When, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates
-from lakeplan.review.selection import Selection, failure_of
+from lakeplan.review.selection import Selection, failure_of, lost_globs
 from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.state.clocks import clock_warning
 from lakeplan.stores.protocols import StateReader
@@ -231,7 +231,7 @@ def select(
     wanted: list[DesiredRepository] = []
     broken: list[RepositoryOutlook] = []
     others: list[str] = []
-    lost: list[LakeplanError] = []
+    lost: dict[str, LakeplanError] = {}
     if options.selection.server is not None and options.selection.server not in tree.servers:
         raise UsageError(
             f"the tree has no server {options.selection.server!r}",
@@ -245,10 +245,11 @@ def select(
             live = [r.id for r in readers(name).refs.list_repositories()]
             found = tree.resolve(name, live)
         except LakeplanError as error:
-            lost.append(error)
             found = [d for d in named if _has_policies(d) and options.selection.takes(d)]
-            if server.branch_lifecycle_engine == "lakeplan":
+            if found and server.branch_lifecycle_engine == "lakeplan":
                 broken += [RepositoryOutlook(d, failure=failure_of(error)) for d in found]
+            else:
+                lost[name] = error
             continue
         ours = [d for d in found if _has_policies(d) and options.selection.takes(d)]
         if server.branch_lifecycle_engine == "server":
@@ -257,11 +258,18 @@ def select(
             wanted += ours
     if not wanted and not broken and not others:
         if lost:  # what a glob names there is not known
-            raise lost[0]
+            raise next(iter(lost.values()))
         raise UsageError(
             "no selected repository has branch_lifecycle policies",
             hint="Add policies to the tree, and set servers.<name>.branch_lifecycle.engine.",
         )
+    broken += [
+        RepositoryOutlook(glob, failure=failure_of(error))
+        for name, error in lost.items()
+        if tree.servers[name].branch_lifecycle_engine == "lakeplan"
+        for glob in lost_globs(tree, name, options.selection)
+        if _has_policies(glob)
+    ]
     return wanted, broken, others
 
 

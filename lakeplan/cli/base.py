@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from lakeplan.cli.git import commit_of, find_work_folder, has_file, write_folder
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import normalise_endpoint
+from lakeplan.retention.patterns import is_glob
 from lakeplan.review.base import HeldTree
 from lakeplan.review.checks import Place, judge, own_folder
 from lakeplan.review.gates import GateOverrides
@@ -50,7 +51,7 @@ class Pairing:
         by the tree's name of their server. Without an entry at the base, the base's defaults count. None: the
         tree no longer names it. If the base has several names for a server, a repository may have several
         pairs."""
-        seen = {(r.server, r.name) for r in plan.repositories}
+        seen = {(r.server, r.name) for r in plan.repositories if not is_glob(r.name)}
         seen |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
         for server in self.head.servers:
             live = {name for at, name in seen if at == server}

@@ -245,7 +245,9 @@ def refresh_plan(
 
 def _resolved(tree: DesiredTree, live: Plan) -> list[DesiredRepository]:
     """What the tree asks of the repositories of a plan."""
-    names = {s: [r.name for r in live.repositories if r.server == s] for s in tree.servers}
+    names = {
+        s: [r.name for r in live.repositories if r.server == s and r.failure is None] for s in tree.servers
+    }
     return [desired for server in tree.servers for desired in tree.resolve(server, names[server])]
 
 

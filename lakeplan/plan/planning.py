@@ -24,7 +24,7 @@ from lakeplan.retention.keep import active_holds
 from lakeplan.retention.patterns import matches
 from lakeplan.review import gates
 from lakeplan.review.claims import check_claims
-from lakeplan.review.selection import RefsReader, Selection, failure_of, read_all_refs
+from lakeplan.review.selection import RefsReader, Selection, failure_of, lost_globs, read_all_refs
 from lakeplan.simulation.requests import ImpactRequest, Simulator
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
@@ -147,6 +147,13 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
+    seen = {p.server for p in plans}
+    plans += [
+        failed(glob, tree.servers[server].endpoint_url, failure_of(error))
+        for server, error in lost.items()
+        if server not in seen
+        for glob in lost_globs(tree, server, options.selection)
+    ]
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     if not lost:  # what a glob names on a lost server is not known
         overrides.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])

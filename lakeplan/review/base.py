@@ -57,6 +57,9 @@ class _Wrapped:
     def digest(self) -> str:
         return self.tree.digest
 
+    def globs(self, server: str) -> list[DesiredRepository]:
+        return self.tree.globs(server)
+
     def may_manage(self, server: str, name: str) -> bool:
         return self.tree.may_manage(server, name)
 

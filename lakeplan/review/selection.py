@@ -10,7 +10,8 @@ from lakeplan.errors import LakeplanError
 from lakeplan.formats.refs import read_refs
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.retention.graph import CommitGraph, missing_heads
-from lakeplan.retention.patterns import names_repository
+from lakeplan.retention.patterns import REPOSITORY_NAMES, matches, names_repository, share_a_name
+from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import may_be_pin
 from lakeplan.values.plan import Failure
@@ -40,9 +41,26 @@ class Selection:
         server, _, name = key.partition("/")
         return self.takes_named(server, name, self.owner)
 
+    def may_take(self, glob: DesiredRepository) -> bool:
+        """Whether a repository that a glob names (``DesiredTree.globs``) may be selected."""
+        if self.server not in (None, glob.server) or self.owner not in (None, glob.owner):
+            return False
+        return not self.targets or any(_share(target, glob) for target in self.targets)
+
     @property
     def everything(self) -> bool:
         return not self.targets and self.owner is None and self.server is None
+
+
+def _share(target: str, glob: DesiredRepository) -> bool:
+    server, slash, name = target.rpartition("/")
+    return (not slash or matches(glob.server, server)) and share_a_name(name, glob.name, REPOSITORY_NAMES)
+
+
+def lost_globs(tree: DesiredTree, server: str, selection: Selection) -> list[DesiredRepository]:
+    """Globs that may name selected repositories on a server that cannot be listed. They are reported as
+    failed where nothing else of the server is: what was left out must not pass for inspected."""
+    return [glob for glob in tree.globs(server) if selection.may_take(glob)]
 
 
 def failure_of(error: LakeplanError) -> Failure:

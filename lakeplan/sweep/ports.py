@@ -9,7 +9,7 @@ from datetime import datetime
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.formats.namespace import checked_mark_id, is_mark_id
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
-from lakeplan.review.selection import Selection, read_dump
+from lakeplan.review.selection import Selection, lost_globs, read_dump
 from lakeplan.simulation.requests import Marker, Sweeper, UncommittedPreparer
 from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter, SweepStore
@@ -182,23 +182,26 @@ def select(
     Raises UsageError when nothing is selected."""
     wanted: list[DesiredRepository] = []
     failed: dict[str, LakeplanError] = {}
-    lost: list[LakeplanError] = []
+    lost: dict[str, LakeplanError] = {}
     for name in tree.servers:
         if selection.server not in (None, name):
             continue
         try:
             live = [r.id for r in ports.reader(name).list_repositories()]
         except LakeplanError as error:
-            lost.append(error)
-            failed |= {d.key: error for d in tree.resolve(name, ()) if selection.takes(d)}
+            named = {d.key: error for d in tree.resolve(name, ()) if selection.takes(d)}
+            lost |= {} if named else {name: error}
+            failed |= named
             continue
         wanted += [d for d in tree.resolve(name, live) if selection.takes(d)]
     if not wanted and not failed:
         if lost:  # what a glob names there is not known
-            raise lost[0]
+            raise next(iter(lost.values()))
         raise UsageError(
             "no repository of the tree is selected", hint="Check --target, --owner and --server."
         )
+    for name, why in lost.items():
+        failed |= {glob.key: why for glob in lost_globs(tree, name, selection)}
     return wanted, failed
 
 

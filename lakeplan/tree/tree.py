@@ -27,7 +27,7 @@ from lakeplan.tree.crosscheck import (
     check_profiles,
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
-from lakeplan.tree.layers import Directory, Entry, Layer, make_layer
+from lakeplan.tree.layers import Directory, Entry, Layer, Naming, make_layer
 from lakeplan.tree.policies import build, check_complete, conflict_text
 from lakeplan.tree.servers import (
     ServersReader,
@@ -374,6 +374,9 @@ class DesiredTree(Protocol):
     def find(self, server: str, name: str) -> DesiredRepository | None:
         """The repository, live or not; None when no entry names it."""
 
+    def globs(self, server: str) -> list[DesiredRepository]:
+        """Each glob of a server as if it were a repository's name, with what its entry alone says."""
+
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""
 
@@ -452,6 +455,14 @@ class Tree(RootFile):
             return found
         channel = self.notify.channel_for(Event.BRANCH_DELETION, found.owner)
         return replace(found, notice_channel=channel.name if channel is not None else "")
+
+    def globs(self, server: str) -> list[DesiredRepository]:
+        """Each glob of a server as if it were a repository's name, with what its entry alone says."""
+        alone = (Naming((entry,), None) for entry in self.directory.globs(server))
+        return [
+            build(server, one.entry.name, one, self.directory.merged(one), self.safety, tree=self.name)
+            for one in alone
+        ]
 
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""
