@@ -13,14 +13,14 @@ from lakeplan.cli.options import Options, option, parse_spark_conf
 from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import Session
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.lakefs.credentials import check_binding, variable
+from lakeplan.lakefs.credentials import check_binding
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
 from lakeplan.stores.open import AzureLocation, folder_of, open_sweep_store, parse_location
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.spark_submit import LakefsAccess, SparkSubmit, SubmitOptions, check_conf, storage_access
-from lakeplan.values.desired import ServerConfig, StorageConfig
+from lakeplan.values.desired import ServerConfig, StorageConfig, server_variable
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.storages import UrlForm, storage_of
@@ -163,7 +163,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
 def bind_storage(session: Session, server: ServerConfig, config: StorageConfig | None) -> None:
     """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
     bound to."""
-    name = variable(server.name, "STORAGE_URL")
+    name = server_variable(server.name, "STORAGE_URL")
     check_binding(
         f"storage of server {server.name}",
         config.endpoint_url if config else None,

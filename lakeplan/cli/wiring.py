@@ -26,7 +26,6 @@ from lakeplan.lakefs.credentials import (
     find_credentials,
     read_lakectl,
     several,
-    variable,
 )
 from lakeplan.lakefs.transport import Pace, Timeouts
 from lakeplan.lakefs.writers import (
@@ -43,7 +42,7 @@ from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_state
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.desired import ServerConfig
+from lakeplan.values.desired import ServerConfig, server_variable
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import ServerIdentity
 
@@ -83,7 +82,7 @@ class Session:
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
-            storage = several(self.environ.get(variable(server, "STORAGE_URL"), ""))
+            storage = several(self.environ.get(server_variable(server, "STORAGE_URL"), ""))
             reader = connect(*self._access(server), timeouts=self.timeouts, storage=storage)
             self._readers[server] = reader.paced(self.pace)
         return self._readers[server]
@@ -132,9 +131,9 @@ class Session:
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address; empty when they are bound."""
-        name = variable(server, "ENDPOINT_URL")
+        name = server_variable(server, "ENDPOINT_URL")
         alone = len(self.tree.servers) == 1
-        own = self.environ.get(variable(server, "ACCESS_KEY_ID"))
+        own = self.environ.get(server_variable(server, "ACCESS_KEY_ID"))
         by_lakectl = alone and not own and self._lakectl().endpoint_url
         return "" if self.environ.get(name) or by_lakectl else name
 

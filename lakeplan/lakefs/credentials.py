@@ -10,7 +10,7 @@ import yaml
 
 from lakeplan.errors import CredentialsError
 from lakeplan.limits import KIB, read_file
-from lakeplan.values.desired import ServerConfig
+from lakeplan.values.desired import ServerConfig, server_variable
 from lakeplan.values.storages import BUCKET_SCHEMES
 from lakeplan.values.urls import (
     BadUrl,
@@ -191,11 +191,6 @@ STATE_URL = "LAKEPLAN_STATE_URL"
 SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
 
 
-def variable(server: str, suffix: str) -> str:
-    """``LAKEPLAN_<SERVER>_<SUFFIX>``: the server's name in capitals, ``-`` as ``_``."""
-    return f"LAKEPLAN_{server.upper().replace('-', '_')}_{suffix}"
-
-
 def find_credentials(
     server: ServerConfig,
     environ: Mapping[str, str],
@@ -211,9 +206,9 @@ def find_credentials(
     there, and when the binding fails (``check_binding``); nothing has been sent then.
     """
     where = f"server {server.name}"
-    key_name, secret_name = (variable(server.name, suffix) for suffix in SUFFIXES)
+    key_name, secret_name = (server_variable(server.name, suffix) for suffix in SUFFIXES)
     own_key, own_secret = environ.get(key_name), environ.get(secret_name)
-    endpoint_name = variable(server.name, "ENDPOINT_URL")
+    endpoint_name = server_variable(server.name, "ENDPOINT_URL")
     bindings = {endpoint_name: environ.get(endpoint_name)}
     if own_key or own_secret:
         if not (own_key and own_secret):
@@ -328,5 +323,5 @@ def _check_text(found: Credentials, where: str) -> None:
 
 
 def _how(server: str, only_server: bool) -> str:
-    own = f"set {variable(server, 'ACCESS_KEY_ID')} and {variable(server, 'SECRET_ACCESS_KEY')}"
+    own = f"set {server_variable(server, 'ACCESS_KEY_ID')} and {server_variable(server, 'SECRET_ACCESS_KEY')}"
     return own + (", or set lakectl up" if only_server else "; with several servers lakectl's are not used")

@@ -40,25 +40,20 @@ from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, P
 from lakeplan.values.sweep import SWEEP, SweepSettings
 from lakeplan.values.units import parse_count, parse_duration
 
-OBJECT_RULES_BLOCK = "object_lifecycle"
 
-
-def object_rules_setting(document: Mapping[str, Any], sources: Mapping[str, Source]) -> ObjectRulesSetting:
-    """The rules of a merged document that ``check_complete`` found nothing wrong with."""
-    block = document.get(OBJECT_RULES_BLOCK)
+def _object_rules(block: Any, sources: Mapping[str, Source]) -> ObjectRulesSetting:
     if block is None:
         return None
     if block == CLEAR:
         return Cleared.CLEAR
     # The keys of an item are the fields of a rule.
     rules = tuple(ObjectRule(**{**item, "branches": tuple(item["branches"])}) for item in block["rules"])
-    places = [sources[f"/{OBJECT_RULES_BLOCK}/rules/{n}/expire_after_days"] for n in range(len(rules))]
+    places = [sources[f"/object_lifecycle/rules/{n}/expire_after_days"] for n in range(len(rules))]
     return ObjectRulesDesired(rules, min(places))
 
 
-def policies_setting(document: Mapping[str, Any], sources: Mapping[str, Source]) -> PoliciesSetting:
-    """The policies of a merged document that ``check_complete`` found nothing wrong with."""
-    items, _ = _policies_and_settings(document)
+def _policies(block: Any, sources: Mapping[str, Source]) -> PoliciesSetting:
+    items: Any = CLEAR if block == CLEAR else block.get("policies")
     if items is None:
         return None
     if items == CLEAR:
@@ -68,31 +63,16 @@ def policies_setting(document: Mapping[str, Any], sources: Mapping[str, Source])
 
 
 def _policy(item: Mapping[str, Any]) -> Policy:
+    def duration(key: str) -> int | None:
+        return parse_duration(item[key]) if key in item else None
+
     return Policy(
         id=item.get("id"),
         patterns=tuple(item["patterns"]),
-        max_age_seconds=_seconds(item.get("max_age")),
-        max_idle_seconds=_seconds(item.get("max_idle_age")),
+        max_age_seconds=duration("max_age"),
+        max_idle_seconds=duration("max_idle_age"),
         description=item.get("description", ""),
     )
-
-
-def _seconds(text: str | None) -> int | None:
-    return None if text is None else parse_duration(text)
-
-
-def _policies_and_settings(document: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The policies of ``branch_lifecycle`` (None, ``clear``, or a list), and its other settings."""
-    block = document.get(POLICIES_BLOCK, {})
-    if block == CLEAR:
-        return CLEAR, {}
-    return block.get("policies"), {key: value for key, value in block.items() if key != "policies"}
-
-
-def lifecycle_settings(document: Mapping[str, Any]) -> LifecycleSettings:
-    """The settings, with the defaults of the design where nothing is said."""
-    _, block = _policies_and_settings(document)
-    return LifecycleSettings(**parse_settings(LIFECYCLE, block))
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
@@ -125,39 +105,27 @@ def why_deletes_pins(pattern: str) -> str | None:
     )
 
 
-def config_hash(resolved: Mapping[str, object]) -> str:
-    """SHA-256 (hex) of the canonical JSON of a resolved configuration. The settings of ``branch_lifecycle``
-    are hashed as the block ``lifecycle`` that had them once, so that plans and records from then stay valid.
-    """
-    policies, settings = _policies_and_settings(resolved)
-    hashed = {key: value for key, value in resolved.items() if key != POLICIES_BLOCK}
-    if policies is not None:
-        hashed[POLICIES_BLOCK] = policies if policies == CLEAR else {"policies": policies}
-    if settings:
-        hashed["lifecycle"] = settings
-    return json_digest(hashed)
-
-
 def build(
     server: str, name: str, naming: Naming, merged: Merged, safety: Safety, *, tree: str = ""
 ) -> DesiredRepository:
     """The resolved repository. The merged settings must be complete (``check_complete``)."""
     document, sources = to_document(merged)
-    owner = document.get("owner")
+    owner, lifecycle = document.get("owner"), document.get(POLICIES_BLOCK, {})
+    settings = {} if lifecycle == CLEAR else parse_settings(LIFECYCLE, lifecycle)
     return DesiredRepository(
         server=server,
         name=name,
         entry=naming.entry.key,
-        gc=_gc(document, sources),
-        config_hash=config_hash(document),
+        gc=_gc(document.get("gc"), sources),
+        config_hash=json_digest(document),
         resolved=document,
         values=sources,
         owner=owner if isinstance(owner, str) else None,
         safety=safety,
         source=naming.entry.source,
-        branch_lifecycle=policies_setting(document, sources),
-        lifecycle_settings=lifecycle_settings(document),
-        object_lifecycle=object_rules_setting(document, sources),
+        branch_lifecycle=_policies(lifecycle, sources),
+        lifecycle_settings=LifecycleSettings(**settings),
+        object_lifecycle=_object_rules(document.get("object_lifecycle"), sources),
         holds=holds(document),
         sweep=SweepSettings(**parse_settings(SWEEP, document.get("sweep", {}))),
         tree=tree,
@@ -165,8 +133,7 @@ def build(
     )
 
 
-def _gc(document: Mapping[str, Any], sources: Mapping[str, Source]) -> GcSetting:
-    block = document.get("gc")
+def _gc(block: Any, sources: Mapping[str, Source]) -> GcSetting:
     if block is None:
         return None
     if block == CLEAR:

@@ -28,6 +28,7 @@ from lakeplan.values.units import MAX_SECONDS, parse_duration
 FOLDER = "tests"
 DEFAULT_AS_OF = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 FATES: tuple[Literal["survives", "goes", "at_risk"], ...] = ("survives", "goes", "at_risk")
+KINDS: tuple[Literal["commit", "object"], ...] = ("commit", "object")
 
 
 def find_tests(root: Path, named: Iterable[Path]) -> list[Path]:
@@ -200,11 +201,10 @@ class _Reader:
 
     def _expected(self) -> Iterator[Expected]:
         for fate in FATES:
-            block = self._node.items.get(fate)
-            for kind, key in (("commit", "commits"), ("object", "objects")):
-                items = _items(block.items.get(key)) if isinstance(block, MapNode) else ()
-                for item in items:
-                    yield Expected("commit" if kind == "commit" else "object", _text(item), fate, item.source)
+            expected = dict(_pairs(self._node.items.get(fate)))
+            for kind in KINDS:
+                for item in _items(expected.get(f"{kind}s")):
+                    yield Expected(kind, _text(item), fate, item.source)
         if not any(self._node.items.get(key) for key in (*FATES, "days")):
             self._add(self._node.source, (), "this test expects nothing: say what survives, goes, or days")
 

@@ -5,7 +5,7 @@ judge a plan (``checks``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import available_timezones
@@ -16,8 +16,9 @@ from lakeplan.tree.checks import text_of
 from lakeplan.tree.structure import suggestion
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
 from lakeplan.values.cron import parse_cron
-from lakeplan.values.declare import TAG_GLOBS
+from lakeplan.values.declare import TAG_GLOBS, Setting
 from lakeplan.values.desired import (
+    BOUNDS,
     DEFAULT_SECONDS,
     INVENTORY_MAX_AGE_SECONDS,
     LONGEST_SECONDS,
@@ -29,6 +30,7 @@ from lakeplan.values.desired import (
     ServerConfig,
     Source,
     StorageConfig,
+    server_variable,
 )
 from lakeplan.values.notify import Channel, ChannelKind, Event, NotifyConfig
 from lakeplan.values.storages import STORAGES
@@ -40,9 +42,6 @@ WITH_INVENTORY = frozenset(kind.name for kind in STORAGES if kind.has_inventory)
 EXAMPLE = "https://lakefs.example.com"
 COST = "cost_per_gb_month"
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
-SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
-"""``LAKEPLAN_<SERVER>_…``: what the environment may say about a server (the design's "Credentials")."""
-
 RESERVED_WORDS = ("NOTIFY", "STATE", "TEST", "VAR")
 """``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_NOTIFY_*`` are the URLs of channels, ``LAKEPLAN_VAR_*``
 are the variables of a tree and ``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's
@@ -52,11 +51,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-def environment_name(server: str) -> str:
-    """``<SERVER>`` in ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID``: capitals, ``-`` as ``_``."""
-    return server.upper().replace("-", "_")
 
 
 @lru_cache(maxsize=1)
@@ -101,21 +95,21 @@ class ServersReader:
         }
 
     def _check_names(self, node: MapNode) -> None:
-        words: dict[str, str] = {}
+        prefixes: dict[str, str] = {}
         for name in node.items:
             at, path = node.where(name), ("servers", name)
             if not _NAME.fullmatch(name):
                 text = "a server's name begins with a letter and has letters, digits, - and _ (at most 63)"
                 self._problems.add(at, path, text)
                 continue
-            word = environment_name(name)
-            reserved = next((r for r in RESERVED_WORDS if word == r or word.startswith(r + "_")), None)
+            prefix = server_variable(name, "")
+            reserved = next((r for r in RESERVED_WORDS if prefix.startswith(f"LAKEPLAN_{r}_")), None)
             if reserved:
                 text = f"LAKEPLAN_{reserved}_… means something else to lakeplan: give the server another name"
                 self._problems.add(at, path, text)
-            other = words.setdefault(word, name)
+            other = prefixes.setdefault(prefix, name)
             if other != name:
-                text = f"{name!r} and {other!r} share the variables LAKEPLAN_{word}_…: rename one of them"
+                text = f"{name!r} and {other!r} share the variables {prefix}…: rename one of them"
                 self._problems.add(at, path, text)
 
     def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
@@ -231,36 +225,36 @@ class ServersReader:
 
 
 def read_bounds(root: MapNode, problems: Problems) -> Bounds:
-    """Bounds as written; the widest where a value cannot be read."""
-    node = root.items.get("bounds")
-    low, high = _days(node, "min_retention_days", 1), _days(node, "max_retention_days", 36500)
+    """Return the bounds as written, and the widest for a value that cannot be read."""
+    bounds = Bounds(**_settings(root, "bounds", BOUNDS, problems))
+    low, high = bounds.min_retention_days, bounds.max_retention_days
     if low > high:
         text = f"min_retention_days ({low}) is more than max_retention_days ({high})"
         problems.add(root.where("bounds"), ("bounds",), text)
         return Bounds()
-    return Bounds(low, high)
-
-
-def _days(node: Node | None, key: str, default: int) -> int:
-    child = node.items.get(key) if isinstance(node, MapNode) else None
-    value = child.value if isinstance(child, ScalarNode) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    return bounds
 
 
 def read_safety(root: MapNode, problems: Problems) -> Safety:
-    """Limits as written over the defaults, which hold when the block is absent."""
-    node = root.items.get("safety")
+    """Return the limits as written, and the default of each that is absent."""
+    return Safety(**_settings(root, "safety", SAFETY, problems))
+
+
+def _settings(root: MapNode, block: str, settings: Iterable[Setting], problems: Problems) -> dict[str, Any]:
+    """Return the fields that a block gives, by name. A value that cannot be read gives none."""
+    node = root.items.get(block)
+    found: dict[str, Any] = {}
     if not isinstance(node, MapNode):
-        return Safety()
-    given: dict[str, Any] = {}
-    for setting in SAFETY:
-        child, default = node.items.get(setting.key), getattr(Safety, setting.field)
-        if setting.kind is not TAG_GLOBS:
-            parse = setting.kind.parse
-            given[setting.field] = problems.parsed(node, setting.key, ("safety",), parse, default)
-        elif isinstance(child, ListNode):
-            given[setting.field] = tuple(_tag_patterns(child, ("safety", setting.key), problems))
-    return Safety(**given)
+        return found
+    for setting in settings:
+        child = node.items.get(setting.key)
+        if setting.kind is TAG_GLOBS:
+            if isinstance(child, ListNode):
+                found[setting.field] = tuple(_tag_patterns(child, (block, setting.key), problems))
+            continue
+        default = setting.kind.parse(setting.default)
+        found[setting.field] = problems.parsed(node, setting.key, (block,), setting.kind.parse, default)
+    return found
 
 
 def read_manages(root: MapNode, servers: Collection[str], problems: Problems) -> tuple[str, ...] | None:

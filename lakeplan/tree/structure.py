@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -16,8 +15,6 @@ from referencing.jsonschema import DRAFT202012
 
 from lakeplan import limits
 from lakeplan.tree.checks import text_of
-from lakeplan.tree.editing import quoted
-from lakeplan.tree.layers import CLEAR
 from lakeplan.tree.schemas import VALIDATOR, load_schema
 from lakeplan.tree.yaml import (
     ListNode,
@@ -86,14 +83,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return best[2] if best and best[0] <= limit else None
 
 
-KEYS = ("repository", "gate", "max", "reason", "expires")
-LAST_DAY = "YYYY-MM-DD"
-ACKNOWLEDGE = "acknowledge"
-"""What ``overrides`` was called before ``expires`` was required."""
-LIFECYCLE = "lifecycle"
-"""The block that had the settings of ``branch_lifecycle`` beside its policies."""
-
-
 def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
     """Well-formed items with their paths. Whether their repositories exist is for the caller to check."""
     node = root.items.get("overrides")
@@ -129,54 +118,8 @@ def _why_no_ceiling(gate: str, node: Node) -> str | None:
     return f"the gate {gate} counts {unit}: write max in {unit}"
 
 
-def with_present_names(root: MapNode) -> MapNode:
-    """A file of a base tree. Old overrides are left out: without an end they would hold for ever. The block
-    ``lifecycle`` of entries and profiles is read as settings of ``branch_lifecycle``."""
-    items = {key: node for key, node in root.items.items() if key != ACKNOWLEDGE}
-    for key in items.keys() & {"repositories", "profiles"}:
-        blocks = items[key]
-        if isinstance(blocks, MapNode):
-            named = {name: _with_one_block(block) for name, block in blocks.items.items()}
-            items[key] = replace(blocks, items=named)
-    return replace(root, items=items)
-
-
-def _with_one_block(node: Node) -> Node:
-    """Beside policies that are cleared, the settings alone: a base is compared by them, not by policies."""
-    if not isinstance(node, MapNode) or LIFECYCLE not in node.items:
-        return node
-    items = dict(node.items)
-    settings, policies = items.pop(LIFECYCLE), items.get("branch_lifecycle")
-    if policies is None or text_of(policies) == CLEAR:
-        items["branch_lifecycle"] = settings
-    elif isinstance(policies, MapNode) and isinstance(settings, MapNode):
-        both = {**policies.items, **settings.items}
-        items["branch_lifecycle"] = replace(policies, items=both, keys={**policies.keys, **settings.keys})
-    keys = {"branch_lifecycle": node.where(LIFECYCLE), **node.keys}
-    return replace(node, items=items, keys=keys)
-
-
-def rewritten(node: Node | None) -> str:
-    """The items of the retired ``acknowledge`` as one line of YAML, under the key that replaced it."""
-    items = node.items if isinstance(node, ListNode) else ()
-    maps = [_rewritten_item(item.items) for item in items if isinstance(item, MapNode)]
-    return f"overrides: [{', '.join(maps)}]"
-
-
-def _rewritten_item(items: Mapping[str, Node]) -> str:
-    given = {k: v.text for k, v in items.items() if isinstance(v, ScalarNode)}
-    texts = {key: _as_written(key, given[key]) for key in KEYS if key in given}
-    return (
-        "{"
-        + ", ".join(f"{k}: {v}" for k, v in {**texts, "expires": given.get("expires", LAST_DAY)}.items())
-        + "}"
-    )
-
-
-def _as_written(key: str, text: str) -> str:
-    return text if key in ("max", "expires") else quoted(text)
-
-
+RENAMED = {"acknowledge": "overrides", "lifecycle": "branch_lifecycle"}
+"""Keys by their earlier names."""
 FREE_TEXT = frozenset({"description", "reason", "owner"})
 
 
@@ -254,15 +197,8 @@ def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, 
     if not isinstance(node, MapNode):
         return
     for key in node.items:
-        if key == LIFECYCLE and {"gc", "branch_lifecycle"} <= set(known):
-            moved = node.items[key]
-            keys = ", ".join(moved.items) if isinstance(moved, MapNode) and moved.items else "its keys"
-            yield node.where(key), (key,), f"lifecycle is now part of branch_lifecycle: move {keys} there"
-        elif key == ACKNOWLEDGE and "overrides" in known:
-            text = (
-                f"acknowledge is now overrides, with a required expires: write {rewritten(node.items[key])}"
-            )
-            yield node.where(key), (key,), text
+        if RENAMED.get(key) in known:
+            yield node.where(key), (key,), f"{key} is now {RENAMED[key]}: move its values there"
         elif key not in known:
             close = nearest(key, known)
             hint = f"did you mean {close}?" if close else f"known here: {', '.join(known)}"

@@ -38,7 +38,7 @@ from lakeplan.tree.servers import (
     read_places,
     read_safety,
 )
-from lakeplan.tree.structure import check_structure, listed, read_overrides, suggestion, with_present_names
+from lakeplan.tree.structure import check_structure, listed, read_overrides, suggestion
 from lakeplan.tree.what_if import SET, WhatIf, laid_over, read_what_if, refuse_wrong
 from lakeplan.tree.yaml import (
     TOP,
@@ -212,8 +212,6 @@ class TreeReader:
         if node is None:
             self._unreadable = self._unreadable or schema == "repository"
             return None
-        if self._is_base and isinstance(node, MapNode):
-            node = with_present_names(node)
         self._wrong[file] = check_structure(node, schema, self._problems) | self._files.lost[file]
         return node if isinstance(node, MapNode) else None
 
@@ -492,9 +490,9 @@ def load_tree(
     """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
 
     ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
-    ``is_base``: this is the tree of ``--base``, where keys may have their old names (``with_present_names``),
-    so that a change can rename them. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``, which win
-    over all that the files say; UsageError when they cannot be meant.
+    ``is_base``: this is the tree of ``--base``, whose entries may name a repository under two names of one
+    server, so that a change can correct that. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``,
+    which override the files; UsageError when they are invalid.
     Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
     """
     if not (root / ROOT_FILE).is_file():

@@ -187,10 +187,6 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-MAX_CHARACTERS = limits.TREE_FILE_BYTES
-MAX_NODES = limits.YAML_NODES
-MAX_DEPTH = limits.YAML_DEPTH
-
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _ANY_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
@@ -247,8 +243,8 @@ def parse_yaml(
     counts what the file has."""
     found = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    if len(text) > MAX_CHARACTERS:
-        problems.add(Source(file, 1, 1), (), f"the file is longer than {MAX_CHARACTERS:,} characters")
+    if len(text) > limits.TREE_FILE_BYTES:
+        problems.add(Source(file, 1, 1), (), f"the file is longer than {limits.TREE_FILE_BYTES:,} characters")
         return None
     if odd := _NOT_PRINTABLE.search(text):
         line = text.count("\n", 0, odd.start()) + 1
@@ -347,8 +343,8 @@ class _Builder:
         source = self._at(event.start_mark)
         if event.tag is not None and event.tag not in _ANY_TAGS:
             self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
-        if len(self._stack) >= MAX_DEPTH:
-            self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
+        if len(self._stack) >= limits.YAML_DEPTH:
+            self._stop(source, f"more than {limits.YAML_DEPTH} levels, one in another")
         self._count(1, 0, source)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -370,8 +366,8 @@ class _Builder:
         if known is None:
             self._stop(source, f"*{event.anchor} is inside what it names")
         node, size, characters, height = known
-        if len(self._stack) + height > MAX_DEPTH:
-            self._stop(source, f"more than {MAX_DEPTH} levels, one in another")
+        if len(self._stack) + height > limits.YAML_DEPTH:
+            self._stop(source, f"more than {limits.YAML_DEPTH} levels, one in another")
         self._count(size, characters, source)
         self._place(node, size, characters, height)
 
@@ -451,8 +447,10 @@ class _Builder:
         if self._characters > limits.YAML_TEXT:
             text = f"with its aliases written out this file has more than {limits.YAML_TEXT:,} characters"
             self._stop(source, text)
-        if self._nodes > MAX_NODES:
-            self._stop(source, f"with its aliases written out this file has more than {MAX_NODES:,} values")
+        if self._nodes > limits.YAML_NODES:
+            self._stop(
+                source, f"with its aliases written out this file has more than {limits.YAML_NODES:,} values"
+            )
         self._tree.nodes += nodes
         if self._tree.nodes > limits.TREE_NODES:
             self._stop(source, f"the files of the tree have more than {limits.TREE_NODES:,} values")

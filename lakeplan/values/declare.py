@@ -74,7 +74,7 @@ DURATION = Kind("duration", parse_duration, "seconds")
 AGE = Kind("duration", parse_age, "seconds")
 """A duration that may be ``0s``."""
 NOTICE_PERIOD = Kind("duration", parse_notice_period, "seconds")
-DAYS = Kind("days")
+DAYS = Kind("days", parse_count)
 RATE = Kind("rate")
 ANYTHING = Kind()
 TEXT = Kind("text_or_empty", recorded="string")

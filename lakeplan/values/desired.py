@@ -216,6 +216,15 @@ class StorageConfig:
     inventory_max_age_seconds: int = INVENTORY_MAX_AGE_SECONDS
 
 
+SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
+"""What the environment may say about a server."""
+
+
+def server_variable(server: str, suffix: str) -> str:
+    """Return ``LAKEPLAN_<SERVER>_<SUFFIX>``, with the server's name in capitals and ``-`` as ``_``."""
+    return f"LAKEPLAN_{server.upper().replace('-', '_')}_{suffix}"
+
+
 @dataclass(frozen=True)
 class ServerConfig:
     name: str

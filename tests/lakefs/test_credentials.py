@@ -12,9 +12,8 @@ from lakeplan.lakefs.credentials import (
     Secret,
     check_binding,
     find_credentials,
-    variable,
 )
-from lakeplan.values.desired import ServerConfig
+from lakeplan.values.desired import ServerConfig, server_variable
 
 SERVER = ServerConfig("eu-prod", "https://lakefs.example.com")
 KEYS = {"LAKEPLAN_EU_PROD_ACCESS_KEY_ID": "the-key", "LAKEPLAN_EU_PROD_SECRET_ACCESS_KEY": "SECRET"}
@@ -196,7 +195,7 @@ class DescribeCheckBinding:
 
 class DescribeNames:
     def it_makes_variables_of_names(self) -> None:
-        assert variable("eu-prod", "ACCESS_KEY_ID") == "LAKEPLAN_EU_PROD_ACCESS_KEY_ID"
+        assert server_variable("eu-prod", "ACCESS_KEY_ID") == "LAKEPLAN_EU_PROD_ACCESS_KEY_ID"
 
 
 class DescribeSecret:

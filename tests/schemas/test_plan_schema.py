@@ -307,7 +307,7 @@ class DescribeTheSchema:
     def it_has_the_fields_of_the_model(self, kind: Any, where: str) -> None:
         derived = {"before_etag", "after_etag"} if hasattr(kind, "before_etag") else set()
         named = set(load_schema("plan")["$defs"][where]["properties"])
-        assert named == {f.name for f in fields(kind) if not f.metadata.get("beside")} | derived
+        assert named == {f.name for f in fields(kind) if not f.metadata.get("not_in_document")} | derived
 
     @pytest.mark.parametrize(
         "damage",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 import pytest
 
-from lakeplan.tree.policies import config_hash
 from lakeplan.values.desired import Cleared, PoliciesDesired
 from lakeplan.values.settings import LifecycleSettings, Policy
 
@@ -86,25 +83,6 @@ def it_takes_settings_beside_a_file(tree: Any) -> None:
     (found,) = tree.load(root("lakeplan"), entry, files).resolve("prod", [])
     assert [policy.id for policy in found.branch_lifecycle.policies] == ["p"]
     assert found.lifecycle_settings == LifecycleSettings(min_keep=2, exempt=("a",))
-
-
-@pytest.mark.parametrize(
-    ("now", "before"),
-    [
-        (
-            {"policies": [1], "min_keep": 2},
-            {"branch_lifecycle": {"policies": [1]}, "lifecycle": {"min_keep": 2}},
-        ),
-        ({"policies": "clear", "min_keep": 2}, {"branch_lifecycle": "clear", "lifecycle": {"min_keep": 2}}),
-        ({"min_keep": 2}, {"lifecycle": {"min_keep": 2}}),
-        ({"policies": [1]}, {"branch_lifecycle": {"policies": [1]}}),
-        ("clear", {"branch_lifecycle": "clear"}),
-    ],
-)
-def it_hashes_as_before_the_settings_were_in_one_block(now: Any, before: dict[str, Any]) -> None:
-    text = json.dumps({"owner": "me", **before}, sort_keys=True, separators=(",", ":"))
-    expected = hashlib.sha256(text.encode()).hexdigest()
-    assert config_hash({"owner": "me", "branch_lifecycle": now}) == expected
 
 
 @pytest.mark.parametrize("entry", [POLICY, "branch_lifecycle: clear"])

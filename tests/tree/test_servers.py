@@ -8,9 +8,9 @@ from typer.core import TyperGroup
 
 from lakeplan.cli import click
 from lakeplan.cli.main import whole_command
-from lakeplan.tree.servers import RESERVED_WORDS, SERVER_SUFFIXES, environment_name
+from lakeplan.tree.servers import RESERVED_WORDS
 from lakeplan.tree.tree import load_tree
-from lakeplan.values.desired import Price
+from lakeplan.values.desired import SERVER_SUFFIXES, Price
 
 HEAD = "apiVersion: lakeplan/v1\nservers:\n"
 
@@ -132,10 +132,6 @@ def it_keeps_servers_apart_from_every_option_of_the_command() -> None:
             word = option.removeprefix("LAKEPLAN_").removesuffix(f"_{suffix}")
             if option == f"LAKEPLAN_{word}_{suffix}":
                 assert word.split("_")[0] in RESERVED_WORDS, f"a server called {word} would set {option}"
-
-
-def it_writes_a_name_as_the_environment_has_it() -> None:
-    assert environment_name("my-prod") == "MY_PROD"
 
 
 class DescribeTwoNamesOfOneServer:

@@ -11,7 +11,6 @@ import pytest
 from lakeplan.tree.tree import load_tree
 from lakeplan.tree.yaml import TreeError
 from lakeplan.values.desired import Cleared, GcDesired, Source
-from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import SweepSettings
 
 SMALL = Path(__file__).parent / "trees" / "small"
@@ -402,51 +401,15 @@ class DescribeOverrides:
     def it_refuses_what_opens_nothing(self, problem: Callable[..., str], item: str, says: str) -> None:
         assert says in problem(f"overrides: [{item}]\n", "  data-a: {}")
 
-    def it_shows_the_retired_key_as_it_is_written_now(self, problem: Callable[..., str]) -> None:
-        old = "acknowledge:\n  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: 'moved, yes'}\n"
+    def it_gives_the_new_name_of_a_renamed_key(self, problem: Callable[..., str]) -> None:
+        old = "acknowledge:\n  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: moved}\n"
         assert problem(old, "  data-a: {}").endswith(
-            'overrides: [{repository: data-a, gate: expired-bytes, max: 5TB, reason: "moved, yes",'
-            " expires: YYYY-MM-DD}]"
+            "acknowledge: acknowledge is now overrides: move its values there"
         )
-
-    def it_says_where_the_settings_of_lifecycle_are_now(self, problem: Callable[..., str]) -> None:
-        moved = "lifecycle is now part of branch_lifecycle: move "
+        moved = "lifecycle is now branch_lifecycle: move its values there"
         entries = "  data-a:\n    lifecycle: {exempt: [keep-*], min_keep: 3}"
-        assert problem("", entries).endswith(
-            f":4:5: repositories.data-a.lifecycle: {moved}exempt, min_keep there"
-        )
-        profile = "profiles:\n  std: {lifecycle: {min_keep: 3}}\n"
-        assert f"{moved}min_keep there" in problem(profile, "  data-a: {}")
-
-    @pytest.mark.parametrize("policies", ["", "policies: [{id: p, patterns: [x], max_age: 7d}]"])
-    def it_reads_lifecycle_in_a_base_so_that_a_change_can_rename_it(self, tree: Any, policies: str) -> None:
-        root = (
-            "apiVersion: lakeplan/v1\n"
-            "servers: {prod: {endpoint_url: 'http://x', branch_lifecycle: {engine: lakeplan}}}\n"
-            "profiles: {std: {%s: {exempt: [b]}}}\n"
-        )
-        block = f"branch_lifecycle: {{{policies}}}, " if policies else ""
-        old = f"  data-a: {{use: [std], {block}lifecycle: {{min_keep: 3, exempt: [a]}}}}"
-        (base,) = load_tree(tree.write(root % "lifecycle", old), {}, is_base=True).resolve("prod", {"data-a"})
-        both = ", ".join(filter(None, [policies, "min_keep: 3, exempt: [a]"]))
-        new = f"  data-a: {{use: [std], branch_lifecycle: {{{both}}}}}"
-        (head,) = load_tree(tree.write(root % "branch_lifecycle", new), {}).resolve("prod", {"data-a"})
-        assert (
-            base.lifecycle_settings
-            == head.lifecycle_settings
-            == LifecycleSettings(exempt=("a", "b"), min_keep=3)
-        )
-        assert base.config_hash == head.config_hash
-
-    def it_reads_lifecycle_in_a_base_beside_policies_that_are_cleared(self, tree: Any) -> None:
-        """Or a change that brings policies back could drop what was exempt, and no review would list it."""
-        entry = "  data-a: {branch_lifecycle: clear, lifecycle: {exempt: [a], require_merged: true}}"
-        (base,) = load_tree(tree.write("", entry), {}, is_base=True).resolve("prod", {"data-a"})
-        assert base.lifecycle_settings == LifecycleSettings(exempt=("a",), require_merged=True)
-
-    def it_ignores_the_retired_key_in_a_base_so_that_a_change_can_rename_it(self, tree: Any) -> None:
-        root = tree.write("acknowledge: [{repository: data-a, gate: clear, reason: old}]\n", "  data-a: {}")
-        assert load_tree(root, {}, is_base=True).overrides == ()
+        assert problem("", entries).endswith(f":4:5: repositories.data-a.lifecycle: {moved}")
+        assert moved in problem("profiles:\n  std: {lifecycle: {min_keep: 3}}\n", "  data-a: {}")
 
 
 def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.tree.yaml import MAX_DEPTH, MapNode, Node, Problems, ScalarNode, parse_yaml, to_plain, walk
+from lakeplan.limits import YAML_DEPTH
+from lakeplan.tree.yaml import MapNode, Node, Problems, ScalarNode, parse_yaml, to_plain, walk
 from tests.cpu import at_most_cpu_seconds
 
 LOADERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])]
@@ -92,7 +93,7 @@ def it_reads_plain_scalars_as_yaml_1_2_does(text: str, value: object, loader: ob
         ("a: *gone\n", "f.yaml:1:4: a:", "names no anchor"),
         ("a: &x [*x]\n", "f.yaml:1:8: a[0]:", "is inside what it names"),
         ("a: 'b\x00c'\n", "f.yaml:1:6:", "cannot be in a YAML file"),
-        ("[" * 200, f"f.yaml:1:{MAX_DEPTH + 1}:", "levels"),
+        ("[" * 200, f"f.yaml:1:{YAML_DEPTH + 1}:", "levels"),
     ],
 )
 def it_reports_what_cannot_be_meant(text: str, line: str, says: str, loader: object) -> None:
@@ -126,7 +127,7 @@ def it_counts_levels_through_aliases(loader: object) -> None:
     assert node is None
     assert len(problems) == 1
     assert problems[0].startswith("f.yaml:3:")
-    assert f"more than {MAX_DEPTH} levels" in problems[0]
+    assert f"more than {YAML_DEPTH} levels" in problems[0]
 
 
 def it_puts_an_empty_value_where_its_key_stands() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from lakeplan.cli.process import APPROVED_BY, PULL_REQUEST
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, CONFIG_FILE, ENDPOINT, SECRET_ACCESS_KEY, STATE_URL
 from lakeplan.tree.schemas import bundled_schema
-from lakeplan.tree.servers import SERVER_SUFFIXES, VARIABLE_PREFIX
+from lakeplan.tree.servers import VARIABLE_PREFIX
+from lakeplan.values.desired import SERVER_SUFFIXES
 from tools.reference.markdown import GENERATED, anchor, code, table
 
 _SERVER: Mapping[str, str] = {
