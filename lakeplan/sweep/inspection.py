@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from lakeplan.branches.pin_records import with_rules_of
+from lakeplan.branches.pin_records import check_pins, with_rules_of
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -395,7 +395,9 @@ def needed_now(
     """Inspects as a mark does: other repositories (those of the tree's other servers too), uncommitted data,
     then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
     now and then. ``parts``: only what these name; None for the whole mark. Raises GateRefused for a
-    repository that cannot be read, and LakeplanError for whatever makes an inspection unsafe."""
+    repository that cannot be read and for a pin that is gone, and LakeplanError for whatever makes an
+    inspection unsafe."""
+    check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
     look = inspect_repository(site, read_rules(site), now=now, before=None)

@@ -151,24 +151,30 @@ class _Purge:
         self._answers: dict[str, str] = {}
         self._kept: dict[str, str] = {}
         self._problem = ""
+        self._left: list[StoredObject] = []
         self._last = ports.now()
 
     def purge(self) -> _End:
-        waiting = self._waiting()
-        while waiting:
-            needed = needed_now(
-                self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep
-            )
-            until, self._last = needed.inspected_at + ROUND, needed.inspected_at
-            self._problem = self._too_old(until, SLOW)
-            while waiting and not self._problem and not self._too_old(until):
-                some, waiting = waiting[:COPIES_AT_ONCE], waiting[COPIES_AT_ONCE:]
-                waiting = self._delete(self._unneeded(some, needed.addresses), until) + waiting
-            if self._problem:
-                break
-        untried = (copy.key for copy in waiting if copy.key not in self._asked)
-        self._kept |= dict.fromkeys(untried, NOT_TRIED)
+        self._left = self._waiting()
+        try:
+            while self._left and not self._problem:
+                self._round()
+        except LakeplanError as error:
+            if not self._asked:
+                raise  # nothing was deleted
+            self._problem = f"{error}"
+        known = self._asked.keys() | self._kept.keys()
+        self._kept |= {copy.key: NOT_TRIED for copy in self._left if copy.key not in known}
         return self._ended()
+
+    def _round(self) -> None:
+        """Deletes by one inspection, until it is too old."""
+        needed = needed_now(self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep)
+        until, self._last = needed.inspected_at + ROUND, needed.inspected_at
+        self._problem = self._too_old(until, SLOW)
+        while self._left and not self._problem and not self._too_old(until):
+            some, others = self._left[:COPIES_AT_ONCE], self._left[COPIES_AT_ONCE:]
+            self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
 
     def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
         """``why``, or that the clock was set back, where an inspection is too old to delete by; else ""."""
@@ -212,8 +218,8 @@ class _Purge:
         settings = DeleteSettings(
             mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
         )
-        self._asked |= {copy.key: copy for copy in copies}
         self._keep()
+        self._asked |= {copy.key: copy for copy in copies}
         kept = self._ports.now()
 
         def check() -> None:

@@ -72,13 +72,16 @@ class DescribePreparingUncommittedAddresses:
         assert "Run the command again" in caught.value.hint
         assert len(scripted.seen) == 4
 
-    def it_does_not_ask_for_ever(self, scripted):
+    @pytest.mark.parametrize("tokens", [["t"], ["t1", "t2", "t1"]])
+    def it_does_not_ask_for_ever(self, scripted, tokens):
         scripted.script = [
-            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t"})
+            Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": token})
+            for token in tokens
         ]
+        scripted.script += [Answer(500, {"message": "enough"})] if len(tokens) > 1 else []
         with pytest.raises(UnexpectedAnswer, match="do not end"):
             preparer(scripted.url).prepare_uncommitted("lake")
-        assert len(scripted.seen) == 2
+        assert len(scripted.seen) == max(2, len(tokens))
 
     @pytest.mark.parametrize(
         "body",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageError
+from lakeplan.errors import FormatError, GateRefused, LakeplanError, LeaseHeld, StorageError
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
@@ -322,6 +322,53 @@ def it_reports_what_the_store_shows_after_an_error(case: Case, monkeypatch: pyte
     assert end.failed == {"data/b": "no network"}
     assert end.kept == {"data/c": NOT_TRIED, "data/kept": NOT_TRIED}
     assert len(case.inspections) == len(case.asked) == 1
+
+
+def it_reports_what_it_deleted_before_an_inspection_failed(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.copies("data/a", "data/b", "data/c", data=b"xx")
+    use(case, OneByOne(case.store.store))
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "delete":
+            case.at += 10 * MINUTE
+            monkeypatch.setattr(module, "needed_now", fail)
+
+    def fail(*_: Any, **__: Any) -> Needed:
+        raise GateRefused("repository other cannot be read")
+
+    case.store.after = later
+    end = case.purge()
+    assert (end.deleted, end.problem) == (Amount(1, 2), "repository other cannot be read")
+    assert (end.kept, end.failed) == ({}, dict.fromkeys(("data/b", "data/c"), end.problem))
+
+
+def it_reports_what_it_deleted_before_the_lease_was_lost(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COPIES_AT_ONCE", 2)
+    case.copies("data/a", "data/b", "data/c", "data/kept")
+    case.needs = [{"data/kept"}]
+
+    def renew() -> None:
+        if case.left() != {"data/a", "data/b", "data/c", "data/kept"}:
+            raise LeaseHeld("another run took it over")
+
+    monkeypatch.setattr(case, "renew", renew)
+    end = case.purge()
+    assert (end.deleted, end.failed, end.problem) == (Amount(2, 2), {}, "another run took it over")
+    assert end.kept == {"data/c": NOT_TRIED, "data/kept": NEEDED}
+
+
+def it_raises_why_nothing_could_be_deleted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.copies("data/a")
+
+    def renew() -> None:
+        raise LeaseHeld("another run took it over")
+
+    monkeypatch.setattr(case, "renew", renew)
+    with pytest.raises(LeaseHeld):
+        case.purge()
+    assert case.left() == {"data/a"}
 
 
 def it_does_not_take_the_store_s_word_for_it(case: Case) -> None:

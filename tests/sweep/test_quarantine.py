@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.branches.pin_records import PinRecord, write_pin_record
 from lakeplan.errors import StorageError, UsageError
 from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.review.selection import Selection
@@ -18,6 +19,7 @@ from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import NEEDED, YOUNG
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
+from lakeplan.values.pins import Pin
 from lakeplan.values.repository import Repository
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
@@ -256,6 +258,20 @@ def it_reports_what_is_gone_when_the_store_fails(
     (end,) = document["quarantines"]
     assert (end["deleted"], end["failed"], code) == (2, 0, 3)
     assert "cut short" in end["problem"]
+
+
+def it_purges_nothing_while_a_pin_is_gone(world: SweepWorld, repo: LakeRepository, moved: Mark) -> None:
+    head = repo.call("GET", "/branches/main").json()["commit_id"]
+    record = PinRecord((Pin(head),))
+    write_pin_record(world.state, "prod/repo1", record, run_id="r", at=world.now())
+    document, code = purge(world)
+    (refused,) = document["refused"]
+    assert f"lakeplan-pin-{head[:12]} is gone" in refused["message"]
+    assert (len(copies(repo, moved)), code) == (2, 4)
+    body = {"name": f"lakeplan-pin-{head[:12]}", "source": head, "hidden": True}
+    repo.call("POST", "/branches", json=body)
+    document, code = purge(world, days=0)
+    assert (document["quarantines"][0]["deleted"], code) == (2, 0)
 
 
 class DescribeRestore:
