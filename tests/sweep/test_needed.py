@@ -14,6 +14,7 @@ from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep import inspection as module
 from lakeplan.sweep.inspection import Needed, needed_now
 from lakeplan.values.sweep import Marked, Part
+from tests.memory import MemoryState
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 SAFEST = NOW - timedelta(minutes=3)
@@ -42,7 +43,7 @@ class World:
             reader=reader,
             store="store",
         )
-        self.ports: Any = SimpleNamespace(now=lambda: self.at, marker=self)
+        self.ports: Any = SimpleNamespace(now=lambda: self.at, marker=self, state=MemoryState())
 
     def foreign_ranges(self, site: Any, *, keep: Any) -> Any:
         assert site is self.site
