@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.plan.baselines import record_baselines
-from lakeplan.plan.documents import ApplyDocument, EndName, SettingName
+from lakeplan.plan.documents import ApplyDocument, EndName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
@@ -27,7 +27,8 @@ from lakeplan.values.desired import Check, DesiredRepository, Safety
 from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.rules import ActionName, GcRules
+from lakeplan.values.plan_document import encode
+from lakeplan.values.rules import GcRules
 
 APPLY_FORMAT: Final = "lakeplan.apply/v1"
 
@@ -41,20 +42,7 @@ def report_document(report: ApplyReport) -> ApplyDocument:
         "refusals": [],
         "hint": "",
         "planned_again": list(report.planned_again),
-        "results": [
-            {
-                "repository": r.repository,
-                "setting": cast(SettingName, r.setting),
-                "action": cast(ActionName, r.action),
-                "outcome": r.outcome.value,
-                "before_etag": r.before_etag,
-                "after_etag": r.after_etag,
-                "message": r.message,
-                "hint": r.hint,
-                "exit_code": r.exit_code,
-            }
-            for r in report.results
-        ],
+        "results": encode(report.results),
         "not_written": list(report.not_written),
         "unexpanded": {key: list(branches) for key, branches in sorted(report.unexpanded.items())},
         "elsewhere": list(report.elsewhere),

@@ -11,8 +11,8 @@ from typing import Final
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
-from lakeplan.plan.baselines import MatchingRun, read_last_applied
-from lakeplan.plan.documents import DriftDocument, DriftedRow, LastAppliedRow, LastSweepRow, RecordedRow
+from lakeplan.plan.baselines import read_last_applied
+from lakeplan.plan.documents import DriftDocument, DriftedRow, LastSweepRow, RecordedRow
 from lakeplan.plan.drift_compare import (
     DriftClass,
     HeadPorts,
@@ -29,6 +29,7 @@ from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.plan_document import encode
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
@@ -282,13 +283,9 @@ def _repository(drift: RepositoryDrift) -> DriftedRow:
             }
             for i in drift.items
         ],
-        "last_applied": None if drift.last is None else _applied_row(drift.last.newest),
+        "last_applied": encode(drift.last.newest) if drift.last is not None else None,
         "note": drift.note,
     }
-
-
-def _applied_row(run: MatchingRun) -> LastAppliedRow:
-    return {"run_id": run.run_id, "at": utc_text(run.at), "command": run.command}
 
 
 def _recorded(drift: RepositoryDrift) -> RecordedRow:

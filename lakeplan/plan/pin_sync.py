@@ -9,13 +9,14 @@ from lakeplan.branches.pin_records import PinRecords, read_pin_record, read_stor
 from lakeplan.errors import ExitCode
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
+from lakeplan.review.gates import contributes
 from lakeplan.review.run import PINS, Applied, ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import Pin, PinsPlan
-from lakeplan.values.plan import APPLY, Failure, GateOutcome, RepositoryPlan
+from lakeplan.values.plan import APPLY, Failure, GateOutcome, GateResult, RepositoryPlan
 from lakeplan.values.rules import Action
 
 COMMAND = "apply pins"
@@ -58,7 +59,7 @@ def sync_pins(
         ),
         plan_ports,
     )
-    refused = [end for repository in plan.writes if (end := _refused(repository)) is not None]
+    refused = [end for r in plan.writes if (end := _refused(r, plan.gates)) is not None]
     failed = [_failed(r, r.failure) for r in plan.repositories if r.failure is not None and r.key in chosen]
     failed += [_incomplete(r, r.pins) for r in plan.repositories if r.pins is not None and r.pins.incomplete]
     shut = {end.repository for end in refused}
@@ -102,8 +103,10 @@ def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> P
     return PinSync(desired, zone, None if reviewed else frozenset(), config_hash=record.config_hash)
 
 
-def _refused(repository: RepositoryPlan) -> Applied | None:
-    shut = [g for g in repository.gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
+def _refused(repository: RepositoryPlan, of_plan: Iterable[GateResult]) -> Applied | None:
+    """The end of a repository refused by a gate, its own or one of the plan that it contributes to."""
+    gates = (*repository.gates, *(gate for gate in of_plan if contributes(repository, gate)))
+    shut = [g for g in gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
     if not shut:
         return None
     text, hint = "; ".join(gate_text(gate) for gate in shut), f"Override with {shut[0].opens_with}."

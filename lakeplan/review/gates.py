@@ -466,3 +466,8 @@ JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
     ),
 }
 """Every threshold of ``safety`` is here too."""
+
+
+def contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
+    """Whether a repository contributes to what a gate measures over the whole plan."""
+    return any(of.name == gate.gate and total.is_raised_by(plan) for of, total in JUDGES_OF_TOTALS.items())

@@ -12,7 +12,8 @@ from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
 from lakeplan.values.plan_document import encode, rules_from_body
-from lakeplan.values.records import moment_in, utc_text
+from lakeplan.values.plan_parts import NOT_IN_DOCUMENT
+from lakeplan.values.records import moment_in
 from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
@@ -55,12 +56,12 @@ class RunStep:
     replaced: bool = False
     before: GcRules | None = None
     after: GcRules | None = None
-    settings: tuple[SettingStep, ...] = ()
+    settings: tuple[SettingStep, ...] = field(default=(), metadata=NOT_IN_DOCUMENT)
     found: ServerBefore | None = None
     mark_id: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Branches or objects by what became of them, of a run that writes no rules."""
-    branches: Mapping[str, BranchStep] = field(default_factory=dict)
+    branches: Mapping[str, BranchStep] = field(default_factory=dict, metadata=NOT_IN_DOCUMENT)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class RunRecord:
     allowed: tuple[str, ...]
     overridden: tuple[str, ...]
     force: bool
-    steps: tuple[RunStep, ...]
+    steps: tuple[RunStep, ...] = field(metadata=NOT_IN_DOCUMENT)
     tree_dirty: bool | None = None
     tree_digest: str | None = None
     ci: Mapping[str, str] = field(default_factory=dict)
@@ -435,35 +436,14 @@ def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> 
 
 
 def _run(run: RunRecord) -> RunRow:
-    return {
-        "run_id": run.run_id,
-        "command": run.command,
-        "by": {str(k): v for k, v in run.by.items()},
-        "started_at": utc_text(run.started_at),
-        "finished_at": None if run.finished_at is None else utc_text(run.finished_at),
-        "tree_commit": run.tree_commit,
-        "tree_dirty": run.tree_dirty,
-        "tree_digest": run.tree_digest,
-        "ci": dict(run.ci),
-        "approver": dict(run.approver),
-        "plan_digest": run.plan_digest,
-        "plan_as_of": None if run.plan_as_of is None else utc_text(run.plan_as_of),
-        "allowed": list(run.allowed),
-        "overridden": list(run.overridden),
-        "force": run.force,
-        "repositories": [_step_document(s) for s in run.steps],
-    }
+    row: RunRow = encode(run)
+    return {**row, "repositories": [_step_document(s) for s in run.steps]}
 
 
 def _step_document(step: RunStep) -> RunRepository:
+    row: RunRepository = encode(step)
     return {
-        "repository": step.repository,
-        "status": step.status,
-        "message": step.message,
-        "replaced": step.replaced,
-        "before": None if step.before is None else step.before.to_body(),
-        "after": None if step.after is None else step.after.to_body(),
-        "found": step.found,
+        **row,
         "changes": encode(diff_rules(step.before, step.after)),
         "settings": [
             {
@@ -478,8 +458,6 @@ def _step_document(step: RunStep) -> RunRepository:
             }
             for s in step.settings
         ],
-        "mark_id": step.mark_id,
-        "counts": dict(step.counts),
         "branches": [
             {"branch_id": name, "head": branch.head, "outcome": branch.outcome}
             for name, branch in step.branches.items()

@@ -294,6 +294,38 @@ class DescribeSync:
         assert "expired-objects" in message
         assert hidden(world) == {pinned: commits[1]}
 
+    def it_is_refused_by_limits_of_the_whole_plan_where_pins_are_deleted(self, world, commits):
+        """Each repository stays below the limit, both together exceed it."""
+        key = "other"
+        world.api.repository(key)
+        old = world.api.commit(key, "main", 400, first=11)
+        world.api.delete(key, "main", "first.bin")
+        world.api.commit(key, "main", 0, last=5)
+        world.api.tag(key, "v1", old)
+        world.api.set_rules(key, 7)
+        entry = "    gc: {default_retention_days: 7}\n    pins: {tags: ['v*']}\n"
+        world.write(
+            "repositories/both.yaml",
+            f"apiVersion: lakeplan/v1\nrepositories:\n  {REPOSITORY}:\n{entry}  {key}:\n{entry}",
+        )
+        applied(world)
+        before = hidden(world)
+        world.write(
+            "lakeplan.yaml",
+            f"apiVersion: lakeplan/v1\nservers: {{prod: {{endpoint_url: {world.handle.endpoint_url}}}}}\n"
+            "safety: {max_expired_objects_percent: 100, max_expired_bytes: 15, on_tag_loss: warn}\n",
+        )
+        for name in (REPOSITORY, key):
+            world.api.call("DELETE", f"/repositories/{name}/tags/v1")
+        world.api.tag(REPOSITORY, "v0", commits[0])
+        ends = self.synced(world, code=4)
+        assert {repository for repository, _, _ in ends} == {"prod/analytics", "prod/other"}
+        assert all("plan: gate expired-bytes: 22 bytes expire" in message for message in ends.values())
+        assert hidden(world) == before
+        world.override("expired-bytes")
+        assert len(self.synced(world)) == 2
+        assert set(hidden(world)) == {pin_of(commits[0])}
+
     def it_adopts_pins_after_the_state_was_lost(self, world, pinned, commits):
         for record in (world.tree / ".lakeplan").rglob("*.json"):
             record.unlink()
