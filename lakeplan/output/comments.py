@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.lifecycle import expires_then, losses, only_here, stale_first
 from lakeplan.output.page import code, folded, length, names, prose, table
-from lakeplan.output.plan import circumstances, summary_text, what_if
+from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
     STRICTER,
     change_rows,
@@ -477,7 +477,6 @@ _NEXT = {
     "stale": "Open a new pull request, so that the present plan is reviewed. It can be an empty commit: the"
     " tree is already merged.",
 }
-_SETTINGS = {"gc": "rules", "branch_lifecycle": "branch policies", "object_lifecycle": "object rules"}
 _NAMES = 20
 
 
@@ -534,7 +533,7 @@ def _problems(results: Iterable[ResultRow]) -> list[str]:
     return _list(
         "Failed",
         (
-            f"{r['repository']}, {_SETTINGS[r['setting']]}: {r['outcome']}: {r['message']}"
+            f"{r['repository']}, {SETTINGS[r['setting']]}: {r['outcome']}: {r['message']}"
             + (f" {r['hint']}" if r["hint"] else "")
             for r in results
             if r["exit_code"]
@@ -544,7 +543,7 @@ def _problems(results: Iterable[ResultRow]) -> list[str]:
 
 def _done(results: list[ResultRow]) -> str:
     rows = [
-        (code(r["repository"]), _SETTINGS[r["setting"]], r["action"], r["outcome"])
+        (code(r["repository"]), SETTINGS[r["setting"]], r["action"], r["outcome"])
         for r in results
         if not r["exit_code"]
     ]

@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakeplan.output.plan_changes import writes
+from lakeplan.output.plan_impact import expires_by_rule
 from lakeplan.output.text import KEY, Json, safe
 from lakeplan.values.sweep import Outcome
 
@@ -296,16 +298,12 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
     made.add(PLAN_FAILURE, failed, *labels)
     if failed:
         return
-    pending = repository["action"] != "none" or any(
-        repository[kind] is not None and repository[kind]["action"] != "none"
-        for kind in ("branch_lifecycle", "object_lifecycle")
-    )
-    made.add(PLAN_PENDING, pending, *labels)
+    made.add(PLAN_PENDING, writes(repository), *labels)
     add_cost(made, PLAN_COST, repository, labels)
     add_refused(made, PLAN_REFUSED, repository["gates"], labels)
     impact = repository["impact"]
     if impact["status"] != "not_asked":
-        made.add(PLAN_KNOWN, impact["status"] != "unknown" and not _by_object_rules(repository), *labels)
+        made.add(PLAN_KNOWN, impact["status"] != "unknown" and not expires_by_rule(repository), *labels)
     for horizon, figures in impact["horizons"].items():
         made.add(PLAN_COMMITS, figures["commits_expire"], *labels, horizon)
         expiring = {"objects": figures["objects_expire"], "size_bytes": figures["bytes_expire"]}
@@ -319,12 +317,6 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
     for branches in (repository["branch_lifecycle"], repository["lifecycle"]):
         for horizon, number in (branches or {}).get("deletions", {}).items():
             made.add(PLAN_BRANCHES, number, *labels, horizon)
-
-
-def _by_object_rules(repository: Json) -> bool:
-    """Whether object rules are added or changed: what they expire is not simulated."""
-    rules = repository["object_lifecycle"]
-    return rules is not None and any(change["action"] != "clear" for change in rules["changes"])
 
 
 def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = "") -> str:

@@ -152,13 +152,14 @@ def _impact(summary: Json) -> list[str | Cell]:
     return [unknown, "." if everywhere else f"; elsewhere {text}."]
 
 
-_DONE = {
-    ("add", "applied"): "rules set",
-    ("change", "applied"): "rules changed",
-    ("clear", "applied"): "rules removed",
+SETTINGS = {
+    "gc": "rules",
+    "pins": "pins",
+    "branch_lifecycle": "branch policies",
+    "object_lifecycle": "object rules",
 }
-_SETTINGS = {"gc": "", "pins": "pins", "branch_lifecycle": "policies", "object_lifecycle": "object rules"}
-_ALREADY = "already as planned"
+"""What a result of an apply is about."""
+_DONE = {"add": "set", "change": "changed", "clear": "removed"}
 _BRANCHES_SHOWN = 10
 
 
@@ -195,9 +196,8 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
 
 
 def _row(page: Page, result: ResultRow) -> list[str | Cell]:
-    text = _DONE.get((result["action"], result["outcome"]), _ALREADY)
-    if _SETTINGS[result["setting"]]:
-        text = f"{_SETTINGS[result['setting']]} {text.removeprefix('rules ')}"
+    done = _DONE.get(result["action"]) if result["outcome"] == "applied" else None
+    text = f"{SETTINGS[result['setting']]} {done or 'already as planned'}"
     if result["message"]:
         text += f": {result['message']}"
     etags = f"{result['before_etag'][:12]} {page.arrow} {result['after_etag'][:12]}"
@@ -218,10 +218,6 @@ def _left_out(page: Page, document: ApplyDocument) -> None:
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))
 
 
-def _what(result: ResultRow) -> str:
-    return f"{_SETTINGS[result['setting']]} {result['action']}".strip()
-
-
 def _elsewhere(page: Page, document: ApplyDocument) -> None:
     if document["elsewhere"]:
         page.heading("Enforced by lakeplan", "`lakeplan branches run` deletes by these policies")
@@ -235,5 +231,6 @@ def _problems(page: Page, title: str, results: Sequence[ResultRow], note: str) -
         page.heading(title, note)
     for result in found:
         message = result["message"].removeprefix(f"{result['repository']}: ")
-        what = page.join(Cell(result["repository"], "bold"), Cell(f"  ({_what(result)})", "dim"))
-        page.failure(what, message or "no reason was given", hint=result["hint"])
+        what = f"{SETTINGS[result['setting']]}: {result['action']}"
+        title = page.join(Cell(result["repository"], "bold"), Cell(f"  ({what})", "dim"))
+        page.failure(title, message or "no reason was given", hint=result["hint"])

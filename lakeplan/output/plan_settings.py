@@ -280,17 +280,22 @@ def render_pins(page: Page, document: Json) -> None:
     if found:
         page.heading("Pins", PINS)
     for repository in found:
-        pins = changing(repository)
         page.blank()
-        page.line(Cell(key_of(repository), "bold"), f": {_counts(repository)}")
-        rows: list[Row] = [[ITEM_MARKS[_MARKS[pin["state"]]], *_row(pin)] for pin in pins[:_SHOWN]]
-        headers = ("", "", *_HEADERS)
-        if page.has_room(headers, rows, indent=3):
-            page.table(headers, rows, figures=(5, 6), indent=3)
-        else:
-            for pin in pins[:_SHOWN]:
-                _pin_block(page, pin)
-        page.rest(len(pins), _SHOWN, "more, in the plan file", indent=3)
+        pins_of(page, repository, limit=_SHOWN)
+
+
+def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
+    """The pins of one repository that an apply would change."""
+    pins = changing(repository)
+    page.line(Cell(key_of(repository), "bold"), f": {pin_counts(repository)}")
+    rows: list[Row] = [[ITEM_MARKS[_MARKS[pin["state"]]], *_row(pin)] for pin in pins[:limit]]
+    headers = ("", "", *_HEADERS)
+    if page.has_room(headers, rows, indent=3):
+        page.table(headers, rows, figures=(5, 6), indent=3)
+    else:
+        for pin in pins[:limit]:
+            _pin_block(page, pin)
+    page.rest(len(pins), limit, "more, in the plan file", indent=3)
 
 
 def _pin_block(page: Page, pin: Json) -> None:
@@ -306,7 +311,8 @@ def _pin_block(page: Page, pin: Json) -> None:
     )
 
 
-def _counts(repository: Json) -> str:
+def pin_counts(repository: Json) -> str:
+    """``2 missing, 5 kept``."""
     states = [pin["state"] for pin in repository["pins"]["pins"]]
     parts = [f"{count(states.count(s))} {s}" for s in ("missing", "stale", "retired", "kept") if s in states]
     return ", ".join(parts)
@@ -323,6 +329,6 @@ def markdown_pins(repository: Json) -> str:
     ]
     left = len(pins) - _SHOWN
     more = f"\nand {count_of(left, 'pin')} more, in the plan file\n" if left > 0 else ""
-    title = f"\n#### {code(key_of(repository))}: pins, {_counts(repository)}\n\n"
+    title = f"\n#### {code(key_of(repository))}: pins, {pin_counts(repository)}\n\n"
     headers = ("pin", "", "rule", "for", "objects that it alone protects", "bytes")
     return title + table(headers, rows, figures=(4, 5)) + more

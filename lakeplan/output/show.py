@@ -20,9 +20,13 @@ from lakeplan.output.plan_impact import (
 from lakeplan.output.plan_settings import (
     BY_RUN,
     BY_THE_JOB,
+    PINS,
     TITLES,
     branches_of,
+    changing,
     notes,
+    pin_counts,
+    pins_of,
     render_setting_changes,
     run_branches_of,
     settings_of,
@@ -43,6 +47,9 @@ def render_repository(repository: Json, console: Console) -> None:
     _facts(page, repository)
     _rules(page, repository)
     render_setting_changes(page, [repository])
+    if changing(repository):
+        page.heading("Pins", PINS)
+        pins_of(page, repository, limit=None)
     if any(kind == "branch_lifecycle" for kind, _ in settings_of(repository)):
         page.heading("Branches", BY_THE_JOB)
         branches_of(page, repository, limit=None)
@@ -70,12 +77,14 @@ def _action(repository: Json) -> str:
     if repository["failure"] is not None:
         return "failed to plan"
     others = [f"{TITLES[kind]}: {setting['action']}" for kind, setting in settings_of(repository)]
-    return "; ".join([_rules_action(repository), *others])
+    pins = [f"pins: {pin_counts(repository)}"] if changing(repository) else []
+    return "; ".join([_rules_action(repository), *pins, *others])
 
 
 def _overall(repository: Json) -> str:
     """One word for all its settings, as the model's ``overall``."""
-    actions = {repository["action"], *(s["action"] for _, s in settings_of(repository))} - {"none"}
+    pins = "change" if changing(repository) else "none"
+    actions = {repository["action"], pins, *(s["action"] for _, s in settings_of(repository))} - {"none"}
     return "none" if not actions else actions.pop() if len(actions) == 1 else "change"
 
 

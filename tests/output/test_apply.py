@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from lakeplan.output.comments import render_apply_markdown
 from lakeplan.output.plan import render_apply
 from lakeplan.plan.apply import report_document
-from lakeplan.review.run import Applied, ApplyReport, Outcome
+from lakeplan.review.run import PINS, Applied, ApplyReport, Outcome
 
 A, B = "1a" * 32, "2b" * 32
 
@@ -48,7 +49,7 @@ def it_sums_up_in_its_last_line(show: Any) -> None:
 
 def it_says_why_a_repository_failed_and_what_to_do(show: Any) -> None:
     text = " ".join(show(render_apply, report_document(a_report()), 80).split())
-    assert "x prod/analytics (change) the rules changed since the plan" in text
+    assert "x prod/analytics (rules: change) the rules changed since the plan" in text
     assert "hint: Run `lakeplan plan` again and have it reviewed" in text
 
 
@@ -62,3 +63,10 @@ def it_never_lists_a_failed_repository_as_applied(show: Any) -> None:
 def it_has_one_line_for_nothing_to_do(show: Any) -> None:
     text = show(render_apply, report_document(ApplyReport("run-1", ())), 80)
     assert text.strip() == "Apply: 0 applied, 0 already as planned, 0 failed. Run run-1."
+
+
+def it_reports_pins_that_failed_in_a_comment_too(show: Any) -> None:
+    failed = Applied("prod/lake", "change", Outcome.FAILED, A, A, "no permission", "Grant it.", 1, PINS)
+    document = report_document(ApplyReport("run-1", (failed,)))
+    assert "- prod/lake, pins: failed: no permission Grant it.\n" in render_apply_markdown(document)
+    assert "x prod/lake (pins: change) no permission" in " ".join(show(render_apply, document, 80).split())

@@ -27,8 +27,10 @@ from lakeplan.plan.drift_compare import DriftClass, LastApplied, RepositoryDrift
 from lakeplan.review.history import RunRecord, RunStep, history_document
 from lakeplan.review.run import Applied, ApplyReport, Outcome
 from lakeplan.state.sweeps import RecordedSweep
+from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Backlog, Failure
 from lakeplan.values.plan_document import to_document
+from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from tests.openmetrics import samples
 
@@ -133,6 +135,12 @@ class DescribeDrift:
 
 
 class DescribePlan:
+    def it_is_pending_when_an_apply_would_only_make_pins(self, plans: Any) -> None:
+        rules = GcRules(21, {"main": 28})
+        pins = PinsPlan(AT, (PinRow("a1" * 32, "lakeplan-pin-a1a1a1a1a1a1", PinState.MISSING),))
+        document = to_document(plans.make(plans.repository("lake", rules, rules, pins=pins)))
+        assert samples(plan_metrics(document))["lakeplan_plan_pending"] == {("prod", "lake", ""): 1.0}
+
     def it_tells_what_expires_when_and_what_refuses(self, plans: Any) -> None:
         found = samples(plan_metrics(to_document(plans.full())))
         key = ("prod", "analytics", "")

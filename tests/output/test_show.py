@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lakeplan.output.show import render_repository
+from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Impact, ImpactStatus, TagLoss
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
@@ -52,3 +53,12 @@ def it_shows_gates_that_passed_too(plans: Any, show: Any) -> None:
     text = show(render_repository, documents(plans)["analytics"], 80)
     assert "passed" in text
     assert "expired-objects" in text
+
+
+def it_shows_pins_that_an_apply_would_make(plans: Any, show: Any) -> None:
+    rules = GcRules(21, {"main": 28})
+    missing = PinRow("a1" * 32, "lakeplan-pin-a1a1a1a1a1a1", PinState.MISSING, reasons=("tag v1",))
+    repository = plans.repository("lake", rules, rules, pins=PinsPlan(plans.as_of, (missing,)))
+    text = show(render_repository, to_document(plans.make(repository))["repositories"][0], 80)
+    assert "~  prod/lake\n   no changes; pins: 1 missing\n" in text.replace(" \n", "\n")
+    assert "lakeplan-pin-a1a1a1a1a1a1: missing, rule default" in text
