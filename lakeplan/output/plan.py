@@ -232,5 +232,5 @@ def _problems(page: Page, title: str, results: Sequence[ResultRow], note: str) -
     for result in found:
         message = result["message"].removeprefix(f"{result['repository']}: ")
         what = f"{SETTINGS[result['setting']]}: {result['action']}"
-        title = page.join(Cell(result["repository"], "bold"), Cell(f"  ({what})", "dim"))
-        page.failure(title, message or "no reason was given", hint=result["hint"])
+        about = page.join(Cell(result["repository"], "bold"), Cell(f"  ({what})", "dim"))
+        page.failure(about, message or "no reason was given", hint=result["hint"])
