@@ -259,13 +259,9 @@ def _problem(document: dict[str, Any]) -> str:
     them is that they map texts to texts, which decoding checks as well."""
     repositories = document.get("repositories")
     if isinstance(repositories, list) and all(isinstance(r, dict) for r in repositories):
-        document = {**document, "repositories": [_few_branches(r) for r in repositories]}
+        without = [{**r, "branches": {}} if isinstance(r.get("branches"), dict) else r for r in repositories]
+        document = {**document, "repositories": without}
     return schema_problem("plan", document)
-
-
-def _few_branches(repository: dict[str, Any]) -> dict[str, Any]:
-    branches = repository.get("branches")
-    return {**repository, "branches": {}} if isinstance(branches, dict) else repository
 
 
 # ---- simulations

@@ -40,9 +40,6 @@ class RenderContext:
         """For a document about the repositories of a tree."""
         return cls(owner_of=tree.owner_of, tree_name=tree.name)
 
-    def keywords(self, needs: Sequence[str]) -> dict[str, Any]:
-        return {name: self.tree() if name == "tree" else getattr(self, name) for name in needs}
-
 
 @dataclass(frozen=True)
 class Renderer:
@@ -58,7 +55,8 @@ class Renderer:
         return found
 
     def text(self, document: Document, context: RenderContext) -> str | bytes:
-        return self.load()(document, **context.keywords(self.needs))
+        needed = {name: context.tree() if name == "tree" else getattr(context, name) for name in self.needs}
+        return self.load()(document, **needed)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class Pipeline:
                 "lakeplan does not plan pull requests of forks, because a plan needs credentials",
                 hint="Push the branch to this repository.",
             )
-        self._make_folder()
+        _make_folder(self.into, _FILES)
         outs = {"json": PLAN_FILE, "markdown": COMMENT, "junit": JUNIT}
         files = _files(self.into, outs)
         shown = ["--format", "github"] if isinstance(host, GitHub) else []
@@ -91,7 +91,8 @@ class Pipeline:
         if self._has(PLAN_FILE):
             self._run("report", self._at(PLAN_FILE), "--html", self._at(PAGE), "--no-progress", in_tree=False)
         self._write_outputs(done, summary=self._summary(), plan=PLAN_FILE, page=PAGE)
-        self._show(self.into / COMMENT)
+        if (self.into / COMMENT).is_file():
+            self._show(_text(self.into / COMMENT))
         return done
 
     def comment(self, page: str) -> int:
@@ -101,7 +102,7 @@ class Pipeline:
         if number is None or not self._has(COMMENT):
             _say("There is no pull request or no plan to comment on.")
             return ExitCode.OK
-        body = with_page(self._text(COMMENT), page)
+        body = with_page(_text(self.into / COMMENT), page)
         passed = False
         if self._has(PLAN_FILE):
             plan = read_plan(self.into / PLAN_FILE)
@@ -123,7 +124,7 @@ class Pipeline:
                 " plan to apply",
                 hint="Change the tree only by pull requests.",
             )
-        self._make_folder()
+        _make_folder(self.into, _FILES)
         codes, ends = [], []
         for request in merged:
             done, end = self._apply_one(host, request)
@@ -161,7 +162,7 @@ class Pipeline:
             why = f"`lakeplan apply` ended with {done} before it wrote a result; the job's log says why"
             body = _text(folder / RESULT) if written else not_applied(why, "", tree_prefix(self.tree))
             end = _end_in(folder / REPORT) if written else f"ended with {done}"
-        self._show_text(body)
+        self._show(body)
         if not self.comments:
             return done, end
         try:
@@ -215,7 +216,7 @@ class Pipeline:
             self.environ.get("LAKEPLAN_TEAM_TOKEN", ""),
         )
         check_member(host, asked, team, token)
-        self._make_folder()
+        _make_folder(self.into, _FILES)
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
             raise NotAllowed(f"there is no mark {asked.mark}", hint="`lakeplan sweep list` names the marks.")
@@ -256,12 +257,6 @@ class Pipeline:
         path = self.into / name
         return path.is_file() and not path.is_symlink()
 
-    def _text(self, name: str) -> str:
-        return _text(self.into / name)
-
-    def _make_folder(self) -> None:
-        _make_folder(self.into, _FILES)
-
     def _summary(self) -> str:
         """One line about the plan; "" when there is none."""
         if not self._has(PLAN_FILE):
@@ -285,11 +280,8 @@ class Pipeline:
         with open(output, "a", encoding="utf-8") as file:
             file.writelines(f"{name}={safe_lines(value)}\n" for name, value in values.items())
 
-    def _show(self, path: Path) -> None:
-        if path.is_file():
-            self._show_text(_text(path))
-
-    def _show_text(self, text: str) -> None:
+    def _show(self, text: str) -> None:
+        """Adds Markdown to the job's page on GitHub."""
         page = self.environ.get("GITHUB_STEP_SUMMARY")
         if page:
             with open(page, "a", encoding="utf-8") as file:

@@ -130,7 +130,7 @@ class Faults:
             self._armed.append(Fault(re.compile(pattern), status, message, left))
 
 
-HANDLERS = (branches, settings, objects, settings)
+HANDLERS = (branches, objects, settings)
 """The modules whose handlers declare the routes."""
 
 

@@ -113,7 +113,14 @@ class AfterApply:
         """The apply's own report has its formats; people see what was marked beside it, on the other stream
         when a document goes to standard output."""
         stream = stderr if self.outputs.is_stdout_used else stdout
-        document = with_costs(after_document(report, end), self.session.tree, "swept")
+        after: AfterApplyDocument = {
+            "format": AFTER_FORMAT,
+            "marked": marks_document(report),
+            "waiting": end.waiting,
+            "swept": end.swept,
+            "failed": error_rows(end.failed),
+        }
+        document = with_costs(after, self.session.tree, "swept")
         marked = with_costs(document["marked"], self.session.tree, "marks")
         document = {**document, "marked": marked}
         render_after_apply(self.outputs.shown(document), stream(no_color=self.outputs.no_color))
@@ -124,16 +131,6 @@ class AfterApply:
 
 def _names(keys: set[str], server: str) -> list[str]:
     return [name for of, _, name in (key.partition("/") for key in keys) if of == server]
-
-
-def after_document(report: MarkReport, end: AutomaticEnd) -> AfterApplyDocument:
-    return {
-        "format": AFTER_FORMAT,
-        "marked": marks_document(report),
-        "waiting": end.waiting,
-        "swept": end.swept,
-        "failed": error_rows(end.failed),
-    }
 
 
 @command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated
@@ -114,16 +114,9 @@ def run(
             hint="Run without --every, or without the plan file and --allow.",
         )
     cron = schedule(every) if every is not None else None
-    runner = _Runner(
-        tree,
-        selection,
-        allowed,
-        outputs,
-        opening,
-        read_reviewed(plan_file) if plan_file is not None else None,
-    )
+    reviewed = read_reviewed(plan_file) if plan_file is not None else None
     with stopping() as stop:
-        runner.stop = stop.is_set
+        runner = _Runner(tree, selection, allowed, outputs, opening, reviewed, stop.is_set)
         if cron is None:
             return runner.once()
         runner.open()  # a tree with problems is reported before the first wait
@@ -223,17 +216,17 @@ def _end_of(until: str) -> datetime:
     return end
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Runner:
-    """One run, or the runs of a service: each reads the tree anew."""
+    """One run, or the runs of a service. Each run reads the tree again."""
 
     tree: Path
     selection: Selection
     allowed: frozenset[str]
     outputs: Outputs
     opening: Opening
-    reviewed: ReviewedPlan | None = None
-    stop: Callable[[], bool] = field(default=lambda: False)
+    reviewed: ReviewedPlan | None
+    stop: Callable[[], bool]
 
     def open(self) -> Session:
         session = self.opening.session(self.tree)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
@@ -90,41 +90,32 @@ def curve(
       lakeplan curve --namespace s3://bucket/repo --rules gc.json --out curve.json
       lakeplan curve analytics --format svg --out curve.svg
     """
-    asked = _Asked(_points(at), tuple(branch) if branch else None, _horizon(horizon))
+    points, days = _points(at), _horizon(horizon)
     if (repository is None) == (namespace is None):
         raise UsageError("give a repository or --namespace, and not both", hint=TWO_SOURCES)
     inventory = stored.inventory_place()
+    # Arrow and numpy take long to import.
+    from lakeplan.simulation.curve import CurveRequest
+    from lakeplan.simulation.curve import curve as compute_curve
+
+    request_for = partial(
+        CurveRequest, points=points, branch_ids=tuple(branch) if branch else None, horizon_days=days
+    )
     session = None
     if namespace is not None:
         if rules is None:
             raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
-        request = asked.of(read_rules(rules), moment_of(as_of), parse_zone(stored.time_zone))
+        request = request_for(read_rules(rules), moment_of(as_of), parse_zone(stored.time_zone))
         given = _from_namespace(request, namespace, stored, inventory, min_age)
     else:
         session = opening.session(tree, as_of=as_of, runners=runners)
         runners = session.runners
         age = parse_age("--min-age", min_age)
-        request, given = _from_server(session, repository or "", rules, asked, age, read_only=read_only)
-    from lakeplan.simulation.curve import curve as compute_curve
-
+        request, given = _from_server(session, repository or "", rules, request_for, age, read_only=read_only)
     document = compute_curve(request, given, runners, progress, cache.open(local=runners.is_local))
     if session is not None:
         document = with_costs(document, session.tree)
     return outputs.emit(document, render_curve, sort_keys=True)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What the command line asks of any source."""
-
-    points: tuple[int, ...]
-    branch_ids: tuple[str, ...] | None
-    horizon_days: int | None
-
-    def of(self, rules: GcRules, as_of: datetime, zone: tzinfo) -> CurveRequest:
-        from lakeplan.simulation.curve import CurveRequest
-
-        return CurveRequest(rules, as_of, zone, self.points, self.branch_ids, self.horizon_days)
 
 
 def _from_namespace(
@@ -136,15 +127,13 @@ def _from_namespace(
 ) -> CurveInput:
     from lakeplan.simulation.curve import of_namespace
 
-    min_age_seconds = parse_age("--min-age", min_age)
-    max_age_seconds = parse_age("--max-uncommitted-age", stored.max_uncommitted_age)
     reader = stored.open(namespace)
     return of_namespace(
         request,
         reader,
         listing=not stored.no_listing,
-        min_age_seconds=min_age_seconds,
-        max_uncommitted_age_seconds=max_age_seconds,
+        min_age_seconds=parse_age("--min-age", min_age),
+        max_uncommitted_age_seconds=parse_age("--max-uncommitted-age", stored.max_uncommitted_age),
         storage_namespace=check_storage_namespace(stored.storage_namespace),
         inventory=inventory.open(reader.url, request.as_of) if inventory is not None else None,
     )
@@ -154,13 +143,13 @@ def _from_server(
     session: Session,
     repository: str,
     rules: Path | None,
-    asked: _Asked,
+    request_for: Callable[[GcRules, datetime, tzinfo], CurveRequest],
     min_age_seconds: int,
     *,
     read_only: bool,
 ) -> tuple[CurveRequest, CurveInput]:
-    """A repository with the rules of ``--rules``, or else those the tree asks for, or else those
-    that the server has."""
+    """The request for a repository of a server and what it reads, with the rules of ``--rules``, else of the
+    tree, else of the server."""
     from lakeplan.simulation.curve import of_repository
 
     server, name = one_repository(session.tree, repository)
@@ -174,22 +163,20 @@ def _from_server(
             hint="Add --rules FILE. Without rules nothing is collected.",
         )
     graph, blind_to = read_graph(reader, name, read_only=read_only)
-    request = asked.of(chosen, session.as_of, ZoneInfo(config.time_zone))
-    metadata = reader.metadata_reader(name)
     given = of_repository(
         f"{server}/{name}",
         graph,
-        metadata,
+        reader.metadata_reader(name),
         found.storage_namespace,
         blind_to,
         inventory=inventory_of(session, server, found.storage_id, found.storage_namespace),
         young_from_us=to_us(session.as_of) - min_age_seconds * 1_000_000,
     )
-    return request, given
+    return request_for(chosen, session.as_of, ZoneInfo(config.time_zone)), given
 
 
 def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
-    """The tree's rules over the branches there are; where it manages none, the server's."""
+    """The rules that the tree gives the present branches. If the tree manages no rules, the server's."""
     reader, desired = session.reader(server), session.tree.find(server, name)
     if desired is None:
         return reader.get_gc_rules(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
@@ -156,22 +157,16 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
 def known_of(
     session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
 ) -> Known:
-    """Of a repository of a tree. Storage is opened, and other repositories are read, when they are asked."""
+    """What a tree knows of a repository. Storage is opened, and other repositories are read, only if the
+    answer needs them."""
     desired = session.tree.find(server, repository.id)
-
-    def marks(addresses: Collection[str]) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
-        return _marks(session, server, repository, addresses)
-
-    def others(addresses: Collection[str]) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
-        return _others(session, server, repository, addresses)
-
     return Known(
         refs=refs,
         holds=() if desired is None else desired.holds,
         protected_tags=() if desired is None else desired.safety.protected_tags,
         min_age_seconds=None if desired is None else desired.sweep.min_age_seconds,
-        marks=marks,
-        others=others if other_repositories else None,
+        marks=partial(_marks, session, server, repository),
+        others=partial(_others, session, server, repository) if other_repositories else None,
     )
 
 

@@ -85,7 +85,9 @@ def plan(
     if what_if and base is not None:
         raise UsageError("--set and --base exclude each other", hint="Write the change into the tree first.")
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache, what_if=what_if or ())
-    compared = _base(tree, base, is_new=new_tree)
+    if new_tree and base is None:
+        raise UsageError("--new-tree requires --base", hint="Add --base REF.")
+    compared = None if base is None else read_base(tree, base, is_new=new_tree)
     made = plan_against(
         compared,
         session,
@@ -114,14 +116,6 @@ def plan(
         _, document = outputs.shown_plan(made)
         notify(session, plan_refused(document, session.tree.owner_of), known.notify if known else None)
     return exit_code_of(made, detailed=detailed_exitcode)
-
-
-def _base(tree: Path, ref: str | None, *, is_new: bool) -> Base | None:
-    if ref is None:
-        if is_new:
-            raise UsageError("--new-tree requires --base", hint="Add --base REF.")
-        return None
-    return read_base(tree, ref, is_new=is_new)
 
 
 def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timezone
 from pathlib import Path
@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 HOW_NAMESPACE = "Write --namespace server/name=URL"
 
 
-@dataclass
-class Histories:
-    """By key; ``failed`` says in words what could not be read, and why."""
-
-    found: dict[str, History] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Sources:
     """Where histories are read: namespaces (``urls`` by key), else the servers of a session, else nowhere.
@@ -66,10 +58,11 @@ class Sources:
 
 def read_histories(
     sources: Sources, repositories: Sequence[RepositoryPlan], progress: Progress, *, read_only: bool
-) -> Histories:
-    """Each from its namespace as the refs dump has it, or as its server has it now. One that cannot be read
-    does not keep the page from showing the rest."""
-    histories = Histories()
+) -> tuple[dict[str, History], list[str]]:
+    """The history of each repository by key, and a sentence about each that could not be read. A namespace
+    gives the history of its refs dump, a server the present one."""
+    found: dict[str, History] = {}
+    unread: list[str] = []
     zone = parse_zone(sources.time_zone)
     asked = [r for r in repositories if r.key in sources.urls or sources.session is not None]
     with progress.task("reading histories", len(asked)) as step:
@@ -78,20 +71,20 @@ def read_histories(
                 if repository.key in sources.urls:
                     namespace = sources.namespace(repository.key)
                     _, refs = read_refs_dump(namespace)
-                    found = History(refs, f"the refs dump of {namespace.url}", zone)
+                    history = History(refs, f"the refs dump of {namespace.url}", zone)
                 else:
                     assert sources.session is not None
-                    found = _live(sources.session, repository, read_only=read_only)
-                if not len(found.graph):  # asking raises for a damaged one: the page goes without it
+                    history = _live(sources.session, repository, read_only=read_only)
+                if not len(history.graph):  # building the graph raises for a damaged history
                     raise LakeplanError(
                         "the repository's history has no commits", hint="Run the command again."
                     )
-                histories.found[repository.key] = found
+                found[repository.key] = history
             except LakeplanError as error:
                 hint = f" ({error.hint})" if error.hint else ""
-                histories.failed.append(f"{repository.key}: no commit graph: {error.message}{hint}")
+                unread.append(f"{repository.key}: no commit graph: {error.message}{hint}")
             step()
-    return histories
+    return found, unread
 
 
 def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> History:
@@ -158,18 +151,14 @@ MAX_CURVES = 5
 HORIZON_DAYS = 90
 
 
-@dataclass
+@dataclass(frozen=True)
 class Curves:
-    """By key. ``failed`` says in words which curves could not be made, and why."""
+    """Computed curves by repository key. ``failed``: a sentence about each that could not be computed.
+    ``left_out`` names the repositories beyond ``MAX_CURVES``."""
 
-    found: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The key of each by the name that its document has."""
-        return {str(document["repository"]): key for key, document in self.found.items()}
+    found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    failed: Sequence[str] = ()
+    left_out: Sequence[str] = ()
 
 
 def compute_curves(
@@ -180,11 +169,11 @@ def compute_curves(
     runners: Runners,
     progress: Progress,
 ) -> Curves:
-    """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment.
-    One that fails does not keep the page from showing the rest."""
+    """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment."""
     from lakeplan.simulation.curve import CurveRequest, curve
 
-    curves = Curves()
+    found: dict[str, Mapping[str, Any]] = {}
+    failed, left_out = [], []
     wanted = [r for r in repositories if r.key in histories and (r.after or r.before) is not None]
     for repository in wanted[:MAX_CURVES]:
         history = histories[repository.key]
@@ -193,15 +182,13 @@ def compute_curves(
         request = CurveRequest(rules, plan.as_of, history.zone, (), None, HORIZON_DAYS)
         try:
             given = _given(request, repository, history, sources)
-            curves.found[repository.key] = curve(request, given, runners, progress)
+            found[repository.key] = curve(request, given, runners, progress)
         except LakeplanError as error:
-            curves.failed.append(f"{repository.key}: no retention curve: {error.message}")
+            failed.append(f"{repository.key}: no retention curve: {error.message}")
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
-        curves.left_out.append(
-            f"more than {MAX_CURVES} retention curves: not of {rest}; name them by --target"
-        )
-    return curves
+        left_out.append(f"more than {MAX_CURVES} retention curves: not of {rest}; name them by --target")
+    return Curves(found, failed, left_out)
 
 
 def _given(
@@ -296,18 +283,26 @@ def report(
         runners = session.runners
     sources = Sources({} if no_graph else urls, session, endpoint_url, region, time_zone)
     drawn = shown[:MAX_DETAILED]
-    histories = read_histories(sources, drawn, progress, read_only=read_only)
+    histories, unread = read_histories(sources, drawn, progress, read_only=read_only)
     made = Curves()
     if with_curves:
-        made = compute_curves(plan, drawn, histories.found, sources, runners, progress)
-    failed = [*histories.failed, *made.failed]
+        made = compute_curves(plan, drawn, histories, sources, runners, progress)
+    failed = [*unread, *made.failed]
+    missing = [*failed, *made.left_out]
+    if shown and not (histories or unread):
+        missing.append(NO_GRAPH)
+    if not (curves or made.found or made.failed):
+        missing.append(NO_CURVE)
     document = report_page_document(
         plan,
         targets=targets,
-        histories=histories.found,
+        histories=histories,
         curves=[*curves, *made.found.values()],
-        also={**{url: key for key, url in urls.items()}, **made.names},
-        missing=[*failed, *made.left_out, *_not_given(shown, histories, curves, made)],
+        also={
+            **{url: key for key, url in urls.items()},
+            **{str(curve["repository"]): key for key, curve in made.found.items()},
+        },
+        missing=missing,
     )
     text = render_report(redacted(document) if redact_paths else document)
     write_html(html, text)
@@ -318,13 +313,3 @@ def report(
         graphs = f"{len(document['graphs'])} with a commit graph{f' ({ADDS_GRAPHS})' if could_have else ''}"
         say(stdout(), f"{html}: {size(len(text.encode()))}, {count_of(len(shown), 'repository')}, {graphs}")
     return ExitCode.PARTLY_DONE if failed else ExitCode.OK
-
-
-def _not_given(
-    shown: Sequence[RepositoryPlan], histories: Histories, curves: Sequence[Mapping[str, Any]], made: Curves
-) -> Iterator[str]:
-    """What the page would have with other options."""
-    if shown and not (histories.found or histories.failed or made.failed):
-        yield NO_GRAPH
-    if not (curves or made.found or made.failed):
-        yield NO_CURVE

@@ -18,6 +18,7 @@ from lakeplan.cli.options import AsOf, argument, one_of, option
 from lakeplan.cli.process import now_utc, parse_time, stopping
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY
+from lakeplan.output.text import count_of
 from lakeplan.sandbox.seed import SeedClient, run_seed
 from lakeplan.sandbox.seed_document import HELP, read_seed
 from lakeplan.sandbox.server import start_sandbox
@@ -130,8 +131,7 @@ def seed(
         report=(lambda _: None) if quiet else lambda line: say(stderr(), line),
     )
     if not quiet:
-        count = len(made)
-        say(stdout(), f"made {count} repositor{'y' if count == 1 else 'ies'} on {at.endpoint}")
+        say(stdout(), f"made {count_of(len(made), 'repository')} on {at.endpoint}")
 
 
 @dataclass(frozen=True)

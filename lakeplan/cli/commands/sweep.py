@@ -36,7 +36,6 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
-from lakeplan.review.selection import Selection
 from lakeplan.sweep.check import check_after, check_before
 from lakeplan.sweep.contents import contents_digest, forecast_of, list_objects, read_contents, read_prefixes
 from lakeplan.sweep.documents import (
@@ -128,14 +127,6 @@ def write_page(
     tree = read_prefixes(site.store, stored.mark)
     page: MarkPageDocument = {"mark": document["marks"][0], "tree": tree}
     write_html(path, render_mark_page(outputs.shown(page)))
-
-
-def show_collector_runs(session: Session, selection: Selection, outputs: Outputs) -> int:
-    """Every collection that left a report of any kind. 3 when a repository could not be read."""
-    with sweep_ports(session) as ports:
-        runs = collector_reports(session.tree, selection, ports)
-    code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
-    return outputs.emit(runs, render_collector_runs, code=code)
 
 
 MarkId = Annotated[str, argument("Mark id, as printed by `lakeplan sweep mark`.", "MARK")]
@@ -344,7 +335,10 @@ def list_(
         outputs.check(formats_of("collector-runs"))
     session = opening.session(tree)
     if collector_runs:
-        return show_collector_runs(session, selection, outputs)
+        with sweep_ports(session) as ports:
+            runs = collector_reports(session.tree, selection, ports)
+        code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
+        return outputs.emit(runs, render_collector_runs, code=code)
     return outputs.emit(
         list_marks(session.state(), now_utc()), render_mark_list, RenderContext.of(session.tree)
     )

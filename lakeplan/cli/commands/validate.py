@@ -21,6 +21,7 @@ from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode, UsageError
 from lakeplan.explain.policy_test import run_tests
 from lakeplan.output.show import render_tests
+from lakeplan.output.text import count_of
 from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
@@ -43,7 +44,7 @@ def validate(
         loaded = load_tree(tree, os.environ)
     except ConfigError as error:
         texts = replace(outputs, all=tuple(o for o in outputs.all if o.format != RICH))
-        texts.emit(_problems_document(error), _nothing, context)
+        texts.emit(_problems_document(error), lambda *_: None, context)  # people see the error itself
         if len(texts.all) == len(outputs.all) and not quiet:
             raise typer.Exit(ExitCode.ERROR) from None
         raise
@@ -69,19 +70,11 @@ def _problems_document(error: ConfigError) -> dict[str, Any]:
 
 
 def _render(summary: Document, console: Console) -> None:
-    def count(key: str, one: str, many: str) -> str:
-        return f"{summary[key]} {one if summary[key] == 1 else many}"
-
-    say(
-        console,
-        f"The tree is valid: {count('repositories', 'repository', 'repositories')} by name and "
-        f"{count('globs', 'glob', 'globs')} on {count('servers', 'server', 'servers')}, "
-        f"in {count('files', 'file', 'files')}.",
+    entries = (
+        f"{count_of(summary['repositories'], 'repository')} by name and {count_of(summary['globs'], 'glob')}"
     )
-
-
-def _nothing(problems: Document, console: Console) -> None:
-    """The rich form of problems is the error itself."""
+    servers, files = count_of(summary["servers"], "server"), count_of(summary["files"], "file")
+    say(console, f"The tree is valid: {entries} on {servers}, in {files}.")
 
 
 @command(without="redact_paths no_progress")
