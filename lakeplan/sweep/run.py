@@ -117,6 +117,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             runner.try_failed_again()
         before, began = -1, ports.now()
         journal: RunJournal | None = None
+        deleted_some = False
         while True:
             runner.read_records()
             left = runner.left()
@@ -138,7 +139,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
                 round_end = runner.round(left)
             except LakeplanError as error:
-                if not runner.ends:
+                if not runner.ends and not deleted_some:
                     if journal is not None:
                         note_step(journal, mark.key, status="failed", message=str(error))
                         close_journal(journal, run)
@@ -147,6 +148,8 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
             if round_end.prepared:
                 before = -1
+            # a round may end in the middle of the first part, which has no record yet
+            deleted_some = deleted_some or not round_end.prepared
             if runner.problem:
                 break
         return replace(runner.ended(stored, approval, site.desired.sweep), journal=journal)

@@ -12,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from lakeplan.errors import FormatError, GateRefused, StalePlan, UsageError
+from lakeplan.formats.namespace import begun_key
 from lakeplan.output.sweep import render_sweep
+from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.run import HELD_AGAIN, NEVER_NOW
@@ -305,6 +307,27 @@ class DescribeGatesJudgedAgain:
         end = world.run(mark)
         assert (end.looks, end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1, 1)
         assert why in end.problem
+
+    def it_reports_a_sweep_that_it_stops_in_the_middle_of_the_first_part(
+        self, world: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A slow store, or ``sweep.rate``: no part has a record after ten minutes."""
+        mark = world.mark()
+        world.approve(mark)
+        (path,) = (world.folder / "state").rglob(f"approvals/{mark.mark_id}*")
+
+        def delete(request: DeleteRequest) -> RoundEnd:
+            world.site().store.create(begun_key(request.prefix, mark.marked.going[0].name), b"{}")
+            (repo.folder / min(world.going(mark))).unlink()
+            world.lake.clock.advance(hours=1)
+            path.unlink()
+            return RoundEnd(())
+
+        monkeypatch.setattr(world.sweeper, "delete", delete)
+        end = world.run(mark)
+        assert (end.finished, end.pending.objects, end.came_back) == (False, 2, None)
+        assert "not approved" in end.problem
+        assert world.finish(end)["finished"] is False
 
     def it_refuses_an_approval_that_does_not_say_what_it_was_judged_by(
         self, world: SweepWorld, repo: LakeRepository, mark: Mark
