@@ -17,10 +17,11 @@ from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
+from lakeplan.review.history import runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
-from lakeplan.state.store import known_repositories, repositories_with_baseline
+from lakeplan.state.store import known_repositories, read_applied, repositories_with_baseline
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
@@ -28,6 +29,7 @@ from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.plan_document import encode
+from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules
 
 APPLY_FORMAT: Final = "lakeplan.apply/v1"
@@ -150,6 +152,8 @@ def apply_plan(
         steps = tuple(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
+    if replayed := _replayed(reviewed, steps, live, ports.state, plan_digest):
+        raise _stale_plan(replayed)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
     # A refresh compares with nothing but the days of patterns: it has not seen the rest as the tree has it.
@@ -311,6 +315,38 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
         reasons = ceiling.stale_reasons(repository, current, check_etag=check_etag)
         stale += [f"{repository.key}: {reason}" for reason in reasons]
     return stale
+
+
+def _replayed(
+    reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
+) -> list[str]:
+    """What a plan that was applied before would write again although a later apply wrote something else: an
+    old job that is run again must not undo a newer review."""
+    again = {r.key: r for r in live.repositories if r.failure is None}
+    left = {s.key for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
+    left = {key for key in left if _is_applied_since(key, reviewed.as_of, state)}
+    later, found = dict[str, str](), list[str]()
+    for run in (since.record for since in runs_since(state, reviewed.as_of)) if left else ():
+        if run is None or run.command != "apply":
+            continue
+        for key in sorted(left & {s.repository for s in run.steps if s.replaced_any}):
+            if run.plan_digest != plan_digest:
+                later.setdefault(key, run.run_id)
+                continue
+            left.remove(key)
+            if key in later:
+                found.append(
+                    f"{key}: run {run.run_id} applied this plan, and run {later[key]} another one since"
+                )
+    return found
+
+
+def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
+    try:
+        found = read_applied(state, key)
+    except LakeplanError:
+        return False  # its repository fails on its own
+    return found is not None and moment_in(found[0]["at"]) > moment
 
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:

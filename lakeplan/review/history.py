@@ -63,6 +63,11 @@ class RunStep:
     """Branches or objects by what became of them, of a run that writes no rules."""
     branches: Mapping[str, BranchStep] = field(default_factory=dict, metadata=NOT_IN_DOCUMENT)
 
+    @property
+    def replaced_any(self) -> bool:
+        """Whether the run recorded anything that it was about to replace."""
+        return self.replaced or any(setting.replaced for setting in self.settings)
+
 
 @dataclass(frozen=True)
 class BranchStep:
@@ -193,7 +198,7 @@ def find_change(state: StateReader, name: str) -> RunRecord:
         return find_run(state, name)
     for run_id in reversed(_run_ids(state)):
         run = _read(state, run_id)
-        if any(step.replaced or any(s.replaced for s in step.settings) for step in run.steps):
+        if any(step.replaced_any for step in run.steps):
             return run
     raise UsageError(
         "no run that replaced anything is recorded", hint="Run `lakeplan history` to list the runs."

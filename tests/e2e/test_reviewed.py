@@ -293,3 +293,41 @@ class DescribeGlobs:
         assert refused.code == 1
         assert "does not name it" not in refused.out + refused.err
         assert "prod/team-a" in refused.out + refused.err
+
+
+class DescribePlansThatWereApplied:
+    """A job that is run again applies its plan again, from the commit that it checked out then."""
+
+    @pytest.fixture
+    def applied(self, world):
+        """A plan that was reviewed and applied: 30 days became 14."""
+        for name in ("analytics", "events"):
+            world.api.repository(name)
+            world.api.commit(name, "main", 50, a=10)
+            world.api.commit(name, "main", 1, b=10)
+            world.api.set_rules(name, 30)
+            world.rules(name, 14)
+        plan = world.plan_file()
+        assert world.lakeplan("apply", plan).code == 0
+        return plan
+
+    @pytest.mark.parametrize("options", [(), ("--replan",), ("--force",)], ids=str)
+    def it_refuses_one_that_would_undo_what_another_apply_wrote_since(self, world, applied, options):
+        world.rules("analytics", 30)  # a revert, reviewed and applied
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 14)
+        result = world.lakeplan("apply", applied, *options)
+        assert result.code == 5, result.out + result.err
+        assert "prod/analytics: run" in result.err
+        assert world.api.rules("analytics") == {"*": 30}
+
+    def it_applies_it_again_where_no_other_apply_wrote(self, world, applied):
+        """As to repair what somebody changed on the server."""
+        world.rules("events", 20)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("events", 14)
+        world.api.set_rules("events", 14)
+        world.api.set_rules("analytics", 30)
+        result = world.lakeplan("apply", applied)
+        assert result.code == 0, result.out + result.err
+        assert world.api.rules("analytics") == {"*": 14}
