@@ -8,6 +8,7 @@ import logging
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -182,13 +183,16 @@ def exempt_branch(
             f"{desired.key} has no branch {options.branch!r}",
             hint="Run `lakeplan branches plan` to list the branches.",
         )
+    oldest = run.now()
+    with suppress(LakeplanError):  # by a clock that is ahead, others' exemptions look as if they were over
+        oldest = min(oldest, readers.refs.server_time(desired.name) or oldest)
     for attempt in range(TRIES):
         exemptions, version = read_exemptions(state, desired.key)
         made = _made(
             desired.key, exemptions.get(options.branch), options, _now(state, desired.key, options, run), run
         )
         try:
-            write_exemptions(state, desired.key, {**exemptions, options.branch: made}, version, run.now())
+            write_exemptions(state, desired.key, {**exemptions, options.branch: made}, version, oldest)
         except WriteConflict:
             if attempt == TRIES - 1:
                 raise

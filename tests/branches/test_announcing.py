@@ -192,6 +192,14 @@ class DescribeAnExemption:
             }
         }
 
+    def it_drops_no_other_by_a_clock_that_is_ahead(self, world):
+        self.exempt(world, NOW + timedelta(days=9))
+        ahead = replace(world.this_run(), now=lambda: NOW + timedelta(days=4_000))
+        (desired,) = world.tree.resolve("prod", [])
+        options = ExemptOptions("feature-2", NOW + timedelta(days=5_000))
+        exempt_branch(desired, options, world.readers(), world.state, ahead)
+        assert read_exemptions(world.state, KEY)[0].keys() == {"feature-1", "feature-2"}
+
     def it_is_removed_from_a_branch_that_is_gone(self, world):
         self.exempt(world, NOW + timedelta(days=9))
         del world.lakefs.branches["feature-1"]
