@@ -1,4 +1,4 @@
-"""Planning against a base: the checked-out tree, held to the stricter limits of both versions."""
+"""Trees with stricter settings than the checked-out one: those of its base, of a plan or of a review."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakeplan.values.settings import LifecycleSettings
 
 @dataclass(frozen=True)
 class _Wrapped:
-    """A ``DesiredTree`` that says what another one says; subclasses say some of it otherwise."""
+    """A ``DesiredTree`` that delegates to another one. Subclasses override some of it."""
 
     tree: DesiredTree
 
@@ -38,7 +38,7 @@ class _Wrapped:
 
     @property
     def overrides(self) -> Sequence[Override]:
-        """The checked-out tree's: they are reviewed openings, and new ones are listed as loosenings."""
+        """Those of the checked-out tree. They are reviewed, and new ones are listed as weakened settings."""
         return self.tree.overrides
 
     @property
@@ -67,21 +67,21 @@ class _Wrapped:
         return self.tree.unmanaged(server, live_repositories)
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        return self._held(server, self.tree.resolve(server, live_repositories))
+        return self._adjusted(server, self.tree.resolve(server, live_repositories))
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
         found = self.tree.find(server, name)
-        return None if found is None else self._held(server, [found])[0]
+        return None if found is None else self._adjusted(server, [found])[0]
 
-    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
-        """Repositories of a server as this tree says them, in the same order."""
+    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+        """The repositories of a server with the settings of this tree, in the same order."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class HeldTree(_Wrapped):
-    """A ``DesiredTree`` whose limits are the stricter ones of ``tree`` and ``base``, and that holds what
-    either holds. ``base_name`` is how the base is called in messages."""
+    """A ``DesiredTree`` with the stricter limits of ``tree`` and ``base`` and the holds of both. Messages
+    call the base ``base_name``."""
 
     base: Guards
     base_name: str
@@ -97,8 +97,8 @@ class HeldTree(_Wrapped):
         found: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
         return found
 
-    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
-        """Raises ConfigError when days are outside the base's bounds, as the tree does for its own."""
+    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+        """Raises ConfigError if a retention period is outside the base's bounds."""
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
             f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
@@ -124,18 +124,18 @@ class HeldTree(_Wrapped):
 
 @dataclass(frozen=True)
 class GuardedTree(_Wrapped):
-    """A ``DesiredTree`` whose repositories are swept no looser than a plan was reviewed for
+    """A ``DesiredTree`` whose settings for sweeps are at least as strict as in the review of a plan
     (``Plan.sweep_guards``)."""
 
     guards: Mapping[str, SweepGuard]
 
-    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
         return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
 
 
 @dataclass(frozen=True)
 class ReviewedSettings:
-    """What a branch plan was made with."""
+    """The settings with which a branch plan was made."""
 
     lifecycle: LifecycleSettings
     safety: Safety
@@ -143,7 +143,7 @@ class ReviewedSettings:
 
 @dataclass(frozen=True)
 class ReviewedTree(_Wrapped):
-    """A ``DesiredTree`` whose repositories keep at least what they kept when a branch plan was reviewed.
+    """A ``DesiredTree`` whose settings for branches are at least as strict as in a reviewed branch plan.
     ``reviewed`` by ``server/name``."""
 
     reviewed: Mapping[str, ReviewedSettings]
@@ -155,7 +155,7 @@ class ReviewedTree(_Wrapped):
             found = stricter_safety(then.safety, found)
         return found
 
-    def _held(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
         return [self._as_reviewed(desired) for desired in found]
 
     def _as_reviewed(self, desired: DesiredRepository) -> DesiredRepository:

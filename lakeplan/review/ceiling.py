@@ -1,4 +1,4 @@
-"""The ceiling of an apply: nothing beyond what was reviewed."""
+"""The ceiling of an apply: it may do nothing beyond what was reviewed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MAX_DETAILS = 5
 
 
 def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
-    """Say how stored rules changed, such as ``branch dev set to 7; default_retention_days 21 → 30``.
+    """How stored rules changed, such as ``branch dev set to 7; default_retention_days 21 → 30``.
 
-    Names at most five differences; "" when there are none.
+    At most five differences are listed; "" if there are none.
     """
     if before is None or after is None:
         return "" if before == after else ("they were not set before" if before is None else "they are gone")
@@ -49,13 +49,13 @@ def _text(change: ValueChange) -> str:
 SettingPlans = PoliciesPlan | ObjectRulesPlan
 DAY = timedelta(days=1)
 OBJECTS_FILE = "PLAN.objects"
-"""How messages call the file beside a plan file."""
+"""The name of the file beside a plan file, in messages."""
 CLOCK_SKEW = timedelta(hours=1)
 """How far the clock of the machine that planned may be ahead of the one that applies."""
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
-    """Why a reviewed repository no longer is what it was; empty when it is, or when it was applied before.
+    """Why the plan of a repository is stale; empty if it is not, or if it was applied before.
 
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
@@ -68,7 +68,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
-    # Whether rules are managed is the tree's to say: a plan file that denies it may still have some to write.
+    # The tree decides whether rules are managed. A plan file that denies it may still have rules to write.
     written = reviewed.managed or reviewed.action.writes
     if live.managed != reviewed.managed or (written and live.after_etag != reviewed.after_etag):
         reasons.append("the rules that would be written differ from the reviewed ones")
@@ -95,8 +95,8 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
 
 
 def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
-    """Whether a stale repository is the reviewed one with the reviewed configuration: only what is stored on
-    the server, or its branches, can have changed since."""
+    """Whether a stale repository still is the reviewed one with the reviewed configuration, so that only its
+    branches, or what the server stores, have changed."""
     if live is None or live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return False
     now = {setting.kind: setting.after_etag for setting in live.settings}
@@ -112,11 +112,11 @@ def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
 def outside(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """Why a plan that was made again might delete anything that was not reviewed; empty when it cannot.
+    """Why a plan that was made again might delete something that was not reviewed; empty if it cannot.
 
-    Stricter than ``growth``: without a tolerance, and everything that would be deleted must be named on both
-    sides. As many other objects prove nothing. Nor may it take back what somebody let the server keep since.
-    """
+    Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
+    deleted, because equal numbers may be other objects. Retention that somebody has lengthened since must not
+    shrink."""
     found = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
@@ -132,8 +132,8 @@ def outside(
 
 
 def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
-    """What is stored with more days than at the review and than it would get. What that saves may expire on
-    any later day, so that the objects that expire now do not tell."""
+    """The stored days that exceed both those at the review and those that would be written. What they keep
+    may expire on any later day, so the objects that expire now prove nothing."""
     then, now, after = reviewed.before, live.before, live.after
     if after is None or then is None or not live.action.writes:
         return ""
@@ -151,8 +151,8 @@ def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
 
 
 def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: datetime) -> list[str]:
-    """Policies that would be set or changed otherwise than in the review, and branches that would be deleted
-    with commits that were made since."""
+    """Policies that would be changed in another way than reviewed, and branches that would be deleted with
+    commits that are newer than the review."""
     if then is None or live is None or not live.action.writes:
         return []
     changes = [c for c in live.changes if c.action is not Action.CLEAR and not live.reordered]
@@ -168,7 +168,7 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
 
 
 def _names_all(plan: RepositoryPlan) -> bool:
-    """Whether every object that would expire now is named, or none can."""
+    """Whether a plan names every object that would expire now, or none can expire."""
     impact = plan.impact
     if impact.status is ImpactStatus.UNAFFECTED:
         return True
@@ -183,8 +183,8 @@ def _written(plan: RepositoryPlan) -> set[str]:
 
 
 def _left_out(live: RepositoryPlan) -> str:
-    """Branches that the plan file does not list although the server has a rule for them, and whose pattern
-    would give them more days: they were there before the plan."""
+    """Branches that the plan file omits although the server has a rule for them, and whose pattern would give
+    them more days. They existed before the plan."""
     if live.before is None or live.after is None:
         return ""
     ruled, days = live.before.branches, live.after.days_for
@@ -193,7 +193,7 @@ def _left_out(live: RepositoryPlan) -> str:
 
 
 def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:
-    """The server's ETag tells a change, and what changed is said; the reviewed list itself is no change."""
+    """Why a setting is stale. Its ETag shows a change, unless the stored list is the reviewed one."""
     what = reviewed.kind.label
     if live.after_etag != reviewed.after_etag:
         return [f"the {what} that would be written differ from the reviewed ones"]
@@ -206,7 +206,7 @@ def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: 
 
 
 def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """The server already has all that was reviewed: an earlier, interrupted run wrote it."""
+    """Whether the server already has everything that was reviewed, from an earlier, interrupted run."""
     now = {setting.kind: setting for setting in live.settings}
     rules = not reviewed.managed or live.before_etag == reviewed.after_etag
     pins = live.pins is None or not live.pins.writes
@@ -223,15 +223,15 @@ def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
 def growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """In what the impact now exceeds what was reviewed by more than the tolerance: in figures, and in
-    objects, commits and branches that the plan did not name.
+    """How the impact now exceeds the reviewed one by more than the tolerance, in figures and in objects,
+    commits and branches that the plan did not name.
 
-    Objects at risk may not grow at all. A plan older than a day is held against what it showed for +7 days
-    as well, since time alone lets commits expire.
+    The number of objects at risk may not grow at all. A plan older than a day is also compared with its
+    figures for 7 days later, because commits expire by time alone.
     """
     found = _branch_growth(reviewed, live, safety, age, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
-        # its objects were let through their own gate, unknown as they were; what was known still counts
+        # A gate of its own was overridden for the unknown objects. What was known still counts.
         return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
         return [*found, f"what expires is not known any more: {live.impact.reason}"]
@@ -253,7 +253,7 @@ def growth(
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
-    """A tag that was moved to another commit is a new one."""
+    """Tags that would lose data and were not reviewed. One that was moved to another commit counts as new."""
     known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
     new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
     return [f"tags would lose data that were not reviewed: {', '.join(new)}"] if new else []
@@ -262,7 +262,7 @@ def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
 def _more_commits(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
 ) -> list[str]:
-    """The commits that expire, where the graph was read at the review."""
+    """How many more commits expire than were reviewed, if the graph was read then."""
     if reviewed.impact.now is None or live.impact.now is None:
         return []
     ceiling = _ceiling(reviewed.impact, "commits_expire", age)
@@ -280,7 +280,7 @@ def _not_named(
     what: str,
     bits: tuple[Bit, Bit],
 ) -> list[str]:
-    """Objects or commits that expire now and that the plan did not name. As many others prove nothing."""
+    """Objects or commits that expire now and that the plan did not name, beyond the tolerance."""
     current = live.impact.shown.read() if live.impact.shown is not None else None
     shown = reviewed.impact.shown
     if (
@@ -305,7 +305,7 @@ def _not_named(
 def _branch_growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta, now: datetime
 ) -> list[str]:
-    """Branches that the policies would delete now, beyond what was reviewed and the tolerance."""
+    """Branches that the policies would delete now, beyond those reviewed and the tolerance."""
     if live.branch_lifecycle is None:
         return []
     shown = reviewed.branch_lifecycle.deletions if reviewed.branch_lifecycle is not None else {}
@@ -334,7 +334,7 @@ def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
 
 
 def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
-    """Why a plan may not be applied for its age: too old, or made for a later moment."""
+    """Why a plan's age forbids to apply it: it is too old, or it was made for a moment in the future."""
     age = now - plan.as_of
     if -age > CLOCK_SKEW:
         return "the plan shows a moment that is still to come (--as-of): it can be read, not applied"

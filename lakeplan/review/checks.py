@@ -1,7 +1,7 @@
 """Runs the checks of a tree on a plan.
 
-A check is code of reviewed commits, and what it reads is not. It gets the plan on standard input, an
-environment of an allow-list, an empty home and its own folder, and nothing of the checkout that is judged.
+A check is reviewed code, but its input is not. It gets the plan on standard input, the allowed environment
+variables, an empty home and its own folder, and nothing of the checkout that is judged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakeplan.values.local import absolute_entries
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 
 KEPT_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
-"""What a check gets of the environment, beside PATH."""
+"""The environment variables that a check gets, besides PATH."""
 _REFUSE, _WARN = "refuse", "warn"
 _SHOWN = 300
 """Characters of one message."""
@@ -36,14 +36,14 @@ _PAUSE = 0.05
 
 @dataclass(frozen=True)
 class Place:
-    """Where checks run: in ``folder``, with the files of the tree. ``judged`` is the checkout that is judged,
-    where nothing may be run from; None where the tree's own files are run."""
+    """Checks run in ``folder``, which has the files of the tree. No program of ``judged``, the checkout that
+    is judged, may run; None if the tree's own files are run."""
 
     folder: Path
     judged: Path | None = None
 
     def may_use(self, path: str) -> bool:
-        """Whether an absolute path leads to nothing of the judged checkout."""
+        """Whether an absolute path leads outside the judged checkout."""
         return self.judged is None or not _is_below(path, self.judged)
 
 
@@ -55,14 +55,14 @@ class Finding:
 
 
 class _Failed(Exception):
-    """The check could not be run to its end, or said nothing that can be understood."""
+    """The check did not run to its end, or its output is not understood."""
 
 
 def judge(
     checks: Iterable[Check], plan: Plan, given: bytes, place: Place, overrides: GateOverrides, path: str
 ) -> tuple[tuple[GateResult, ...], tuple[str, ...]]:
-    """Every check's results as gates, and its warnings. ``given``: the plan as JSON; ``path``: where programs
-    are looked for. A check that fails refuses."""
+    """The results of every check as gates, and the warnings. ``given`` is the plan as JSON, ``path`` the
+    search path for programs. A check that fails refuses."""
     known = {r.key: r for r in plan.repositories}
     gates: list[GateResult] = []
     warnings: list[str] = []
@@ -80,13 +80,13 @@ def judge(
 
 
 def unjudged(checks: Iterable[Check], gates: Iterable[GateResult]) -> tuple[str, ...]:
-    """Names of the checks that no gate of a plan is of."""
+    """The names of the checks without a result among the gates of a plan."""
     judged = {gate.message.partition(":")[0] for gate in gates if gate.gate == CHECK.name}
     return tuple(check.name for check in checks if check.name not in judged)
 
 
 def not_run(name: str) -> GateResult:
-    """A check that the reviewed plan has no result of."""
+    """The refusal for a check without a result in the reviewed plan."""
     text = f"{name}: was not run on this plan"
     return GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.REFUSED, text)
 
@@ -108,7 +108,7 @@ def _of(finding: Finding) -> str:
 
 # ---- one run
 def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
-    """What a check finds. Raises ``_Failed``."""
+    """Runs a check and returns its findings. Raises ``_Failed``."""
     command = _command(check, place, path)
     with tempfile.TemporaryFile() as stdin, own_folder("lakeplan-check-") as home:
         stdin.write(given)
@@ -141,7 +141,7 @@ def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[str]:
-    """A new folder that a check may write to, and make impossible to remove: then it stays."""
+    """A new folder for a check to write to. It remains if the check made it impossible to remove."""
     name = tempfile.mkdtemp(prefix=prefix)
     try:
         yield name
@@ -151,7 +151,7 @@ def own_folder(prefix: str) -> Iterator[str]:
 
 
 def _command(check: Check, place: Place, path: str) -> list[str]:
-    """Raises ``_Failed`` for a program that there is not, or that is of the judged checkout."""
+    """The command line. Raises ``_Failed`` for a program that is missing or in the judged checkout."""
     name, *arguments = check.run
     for word in check.run:
         if os.path.isabs(word) and not place.may_use(word):
@@ -172,7 +172,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
 
 
 def _is_below(path: str, folder: Path) -> bool:
-    """Whether a path is, or leads through links to, a folder or what is in it."""
+    """Whether a path is a folder or in it, directly or through links."""
     for top in {os.path.abspath(folder), os.path.realpath(folder)}:
         for form in (os.path.abspath(path), os.path.realpath(path)):
             if form == top or form.startswith(top.rstrip(os.sep) + os.sep):
@@ -198,8 +198,8 @@ def _environment(place: Place, path: str, home: str) -> dict[str, str]:
 
 
 def _answers(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes]:
-    """Both streams, until the program has ended: what it started may hold them for longer. Of the second,
-    only the beginning. Raises ``_Failed`` for too long an answer, and after the time limit."""
+    """Its output and the beginning of its errors, read until the program has ended, because its children may
+    keep the streams open. Raises ``_Failed`` if the output is too long, and after the time limit."""
     assert process.stdout is not None
     assert process.stderr is not None
     until = time.monotonic() + seconds
@@ -225,26 +225,26 @@ def _answers(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, b
 
 
 def _read(stream: IO[bytes], into: bytearray) -> bool:
-    """Takes what has come; whether more may come. What is beyond the limit is dropped."""
+    """Reads what is available and drops what exceeds the limit. Returns whether more may come."""
     while True:
         try:
-            piece = os.read(stream.fileno(), limits.CHECK_BYTES)
+            data = os.read(stream.fileno(), limits.CHECK_BYTES)
         except BlockingIOError:
             return True
-        if not piece:
+        if not data:
             return False
-        into += piece[: max(0, limits.CHECK_BYTES + 1 - len(into))]
+        into += data[: max(0, limits.CHECK_BYTES + 1 - len(into))]
         if len(into) > limits.CHECK_BYTES:
             return True
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Leaves it a zombie, so that its number stays that of its group until ``_end``."""
+    """Whether it has ended. It remains a zombie, so its number stays its group's until ``_end``."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the program, and whatever it started and left behind in its group."""
+    """Kills the program and every process that it left behind in its group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -254,8 +254,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 # ---- what it printed
 def parse_findings(data: bytes) -> list[Finding]:
-    """The findings that a check prints: ``{"annotations": […]}``, or what ``conftest --output json`` prints;
-    nothing is none. Raises ``_Failed`` for everything else."""
+    """The findings in a check's output, which is ``{"annotations": […]}``, that of ``conftest --output
+    json``, or empty for none. Raises ``_Failed`` for everything else."""
     if not data.strip():
         return []
     try:
@@ -297,6 +297,6 @@ def _of_conftest(item: Any) -> Iterable[Finding]:
 
 
 def _line(text: str) -> str:
-    """One line of what somebody wrote, cut."""
+    """Somebody's text as one line, cut to ``_SHOWN`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

@@ -1,9 +1,8 @@
-"""Which tree a repository belongs to. Two trees may have different states, so they meet on the server: each
-named tree has a key of its own in the repository's metadata, which ``apply`` sets before it writes.
+"""Which tree a repository belongs to. Trees may have different states, so the claim is on the server: each
+named tree has a key in the repository's metadata, which ``apply`` sets before it writes.
 
-A server changes that metadata as one record, and keys of others stay. Whoever sets a key and reads it back
-therefore sees every key that was set before it: of two trees that begin at once, at least the later one is
-refused.
+A server changes that metadata as one record and keeps other keys. So a tree that sets its key and reads it
+back sees every key that was set earlier. If two trees begin at once, at least the later one is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.records import utc_text
 
 CLAIM = "lakeplan.tree."
-"""Begins the key of a claim; the tree's name ends it. Its value is the moment of the claim."""
+"""The beginning of a claim's key; the tree's name follows. Its value is the moment of the claim."""
 _SHOWN = 5
 
 
@@ -37,7 +36,7 @@ class ClaimServer(Protocol):
 
 
 def claims_in(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the trees that claim a repository, sorted. Untrusted: the server has them from anybody."""
+    """The names of the trees that claim a repository, sorted. Untrusted: anybody may have set them."""
     return tuple(sorted(key.removeprefix(CLAIM) for key in metadata if key.startswith(CLAIM)))
 
 
@@ -57,8 +56,9 @@ def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
 
 
 def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run) -> bool:
-    """Records that ``tree`` manages a repository, unless that is recorded; whether it was written now. Raises
-    GateRefused when another tree claims it, now or at the same time, and the server's errors."""
+    """Records that ``tree`` manages a repository, unless that is on record. Returns whether it was written
+    now. Raises GateRefused if another tree claims the repository, before or at the same time, and the
+    server's errors."""
     found = server.reader.metadata(repository)
     check_claims(found, tree, where)
     key = CLAIM + tree
@@ -83,8 +83,8 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
 def claim_all(
     repositories: Iterable[RepositoryPlan], tree: str, connect: Callable[[str], ClaimServer], run: Run
 ) -> str:
-    """Claims repositories that need no write, so that another tree cannot have them; which could not be
-    claimed, or ""."""
+    """Claims repositories that need no write, so that no other tree can. Returns a note on those that could
+    not be claimed, or ""."""
     problems = []
     for repository in repositories if tree else ():
         if repository.failure is not None:
@@ -100,7 +100,7 @@ def claim_all(
 
 
 def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:
-    """Claims a repository for ``tree`` and removes the claims of others; whose they were."""
+    """Claims a repository for ``tree`` and removes the claims of others. Returns the names of these trees."""
     others = tuple(name for name in claims_in(server.reader.metadata(repository)) if name != tree)
     server.metadata_writer.set_metadata(repository, {CLAIM + tree: utc_text(run.now())})
     if others:
@@ -109,7 +109,7 @@ def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str
 
 
 def release(repository: str, tree: str, server: ClaimServer) -> bool:
-    """Removes the claim of ``tree``; whether there was one."""
+    """Removes the claim of ``tree``. Returns whether there was one."""
     if tree not in claims_in(server.reader.metadata(repository)):
         return False
     server.metadata_writer.delete_metadata(repository, [CLAIM + tree])

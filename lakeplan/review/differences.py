@@ -1,4 +1,4 @@
-"""Stored against wanted: rules and settings, as changes. No client inside."""
+"""Compares stored with wanted rules and settings, and lists the changes. No client inside."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def branch_path(branch_id: str) -> str:
 
 
 def diff_rules(before: GcRules | None, after: GcRules | None) -> tuple[ValueChange, ...]:
-    """Every value that differs, the default first, then branches by id. Order and representation of
-    branches on the server never show."""
+    """Every value that differs: the default, then branches by id. The server's order and representation of
+    branches do not matter."""
     changes = []
     default_before = before.default_retention_days if before else None
     default_after = after.default_retention_days if after else None
@@ -44,22 +44,22 @@ def diff_rules(before: GcRules | None, after: GcRules | None) -> tuple[ValueChan
 
 
 ORDER = "order"
-"""What a change is called that moves items and nothing else, and its only value: no item has one so named."""
+"""The name of a change that only moves items, and its only value; items have no value of this name."""
 Items = Sequence[SettingItem]
 Pair = tuple[SettingItem | None, SettingItem | None]
 
 
 def same_setting(stored: Items | None, wanted: Items | None) -> bool:
-    """Whether ``stored`` is what ``wanted`` asks for: equal durations however written, patterns and branches
-    in any order, ids that the tree leaves to the server whatever they are. The order of policies counts,
-    that of object rules does not. Nothing set and an empty list are the same."""
+    """Whether ``stored`` is what ``wanted`` requires. Durations count by their length, patterns and branches
+    in any order, and ids only if the tree sets them. The order of policies counts, that of object rules does
+    not. None and an empty list are the same."""
     have, want = _ordered(stored), _ordered(wanted)
     return len(have) == len(want) and all(fits(h, w) for h, w in zip(have, want, strict=True))
 
 
 def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
-    """The same policies in another order: no effect on which branches are deleted
-    (lakefs/branch-lifecycle.md)."""
+    """Whether both have the same policies in another order, which has no effect on the branches that are
+    deleted (lakefs/branch-lifecycle.md)."""
     if same_setting(stored, wanted):
         return False
     pairs = pair_items(stored or (), wanted or ())
@@ -76,18 +76,18 @@ def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
 
 
 def with_server_ids(wanted: Items, stored: Items | None) -> tuple[SettingItem, ...]:
-    """The items to send: a policy without an id of its own keeps the id that the server gave it before."""
-    found: list[SettingItem] = []
+    """The items to send: a policy without an id in the tree keeps the id that the server gave it."""
+    items: list[SettingItem] = []
     for item, (old, _) in zip(wanted, pair_items(stored or (), wanted), strict=False):
         if isinstance(item, Policy) and item.id is None and old is not None:
             item = replace(item, id=old.id)
-        found.append(item)
-    return tuple(found)
+        items.append(item)
+    return tuple(items)
 
 
 def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingChange, ...]:
-    """One entry per item that differs, in the order of ``wanted``, then what is removed. Values are in wire
-    form; None is "not set". A reordering is one entry of its own."""
+    """One change per item that differs, in the order of ``wanted``, then the removed items. A reordering is
+    one separate change."""
     changes = []
     for old, new in pair_items(stored or (), wanted or ()):
         if old is None or new is None or not fits(old, new):
@@ -98,7 +98,7 @@ def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingCha
 
 
 def what_changed(planned: Items | None, stored: Items | None) -> str:
-    """In one line, what somebody did to a list since it was planned."""
+    """How a list changed since it was planned, in one line."""
     changes = diff_setting(planned, stored)
     if not changes:
         return "its ETag is another, its content the same"
@@ -122,7 +122,7 @@ def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:
     action = Action.ADD if old is None else Action.CLEAR if new is None else Action.CHANGE
     before, after = item_values(old), item_values(new)
     if new is not None and new.id is None:
-        before.pop("id", None)  # the server's to give: it stays
+        before.pop("id", None)  # the server's id does not change
     if action is Action.CHANGE:
         differ = {k for k in {*before, *after} if before.get(k) != after.get(k)}
         before = {k: v for k, v in before.items() if k in differ}
@@ -131,7 +131,7 @@ def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:
 
 
 def item_name(item: SettingItem | None) -> str:
-    """How people call an item: its id, or else its patterns."""
+    """The name of an item for people: its id, or else its patterns."""
     if item is None:
         return ""
     return item.id if item.id is not None else ", ".join(getattr(item, "patterns", ()))
@@ -173,7 +173,7 @@ def _ordered(items: Items | None) -> list[SettingItem]:
 
 
 def fits(stored: SettingItem, wanted: SettingItem) -> bool:
-    """Whether one stored item is what is requested, an id that the tree leaves to the server apart."""
+    """Whether a stored item is the wanted one, apart from an id that the tree leaves to the server."""
     have, want = canonical(stored), canonical(wanted)
     if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
         have = replace(have, id=None)
@@ -181,17 +181,17 @@ def fits(stored: SettingItem, wanted: SettingItem) -> bool:
 
 
 def pair_items(stored: Items, wanted: Items) -> list[Pair]:
-    """(stored, wanted) for every item, in the order of ``wanted``; then what nobody wants any more."""
+    """Pairs of stored and wanted items, in the order of ``wanted``, then stored items that are not wanted."""
     left = list(stored)
     partner: dict[int, SettingItem] = {}
     for key in _KEYS:
         for number, new in enumerate(wanted):
-            wished = key(new)
-            if number in partner or wished is None:
+            value = key(new)
+            if number in partner or value is None:
                 continue
-            found = next((i for i, old in enumerate(left) if key(old) == wished), None)
-            if found is not None:
-                partner[number] = left.pop(found)
+            place = next((i for i, old in enumerate(left) if key(old) == value), None)
+            if place is not None:
+                partner[number] = left.pop(place)
     pairs: list[Pair] = [(partner.get(number), new) for number, new in enumerate(wanted)]
     return [*pairs, *((old, None) for old in left)]
 

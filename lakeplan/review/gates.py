@@ -1,8 +1,8 @@
 """How gates judge plans and branch runs, and what overrides a gate that refuses.
 
 ``values/gates.py`` declares the gates; ``JUDGES_OF_WRITES``, ``JUDGES_OF_SERVERS`` and ``JUDGES_OF_TOTALS``
-give each its judge. Limits are judged now and at +7 and +30 days, and the worst counts. ``--force`` overrides
-no gate.
+give each its judge. Limits are judged for now and in 7 and 30 days, and the worst figure counts. ``--force``
+overrides no gate.
 """
 
 from __future__ import annotations
@@ -59,35 +59,35 @@ class Named(Protocol):
 
 
 def names_of(key: str) -> tuple[str, ...]:
-    """How ``--allow`` may name a repository (``server/name``), the most exact first. A server that calls a
-    repository ``other/name`` must not have it taken for another server's."""
+    """The names by which ``--allow`` may refer to a repository (``server/name``), most exact first. A name
+    that contains ``/`` must not be mistaken for another server's repository."""
     name = key.partition("/")[2]
     return (key,) if "/" in name else (key, name)
 
 
 @dataclass(frozen=True)
 class GateOverrides:
-    """What may override gates: ``--allow`` (``GATE``, or ``REPOSITORY=GATE`` with a repository by its name or
-    as ``server/name``) and the tree's reviewed overrides."""
+    """What may override gates: ``--allow`` (``GATE`` or ``REPOSITORY=GATE``, where ``REPOSITORY`` is a name
+    or ``server/name``) and the reviewed overrides of the tree."""
 
     allowed: frozenset[str]
     overrides: tuple[Override, ...]
     today: date
 
     def check_named(self, keys: Iterable[str]) -> None:
-        """Raises UsageError for an ``--allow`` that names none of these repositories (``server/name``): left
-        alone, a misspelt one would read as if the gate could not be overridden."""
+        """Raises UsageError for an ``--allow`` that names none of these repositories (``server/name``).
+        Otherwise a misspelt name would look like a gate that cannot be overridden."""
         known = {name: key for key in keys for name in names_of(key)}
         for flag in sorted(self.allowed):
             named, separator, gate = flag.rpartition("=")
             if not separator or named in known:
                 continue
-            near = dict.fromkeys(known[name] for name in get_close_matches(named, known))
-            hint = " or ".join(f"--allow {key}={gate}" for key in near)
+            similar = dict.fromkeys(known[name] for name in get_close_matches(named, known))
+            hint = " or ".join(f"--allow {key}={gate}" for key in similar)
             raise UsageError(
                 f"--allow {flag}: {named} is not among the repositories of this run",
                 hint=f"Did you mean {hint}?"
-                if near
+                if similar
                 else "Name a repository of this run, or leave the flag out.",
             )
 
@@ -107,25 +107,25 @@ class GateOverrides:
         )
 
     def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
-        """Gates just judged, those that would refuse decided."""
+        """The judged gates; ``decide`` has been applied to those that would refuse."""
         return tuple(self.decide(g, repository) if g.outcome is GateOutcome.REFUSED else g for g in judged)
 
     def decide_whole(self, judged: GateResult, contributing: Iterable[Iterable[GateResult]]) -> GateResult:
-        """A gate over everything: also overridden once it is in each repository that contributes.
-        ``contributing`` are the gates of these."""
+        """The outcome of a gate of the whole plan. It also counts as overridden if it is in every repository
+        that contributes to it. ``contributing`` are the gates of these repositories."""
         (decided,) = self.decide_each([judged], None)
-        opened = [
-            any((g.gate, g.stops) == (judged.gate, judged.stops) and g.outcome in _OPENED for g in of)
-            for of in contributing
+        overridden = [
+            any((g.gate, g.stops) == (judged.gate, judged.stops) and g.outcome in _OVERRIDDEN for g in gates)
+            for gates in contributing
         ]
-        if decided.outcome is not GateOutcome.REFUSED or not opened or not all(opened):
+        if decided.outcome is not GateOutcome.REFUSED or not overridden or not all(overridden):
             return decided
         text = "overridden in every repository that contributes"
         return replace(judged, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
 
     @staticmethod
     def _flags(gate: str, repository: Named | None) -> tuple[str, ...]:
-        """The most exact first."""
+        """The values of ``--allow`` that override a gate, most exact first."""
         if repository is None:
             return (gate,)
         return (*(f"{name}={gate}" for name in names_of(repository.key)), gate)
@@ -144,13 +144,13 @@ def _flag_of(gate: GateResult, repository: Named | None) -> str:
     return gate.gate if repository is None else f"{repository.key}={gate.gate}"
 
 
-_OPENED = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
+_OVERRIDDEN = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
 
 
-def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[GateResult, ...]]:
-    """Gates by ``server/name``, where one ``--allow`` overrides a gate of one repository. What is meant for
-    one must not override the same gate of others unseen: these refuse, and name the flag that each needs."""
-    gates = {key: tuple(results) for key, results in found.items()}
+def one_by_one(judged: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[GateResult, ...]]:
+    """Gates by ``server/name``, where each ``--allow`` overrides a gate of one repository only. If a flag
+    would override a gate in several, unnoticed, they all refuse and name the flag that each needs."""
+    gates = {key: tuple(results) for key, results in judged.items()}
     allowed = {
         key: {g.opens_with for g in of if g.outcome is GateOutcome.ALLOWED} for key, of in gates.items()
     }
@@ -173,7 +173,7 @@ def one_by_one(found: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[Gat
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says: the result of a gate, but for the gate and its scope. ``unit``: where it is not the
+    """The result of a judge, without the gate and its scope. ``unit`` is set where it differs from the
     gate's."""
 
     outcome: GateOutcome
@@ -208,8 +208,8 @@ def _by_policy(policy: Policy) -> GateOutcome:
 def repository_gates(
     plan: RepositoryPlan, safety: Safety, overrides: GateOverrides
 ) -> tuple[GateResult, ...]:
-    """Every gate of one repository that has something to say; a passed limit is listed too. Without writes
-    there is only what stops ``branches run``, and what a server's policies do to held branches."""
+    """Every gate of one repository that has a result, including limits that passed. A repository without
+    writes has only the gates that stop ``branches run`` and the one for held branches."""
     if plan.failure is not None:
         return ()
     rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
@@ -227,15 +227,15 @@ def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) 
 
 
 def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
-    """What one ``branches run`` would do to a repository. An apply deletes no branch, so it is not stopped.
-    ``rows`` have what follows beside them. What is deleted after a notice counts as if it were now."""
+    """Gates of one ``branches run`` on a repository. They do not stop an apply, which deletes no branch.
+    ``rows`` include what follows from each deletion. Deletions after a notice count as deletions now."""
     going = [row for row in rows if row.is_expired]
     tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_lost_by_branch_run(going, safety))
     return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
 def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResult]:
-    """How many branches one ``branches run`` may delete."""
+    """The gate for the number of branches that one ``branches run`` deletes."""
     limit = safety.max_deleted_branches
     if not count or limit is None:
         return []
@@ -251,8 +251,8 @@ def plan_gates(
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Policy = "warn",
 ) -> tuple[GateResult, ...]:
-    """The limits over the whole plan. Such a gate counts as overridden when it is in every repository
-    that contributes to it. It is left out where one repository is the whole cause, and refuses by it."""
+    """The gates of the whole plan. One counts as overridden if it is in every repository that contributes to
+    it. It is left out if a single repository contributes and refuses by the same gate."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
@@ -282,7 +282,7 @@ def _run_deletes(plan: RepositoryPlan) -> int:
 
 
 def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:
-    """The sum of what limits measure over repositories; percent is over those that were read."""
+    """The sum of what limits measure. Percentages refer to the repositories that were read."""
     impacts = [h for r in writing if (h := r.impact.horizons.get(horizon.value)) is not None]
     if not impacts:
         return None
@@ -346,8 +346,8 @@ def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Ite
 def _worst(
     horizons: Mapping[str, HorizonImpact], measure: Callable[[HorizonImpact], float | None]
 ) -> tuple[float, str] | None:
-    """The greatest known figure and the horizon it is at, of equal ones the first. ``horizons`` by name, in
-    any order; some may be missing."""
+    """The greatest known figure and its horizon; of equal ones the first. ``horizons`` by name, in any order;
+    some may be missing."""
     ordered = [(horizons[h.value], h.value) for h in Horizon if h.value in horizons]
     known = [(value, name) for impact, name in ordered if (value := measure(impact)) is not None]
     return max(known, key=lambda pair: pair[0], default=None)
@@ -367,9 +367,9 @@ def _tags_lost_by_rules(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdic
 
 
 def _tags_lost_by_branch_run(going: list[BranchRow], safety: Safety) -> Iterator[Verdict]:
-    """Tags on commits that nothing keeps once ``branches run`` deletes a branch. A tag keeps no data
-    (lakefs/retention.md). Commits alone decide, as the run reads no objects: another kept commit may hold
-    the same data."""
+    """Tags on commits that nothing keeps after ``branches run`` deletes a branch. A tag keeps no data
+    (lakefs/retention.md). The run reads no objects, so commits alone decide: another kept commit may have the
+    same data."""
     at_stake = [r for r in going if r.follows is not None and r.follows.tags]
     tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
     if tags and safety.on_tag_loss != "ignore":
@@ -398,7 +398,7 @@ def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
 
 
 def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
-    """Judged without writes too: the hold may be newer than the policies."""
+    """Judged even without writes, because the hold may be newer than the policies."""
     if plan.held_deletions:
         count, first = len(plan.held_deletions), plan.held_deletions[0]
         more = f" (and {count - 1:,} more)" if count > 1 else ""
@@ -434,10 +434,10 @@ JUDGES_OF_WRITES: Mapping[Gate, Judge] = {
     AT_RISK: _at_risk,
     PINS: _pins,
 }
-"""What judges a repository that is written, in the order of a plan."""
+"""The judges of a repository with writes, in the order of a plan."""
 
 JUDGES_OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
-"""What judges every repository, also one without writes."""
+"""The judges of every repository, including those without writes."""
 
 
 def _expires_objects(plan: RepositoryPlan) -> bool:
@@ -450,7 +450,7 @@ def _policies_delete(plan: RepositoryPlan) -> bool:
 
 @dataclass(frozen=True)
 class JudgeOfTotals:
-    """Judges all repositories that are written together. Those that raise what is judged need an override."""
+    """Judges all repositories with writes together. Those for which ``is_raised_by`` is true contribute."""
 
     judge: Callable[[list[RepositoryPlan], Mapping[str, HorizonImpact], Safety], Iterator[Verdict]]
     is_raised_by: Callable[[RepositoryPlan], bool]
@@ -465,7 +465,7 @@ JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
         lambda writing, _, safety: _deleted_by_policies(writing, safety), _policies_delete
     ),
 }
-"""Every threshold of ``safety`` is here too."""
+"""The judges of the whole plan: one for every threshold of ``safety``."""
 
 
 def contributes(plan: RepositoryPlan, gate: GateResult) -> bool:

@@ -1,4 +1,4 @@
-"""The history that runs left in the state: who, when, what (``history/<run id>.json``). Read only."""
+"""Reads the records of runs in the state (``history/<run id>.json``): who did what, and when."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
 
 
 class ServerBefore(TypedDict):
-    """What the server stored, as lakeFS has it."""
+    """What the server stored, in lakeFS's form."""
 
     body: Mapping[str, object] | list[object] | None
 
 
 @dataclass(frozen=True)
 class SettingStep:
-    """The policies or object rules of one repository, as ``RunStep`` has its GC rules; empty: none.
-    ``found``: what was read after a write that did not end as planned, in wire form under ``body``."""
+    """The policies or object rules of one repository; ``RunStep`` has its GC rules. Empty means none.
+    ``found`` is what was read after a write that did not end as planned, in wire form under ``body``."""
 
     kind: SettingKind
     status: str
@@ -45,10 +45,10 @@ class SettingStep:
 
 @dataclass(frozen=True)
 class RunStep:
-    """One repository of a run. ``replaced`` is whether the run recorded the GC rules that it was about to
-    replace: then ``before`` and ``after`` hold them (None: no rules). ``status`` is applied, already, failed,
-    uncertain, or pending when the run was killed in the middle of it; over ``settings`` too, the worst.
-    ``found`` as of a ``SettingStep``."""
+    """One repository of a run. ``replaced``: the run recorded the GC rules that it was about to replace, in
+    ``before`` and ``after`` (None: no rules). ``status`` is the worst of the rules and ``settings``: applied,
+    already, failed, uncertain, or pending if the run was killed in the middle. ``found`` is as in a
+    ``SettingStep``."""
 
     repository: str
     status: str
@@ -60,7 +60,7 @@ class RunStep:
     found: ServerBefore | None = None
     mark_id: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Branches or objects by what became of them, of a run that writes no rules."""
+    """Numbers of branches or objects by outcome, for a run that writes no rules."""
     branches: Mapping[str, BranchStep] = field(default_factory=dict, metadata=NOT_IN_DOCUMENT)
 
     @property
@@ -71,7 +71,7 @@ class RunStep:
 
 @dataclass(frozen=True)
 class BranchStep:
-    """A branch that a run set out to delete or to restore: the HEAD it had, and what became of it."""
+    """A branch that a run was to delete or restore: its HEAD then, and the outcome."""
 
     head: str
     outcome: str
@@ -79,9 +79,9 @@ class BranchStep:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. ``finished_at`` None: it was killed, or is still at work. ``plan_digest`` and ``plan_as_of``
-    are of the plan, or of the mark, that it followed; "" and None without one. Records of earlier releases
-    have nothing of ``tree_dirty``, ``tree_digest``, ``ci`` and ``approver``."""
+    """One run. ``finished_at`` None: it was killed or is still running. ``plan_digest`` and ``plan_as_of``
+    are of the plan or mark that it followed; "" and None without one. ``tree_dirty`` and ``tree_digest`` None
+    and empty ``ci`` and ``approver``: not known."""
 
     run_id: str
     command: str
@@ -107,22 +107,22 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Runs:
-    """Newest first. ``damaged`` are keys of records that cannot be read."""
+    """Runs, newest first. ``damaged`` are the keys of records that cannot be read."""
 
     runs: tuple[RunRecord, ...]
     damaged: tuple[str, ...] = ()
 
 
 PLANNING = timedelta(days=1)
-"""An id is made before a run plans, and the run begins to write up to this much later."""
+"""A run's id is made before it plans. It may begin to write up to this much later."""
 KINDS = ("apply", "import", "branches", "sweep")
 """The first word of the commands that leave a record."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs: of a ``repository`` (``server/name`` or name), that began at ``since`` or later, of these
-    ``kinds``; without a value any."""
+    """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later and are of
+    these ``kinds``. Without a value, any."""
 
     repository: str | None = None
     since: datetime | None = None
@@ -158,14 +158,14 @@ def list_runs(state: StateReader, wanted: Wanted = ALL, *, limit: int | None = N
 
 @dataclass(frozen=True)
 class RunSince:
-    """A run by the time in its id. ``record`` None: it is damaged."""
+    """A run and the time in its id. ``record`` None: the record is damaged."""
 
     began: datetime
     record: RunRecord | None
 
 
 def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
-    """Runs that began at a moment or later, newest first. Older ones are not read."""
+    """The runs that began at a moment or later, newest first. Older ones are not read."""
     found = []
     for run_id in reversed(_run_ids(state)):
         began = began_at(run_id) or moment
@@ -179,8 +179,8 @@ def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:
-    """A run by its id, by what only its id begins with, or ``last``. Raises UsageError when there is none or
-    several, LakeplanError when its record is damaged."""
+    """The run with an id or a unique beginning of one, or the ``last``. Raises UsageError if there is none or
+    several, LakeplanError if its record is damaged."""
     ids = _run_ids(state)
     found = (
         ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
@@ -192,8 +192,8 @@ def find_run(state: StateReader, name: str) -> RunRecord:
 
 
 def find_change(state: StateReader, name: str) -> RunRecord:
-    """As ``find_run``, but ``last`` is the newest run that replaced something: one that found everything as
-    planned has nothing to restore. A damaged record is an error, since it may be that run's."""
+    """As ``find_run``, but ``last`` is the newest run that replaced something and so can be rolled back. A
+    damaged record is an error, because it may be that run's."""
     if name != LAST:
         return find_run(state, name)
     for run_id in reversed(_run_ids(state)):
@@ -206,8 +206,8 @@ def find_change(state: StateReader, name: str) -> RunRecord:
 
 
 def with_retried(state: StateReader, run: RunRecord) -> RunRecord:
-    """The run with what earlier runs of the same plan replaced, which were interrupted or failed: of what it
-    found as planned already, the values from before the first of them. Raises LakeplanError for a damaged
+    """The run, completed with what earlier, interrupted runs of the same plan had replaced: where it found a
+    value already as planned, the value from before the first of them. Raises LakeplanError for a damaged
     record in between, which may be one of them."""
     whole = all(step.replaced and all(s.replaced for s in step.settings) for step in run.steps)
     if run.command != "apply" or not run.plan_digest or whole:
@@ -226,12 +226,13 @@ def with_retried(state: StateReader, run: RunRecord) -> RunRecord:
 
 
 def _retried(step: RunStep, earlier: RunStep) -> RunStep:
-    """The newest run comes first: of two that replaced something, the older has what was there before."""
+    """A step with what an earlier run replaced. Runs are merged from the newest to the oldest: if both
+    replaced a value, the earlier one has what was there before."""
     settings = {setting.kind: setting for setting in step.settings}
     for setting in earlier.settings:
         if setting.replaced and setting.kind in settings:
-            own = settings[setting.kind]
-            settings[setting.kind] = replace(setting, after=own.after if own.replaced else setting.after)
+            newer = settings[setting.kind]
+            settings[setting.kind] = replace(setting, after=newer.after if newer.replaced else setting.after)
     step = replace(step, settings=tuple(settings.values()))
     if not earlier.replaced:
         return step
@@ -240,7 +241,7 @@ def _retried(step: RunStep, earlier: RunStep) -> RunStep:
 
 
 def began_at(run_id: str) -> datetime | None:
-    """The time that a run id begins with, UTC to the second; None for one that has none."""
+    """The time that a run id begins with (UTC, to the second), if it begins with one."""
     try:
         return datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
     except ValueError:
@@ -252,7 +253,7 @@ def _is_called(key: str, name: str) -> bool:
 
 
 def _run_ids(state: StateReader) -> list[str]:
-    """Run ids begin with their time, so they sort by it."""
+    """All run ids, oldest first: each begins with its time."""
     keys = state.list_keys(_PREFIX)
     return sorted(k.removeprefix(_PREFIX).removesuffix(".json") for k in keys if k.endswith(".json"))
 
@@ -323,7 +324,7 @@ _FACTS = records.record(
 
 def _step(repository: str, values: Any) -> RunStep:
     settings = tuple(_setting(kind, values[kind.value]) for kind in SettingKind if kind.value in values)
-    # A run that wrote policies alone has no status of GC rules.
+    # A run that wrote only policies has no status of GC rules.
     statuses = [s.status for s in settings] + ([str(values["status"])] if "status" in values else [])
     status = min(statuses, key=_WORST_FIRST.index) if settings else str(values["status"])
     message = str(values.get("message", "")) or next((s.message for s in settings if s.message), "")

@@ -1,4 +1,4 @@
-"""Sends notifications: to which channel, in how many messages, how often, and within which time."""
+"""Sends notifications: chooses channels, splits messages, and limits attempts and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeplan.values.notify import Channel, ChannelKind, Event, Item, Message, N
 from lakeplan.values.records import utc_text
 
 TOTAL_SECONDS = 60.0
-"""All notifications of one call together."""
+"""For all notifications of one call together."""
 ATTEMPT_SECONDS = 10.0
 TRIES = 3
 PAUSE_SECONDS = 1.0
@@ -23,8 +23,9 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a channel said. ``problem`` is empty when it accepted the message. ``maybe``: it may have accepted
-    a message although its answer is missing. ``again``: it makes sense to send the message again."""
+    """A channel's answer. ``problem`` is empty if it accepted the message. ``maybe``: it may have accepted
+    the message although there is no answer. ``again``: sending the message again may help, after ``wait``
+    seconds."""
 
     problem: str = ""
     maybe: bool = False
@@ -34,7 +35,7 @@ class Answer:
 
 class Post(Protocol):
     def __call__(self, channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
-        """Sends one message within so many seconds. Raises nothing that a network can cause."""
+        """Sends one message within ``seconds``. Network errors are answers, not exceptions."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,18 @@ class Notifier:
         for item in items:
             channel = self.config.channel_for(event, item.owner)
             if channel is None:
-                sent.append(Sent((item,), problem=_nobody(event, item.owner)))
+                sent.append(Sent((item,), problem=_no_channel(event, item.owner)))
                 continue
             channels[channel.name] = channel
             by_channel.setdefault(channel.name, []).append(item)
-        for name, own in by_channel.items():
-            sent += self._to_channel(channels[name], event, title, own, hint, end)
+        for name, chosen in by_channel.items():
+            sent += self._to_channel(channels[name], event, title, chosen, hint, end)
         return sent
 
     def _to_channel(
         self, channel: Channel, event: Event, title: str, items: Sequence[Item], hint: str, end: float
     ) -> list[Sent]:
-        """Once a channel refused a message, the rest is not sent to it."""
+        """Sends all items to a channel. If it refuses a message, the others are not sent."""
         done: list[Sent] = []
         left = [
             range(len(items))[at : at + NOTIFICATION_ITEMS] for at in range(0, len(items), NOTIFICATION_ITEMS)
@@ -107,8 +108,8 @@ class Notifier:
         return done
 
     def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:
-        """Why the channel did not accept a message; "" when it did. A message that may have arrived is sent
-        again only where its id lets the receiver drop the second one."""
+        """Why the channel did not accept a message, or "". A message that may have arrived is sent again only
+        if the receiver can recognize the second one by its id."""
         problem = ""
         for attempt in range(TRIES):
             left = end - self.clocks.monotonic()
@@ -126,7 +127,7 @@ class Notifier:
         return problem
 
     def _id(self, channel: Channel, event: Event, items: Sequence[Item]) -> str:
-        """The same for the same message on the same day, also from another run."""
+        """The id of a message. The same message on the same day has the same id, even from another run."""
         day = self.clocks.now().date().isoformat()
         text = json.dumps(
             [channel.name, event.value, day, [[i.subject, sorted(i.facts.items())] for i in items]]
@@ -135,13 +136,13 @@ class Notifier:
 
 
 def _title(title: str, places: range, total: int) -> str:
-    """With how many items the channel is notified of, and which of them are in this message."""
+    """The title with the number of all items and, if there are several messages, which are in this one."""
     if len(places) == total:
         return f"{title} ({total:,})"
     return f"{title} ({places[0] + 1:,} to {places[-1] + 1:,} of {total:,})"
 
 
-def _nobody(event: Event, owner: str | None) -> str:
+def _no_channel(event: Event, owner: str | None) -> str:
     whose = f"of owner {owner!r}" if owner else "without an owner"
     return (
         f"no channel accepts {event.value} for a repository {whose}: set `notify.default` or `notify.owners`"

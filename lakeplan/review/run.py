@@ -1,5 +1,5 @@
-"""One run of a command that writes: who runs it, when, what is read back, and what it leaves in the history
-(``history/<run id>.json``).
+"""One run of a command that writes: who runs it and when, its reads after writes, and its record in the
+history (``history/<run id>.json``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from lakeplan.values.progress import Progress
 
 
 class Outcome(str, Enum):
-    """How one setting of a repository ended. ``already`` is the work of an earlier, interrupted run;
-    ``uncertain``: nothing could show whether the write took effect, or whether it still will."""
+    """How the write of one setting ended. ``already``: an earlier, interrupted run wrote it. ``uncertain``:
+    it is unknown whether the write took effect or still will."""
 
     APPLIED = "applied"
     ALREADY = "already"
@@ -38,14 +38,14 @@ class Outcome(str, Enum):
 
 
 GC = "gc"
-"""The setting that GC rules are, beside the values of ``SettingKind``."""
+"""The name of the GC rules among settings, besides the values of ``SettingKind``."""
 PINS = "pins"
-"""The setting of a result where pins changed and no rule of the tree did."""
+"""The setting of a result if pins changed and no rule of the tree did."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """One setting's end, as seen and not as intended. ``exit_code`` is 0, or that of an error, which may have
+    """What was observed of one setting in the end. ``exit_code`` is 0, or that of an error, which may have
     come after the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
 
     repository: str
@@ -61,9 +61,9 @@ class Applied:
 
 @dataclass(frozen=True)
 class ApplyReport:
-    """``elsewhere`` are repositories whose policies this apply does not write: ``branches run`` enforces
-    them. ``note`` is what else a person should know of the run; "" for nothing. ``planned_again``: what had
-    changed on the servers, where the plan was made again."""
+    """The report of an apply. ``elsewhere`` are repositories whose policies it does not write, because
+    ``branches run`` enforces them. ``note`` is what else people should know, or "". ``planned_again``: what
+    had changed on the servers if the plan was made again."""
 
     run_id: str
     results: tuple[Applied, ...]
@@ -75,12 +75,12 @@ class ApplyReport:
 
     @property
     def failed(self) -> tuple[Applied, ...]:
-        """What did not end as planned: failed, uncertain, or applied and not recorded."""
+        """The results that did not end as planned: failed, uncertain, or applied but not recorded."""
         return tuple(r for r in self.results if r.exit_code)
 
 
 class WritableServer(Protocol):
-    """A server to write to: readers and, apart from them, writers."""
+    """A server's readers and, separate from them, its writers."""
 
     @property
     def reader(self) -> LakeFSReader: ...
@@ -98,11 +98,11 @@ class WritableServer(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Who runs, when and where: recorded in the history and in leases. ``sleep`` waits so many seconds.
+    """Who runs, when and where; recorded in the history and in leases. ``sleep`` takes seconds.
 
-    ``tree_dirty``: the tree's files differ from ``tree_commit``; None where git cannot tell. ``tree_digest``
-    is SHA-256 over its files. ``ci`` has what a CI system says: ``actor``, ``pull_request`` and ``run_url``.
-    ``approver`` has who approved the run, as ``by``, where that is known when it begins."""
+    ``tree_dirty``: the tree's files differ from ``tree_commit``; None if git does not know. ``tree_digest``
+    is the SHA-256 of its files. ``ci`` has the CI system's ``actor``, ``pull_request`` and ``run_url``.
+    ``approver`` has in ``by`` who approved the run, if that is known when it begins."""
 
     run_id: str
     holder: Mapping[str, Any]
@@ -115,14 +115,14 @@ class Run:
     ci: Mapping[str, str] = field(default_factory=dict)
     approver: Mapping[str, str] = field(default_factory=dict)
     command: str = "apply"
-    """What the history calls a run that writes rules."""
+    """The name of a run that writes rules in the history."""
 
 
 @dataclass(frozen=True)
 class PinSync:
-    """What bringing the pins of one repository up to date needs. ``retire``: the commits whose pins may be
-    deleted; None: any that nothing requires. ``config_hash``: the tree's settings at the last apply, where
-    this is none; None: these are."""
+    """How to bring the pins of one repository up to date. ``retire``: the commits whose pins may be deleted;
+    None: all that nothing requires. ``config_hash``: the hash of the settings at the last apply, if this run
+    is not one; None: it is."""
 
     desired: DesiredRepository
     zone: tzinfo
@@ -132,7 +132,7 @@ class PinSync:
 
 @dataclass(frozen=True)
 class ApplyPorts:
-    """``also_needs`` reads further records of ``server/name`` that what follows the apply needs, and raises
+    """``also_needs`` read further records of ``server/name`` for what follows the apply, and raise
     LakeplanError for a damaged one."""
 
     connect: Callable[[str], WritableServer]
@@ -150,13 +150,13 @@ class ApplyPorts:
 T = TypeVar("T")
 
 PAUSES = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between two reads. Together longer than a lakeFS server was measured to answer with what was there
-before a write (3 to 7.5 seconds)."""
+"""Seconds between two reads. Their sum exceeds the time for which lakeFS servers were measured to return the
+value from before a write (3 to 7.5 seconds)."""
 
 
 def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Callable[[float], None]) -> T:
-    """The first value read that is expected, else the last one. One stale answer, or one read that fails, is
-    no evidence. Raises the error of the last read when that failed and nothing expected was read."""
+    """The first value read that is expected, or else the last one. A single stale answer or failed read
+    proves nothing. Raises the error of the last read if it failed and no expected value was read."""
     for pause in (*PAUSES, None):
         try:
             value = read()
@@ -173,8 +173,8 @@ def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Ca
 def open_journal(
     state: StateWriter, run: Run, command: str, *, approver: Mapping[str, str] | None = None, **facts: Any
 ) -> RunJournal:
-    """A record that is stored with its first step. ``approver``: ``by``, and where known ``at`` and
-    ``reason``; by default the run's. ``facts`` are of the command."""
+    """The history's record of a run, stored with its first step. ``approver`` has ``by`` and, if known,
+    ``at`` and ``reason``; its default is the run's. ``facts`` are added to the record."""
     head = {
         "run_id": run.run_id,
         "command": command,
@@ -190,7 +190,7 @@ def open_journal(
 
 
 def close_journal(journal: RunJournal, run: Run) -> str:
-    """Why the end of the run could not be recorded, or "". What was done stays reported either way."""
+    """Records the end of the run. Returns why it could not, or ""."""
     journal.record["finished_at"] = run.now().isoformat()
     try:
         journal.save()
@@ -200,7 +200,7 @@ def close_journal(journal: RunJournal, run: Run) -> str:
 
 
 def note_step(journal: RunJournal, repository: str, **values: Any) -> str:
-    """Why a repository's end could not be recorded, or "": what was done is done."""
+    """Records the end of a repository. Returns why it could not, or ""."""
     try:
         journal.step(repository, **values)
     except LakeplanError as error:

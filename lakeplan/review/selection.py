@@ -1,4 +1,4 @@
-"""Which repositories a command is for, and what is read of their histories."""
+"""Selects the repositories of a command, and reads their histories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds
 
 @dataclass(frozen=True)
 class Selection:
-    """Which repositories: globs over ``name`` or ``server/name``, an owner, a server. Empty selects all."""
+    """Selects repositories by globs over ``name`` or ``server/name``, an owner and a server. Empty selects
+    all."""
 
     targets: tuple[str, ...] = ()
     owner: str | None = None
@@ -37,7 +38,7 @@ class Selection:
         return not self.targets or any(names_repository(t, server, name) for t in self.targets)
 
     def takes_key(self, key: str) -> bool:
-        """Whether ``server/name`` is selected, its owner apart."""
+        """Whether ``server/name`` is selected, regardless of its owner."""
         server, _, name = key.partition("/")
         return self.takes_named(server, name, self.owner)
 
@@ -68,7 +69,7 @@ def failure_of(error: LakeplanError) -> Failure:
 
 
 RefsReader: TypeAlias = Callable[[], tuple[Refs, tuple[str, ...]]]
-"""Refs, and what could not be seen, in words (see ``read_all_refs``)."""
+"""Returns refs, and what could not be seen, in words (see ``read_all_refs``)."""
 
 
 def read_graph(
@@ -82,8 +83,8 @@ def read_graph(
 def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
     """Commits, branches and tags, and what could not be seen, in words.
 
-    A refs dump lists everything, dangling commits too; under load a HEAD can be missing from the dumped
-    commits and is then fetched (lakefs/api.md). ``read_only`` requests no dump and reads the logs instead.
+    A refs dump has everything, including dangling commits. Under load a HEAD can be missing from it and is
+    then fetched (lakefs/api.md). ``read_only`` requests no dump and reads the logs instead.
     Raises ServerError, StorageError or FormatError.
     """
     if read_only:
@@ -93,7 +94,7 @@ def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> 
 
 
 def read_dump(reader: LakeFSReader, repository: str, ids: RefsDumpIds, metadata: MetadataReader) -> Refs:
-    """The refs of a dump, with HEADs that it lacks. Raises as ``read_all_refs``."""
+    """The refs of a dump, completed with HEADs that it lacks. Raises like ``read_all_refs``."""
     return _with_missing_heads(reader, repository, read_refs(ids, metadata.read_metadata))
 
 
@@ -101,7 +102,7 @@ DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --r
 
 
 def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:
-    """Fetches HEADs (and their ancestors) that were made while the dump was written."""
+    """Adds HEADs, and their ancestors, that were created while the dump was written."""
     known = {c.id for c in refs.commits}
     added: list[Commit] = []
     wanted = list(missing_heads(refs))

@@ -1,4 +1,4 @@
-"""Posts to webhooks. Their URLs are secrets: they come from the environment, and no message repeats them."""
+"""Posts to webhooks. Their URLs are secrets: they come from the environment and are in no message."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Webhooks:
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
-        found = url_of(channel, self.environ)
-        if isinstance(found, Answer):
-            return found
+        url = url_of(channel, self.environ)
+        if isinstance(url, Answer):
+            return url
         try:
-            response = within(seconds, lambda: _post(found, payload, id, seconds))
+            response = within(seconds, lambda: _post(url, payload, id, seconds))
         except (TooSlow, TooLarge):
             return Answer("its answer did not end within the limits", maybe=True, again=True)
         except requests.exceptions.SSLError:
             return Answer("TLS failed")
         except requests.RequestException as error:
-            # The library's text is left out: it has the URL.
+            # The library's message contains the URL.
             if isinstance(error, _NOT_SENT) or _is_unconnected(error):
                 return Answer("no connection", again=True)
             return Answer(f"the request failed ({type(error).__name__})", maybe=True, again=True)
@@ -46,7 +46,7 @@ class Webhooks:
 
 
 def url_of(channel: Channel, environ: Mapping[str, str]) -> Secret | Answer:
-    """The URL of a channel, or why there is none. Plain http is for this machine only."""
+    """The URL of a channel, or why there is none. http is accepted for this machine only."""
     text = environ.get(channel.variable, "").strip()
     if not text:
         return Answer(f"{channel.variable} is not set")
@@ -75,13 +75,13 @@ def _post(url: Secret, payload: bytes, id: str, seconds: float) -> requests.Resp
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
-    """Whether there never was a connection, so that nothing was sent."""
+    """Whether no connection was made, so that nothing was sent."""
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(reason, NewConnectionError)
 
 
 def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
-    """Whether the channel accepted the message. What it says is not repeated: nobody knows what is in it."""
+    """Whether the channel accepted the message. Its own text is untrusted and not repeated."""
     status = response.status_code
     if status in (429, 503):
         return Answer(
@@ -93,9 +93,9 @@ def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
         return Answer(f"it redirects (status {status}), which is not followed")
     if not 200 <= status < 300:
         return Answer(f"it answered with status {status}", maybe=status >= 500, again=status >= 500)
-    said = response.content[:500].decode("utf-8", "replace").strip().lower()
-    if kind is ChannelKind.SLACK and said not in ("", "ok") and '"ok":true' not in said.replace(" ", ""):
+    answer = response.content[:500].decode("utf-8", "replace").strip().lower()
+    if kind is ChannelKind.SLACK and answer not in ("", "ok") and '"ok":true' not in answer.replace(" ", ""):
         return Answer("it did not answer with ok")
-    if kind is ChannelKind.TEAMS and "fail" in said:
+    if kind is ChannelKind.TEAMS and "fail" in answer:
         return Answer("it reported a failure")
     return Answer()
