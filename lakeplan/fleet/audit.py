@@ -59,9 +59,10 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Commit, Refs, Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, items_from_body
+from lakeplan.values.urls import path_digest
 
 AUDIT_FORMAT: Final = "lakeplan.audit/v1"
-R = TypeVar("R")
+R = TypeVar("R", bound=Mapping[str, object])
 """The row of a repository."""
 WORKERS = 8
 MIN_AGE = timedelta(hours=24)
@@ -168,10 +169,10 @@ def each_repository(
     known: Mapping[str, R],
 ) -> tuple[list[R], dict[str, LakeplanError], list[str]]:
     """Reads every repository that ``takes(server, name)``, several at a time; each fails on its own. Rows of
-    ``known`` are taken as they are. Once ``ports.stop`` says so no other repository is begun. Returns rows,
-    errors by ``server/name``, and the repositories that were not tried. ``read`` gets the server, the
-    repository and the age below which the server's collector keeps objects. Raises ServerError for a server
-    that does not list its repositories."""
+    ``known`` are taken as they are, where they are of the same repository. Once ``ports.stop`` says so no
+    other repository is begun. Returns rows, errors by ``server/name``, and the repositories that were not
+    tried. ``read`` gets the server, the repository and the age below which the server's collector keeps
+    objects. Raises ServerError for a server that does not list its repositories."""
     rows: list[R] = []
     failed: dict[str, LakeplanError] = {}
     unfinished: list[str] = []
@@ -186,8 +187,11 @@ def each_repository(
             ) -> R | LakeplanError | None:
                 key = f"{server}/{repository.id}"
                 try:
-                    if ports.stop() or key in known:
-                        return known.get(key)
+                    row = known.get(key)
+                    if row is not None and not is_of(row, key, repository.storage_namespace):
+                        row = None
+                    if ports.stop() or row is not None:
+                        return row
                     return read(server, repository, min_age)
                 except LakeplanError as error:
                     return error
@@ -203,6 +207,12 @@ def each_repository(
                 else:
                     rows.append(row)
     return rows, failed, unfinished
+
+
+def is_of(row: Mapping[str, object], key: str, storage_namespace: str) -> bool:
+    """Whether a row of an earlier report, which may be redacted, is of the repository that has this storage
+    now, and not of another one of the same name."""
+    return row["storage_namespace"] in (storage_namespace, path_digest(key, storage_namespace))
 
 
 def _min_age(ports: AuditPorts, server: str) -> timedelta:

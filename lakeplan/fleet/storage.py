@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
-from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository
+from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository, is_of
 from lakeplan.fleet.documents import (
     ChangeRow,
     ComparedRow,
@@ -137,7 +137,8 @@ def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageD
     rows: list[StoredRow] = []
     for row in document["repositories"]:
         before = known.get(row["repository"])
-        rows.append(row if before is None else {**row, "growth": growth_of(row, before)})
+        same = before is not None and is_of(before, row["repository"], row["storage_namespace"])
+        rows.append({**row, "growth": growth_of(row, before)} if before is not None and same else row)
     return {**document, "repositories": rows}
 
 

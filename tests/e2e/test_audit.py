@@ -147,6 +147,35 @@ def it_goes_on_from_a_report_and_writes_a_page(audit: Audit, tmp_path: Path) -> 
     assert audit("--resume", report)[0] == 64
 
 
+def it_refuses_a_report_of_another_server_of_the_same_name(audit: Audit, tmp_path: Path) -> None:
+    report, folder = tmp_path / "audit.json", tmp_path / "retention"
+    assert audit("--format", "json", "--out", report, "-q")[0] == 0
+    document = json.loads(report.read_text())
+    document["servers"]["prod"] = "https://other.example.com"
+    report.write_text(json.dumps(document))
+    code, _, err = audit("--resume", report, "--write", folder)
+    assert (code, "https://other.example.com" in err) == (64, True)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--redact-paths",)], ids=str)
+def it_reads_a_repository_that_was_created_again(
+    audit: Audit, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    report = tmp_path / "audit.json"
+    assert audit("--format", "json", "--out", report, "-q", *options)[0] == 0
+    document = json.loads(report.read_text())
+    for row in document["repositories"]:
+        row["as_of"] = "2020-01-01T00:00:00Z"
+        if row["repository"] == "prod/one":
+            row["storage_namespace"] = "local://an-older-one"
+    report.write_text(json.dumps(document))
+    code, out, _ = audit("--resume", report, "--format", "json")
+    assert code == 0
+    again = {name for name, row in rows(out).items() if row["as_of"] != "2020-01-01T00:00:00Z"}
+    assert again == {"prod/one"}
+
+
 def it_stops_in_order_and_reports_what_it_has(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     real = fleet.audit_servers
 

@@ -44,6 +44,7 @@ from lakeplan.values.repository import Repository
 from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
+from lakeplan.values.urls import shown_url
 
 Names = Annotated[
     list[str] | None, argument("Repositories, or patterns of names. Default: all.", "[REPOSITORY]...")
@@ -126,6 +127,8 @@ def audit(
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     earlier: AuditDocument | None = None if resume is None else read_report(resume, "audit", "--resume")
+    if earlier is not None:
+        refuse_other_servers(earlier, endpoints, "--resume")
     if write is not None:
         refuse_a_tree(write)
     with (
@@ -235,6 +238,19 @@ def read_report(path: Path, kind: str, option: str) -> Any:
     """An earlier JSON report of this kind. Raises UsageError for any other file."""
     hint = f"Name a JSON report of `lakeplan {kind}`, or leave {option} out."
     return read_document(path, kind, "the report", hint=hint)
+
+
+def refuse_other_servers(
+    earlier: AuditDocument | StorageDocument, endpoints: Mapping[str, str], option: str
+) -> None:
+    """Raises UsageError for a report of other servers of the same names."""
+    for name, url in endpoints.items():
+        before = earlier["servers"].get(name, url)
+        if before.rstrip("/") != url.rstrip("/"):
+            raise UsageError(
+                f"{option}: in that report server {name} is {shown_url(before)}, now it is {shown_url(url)}",
+                hint=f"Name a report of these servers, or leave {option} out.",
+            )
 
 
 def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, str], scratch: Path) -> None:
@@ -347,6 +363,7 @@ def storage(
             "no repository has both branches of --compare", hint="Check their names and the repositories."
         )
     if earlier is not None:
+        refuse_other_servers(earlier, endpoints, "--since")
         document = with_growth(document, earlier)
     if tree is not None:
         document = with_owners(document, session.tree.owner_of)
