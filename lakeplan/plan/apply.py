@@ -21,7 +21,7 @@ from lakeplan.review.history import runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
-from lakeplan.state.store import known_repositories, read_applied, repositories_with_baseline
+from lakeplan.state.store import known_repositories, read_applied, repositories_of
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
@@ -220,7 +220,7 @@ def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str
 
 def reviewed_repositories(state: StateReader) -> frozenset[str]:
     """``server/name`` of those whose rules an apply wrote, or that were once found as the tree has them."""
-    return known_repositories(state) | repositories_with_baseline(state)
+    return known_repositories(state) | repositories_of(state, "baselines")
 
 
 def refresh_plan(

@@ -24,7 +24,7 @@ from lakeplan.plan.drift_compare import (
 )
 from lakeplan.plan.gather import server_policies
 from lakeplan.review.selection import Selection, failure_of
-from lakeplan.state.store import known_repositories, repositories_with_baseline
+from lakeplan.state.store import known_repositories, repositories_of
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
@@ -74,7 +74,7 @@ def find_drift(
     """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
     Repositories that cannot be read carry their failure; the others continue. Raises UsageError for a
     selection that selects nothing: a misspelt one must not read as "no drift"."""
-    recorded = known_repositories(ports.state) | repositories_with_baseline(ports.state)
+    recorded = known_repositories(ports.state) | repositories_of(ports.state, "baselines")
     # Other trees may keep their records in the same state.
     known = frozenset(key for key in recorded if tree.may_manage(*key.split("/", 1)))
     found: list[RepositoryDrift] = []

@@ -1,3 +1,3 @@
-"""What lakeplan remembers: leases, applied records, baselines, records of sweeps."""
+"""The state: leases, applied records, baselines, forecasts, the history, records of sweeps."""
 
 __all__ = ["clocks", "store", "sweeps"]

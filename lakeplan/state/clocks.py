@@ -1,7 +1,7 @@
-"""Clocks. Whatever time opens or ends is judged by the safest of all clocks that take part: this machine's,
-the server's (``Date`` of its answers) and the store's (the modification time of a file written for this).
+"""Clocks. Times are judged by the safest of several clocks: this machine's, the server's (``Date`` of its
+answers) and the store's (the modification time of a file written for this).
 
-A clock that is wrong by hours would make young things old, or old approvals young: nothing is deleted then.
+A clock that is wrong by hours would make young objects old, or old approvals young. Nothing is deleted then.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAX_DIFFERENCE = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Clocks:
-    """``earliest`` judges what opens with time: ages, waits, the end of a hold. ``latest`` judges what ends
-    with it: old marks, overrides that expire."""
+    """``earliest`` judges what time allows: ages, waits, the end of a hold. ``latest`` judges what time
+    forbids: old marks, overrides that expire."""
 
     earliest: datetime
     latest: datetime
@@ -30,7 +30,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A clock that said ``at``, and how far it is ahead of ours, from ``least`` to ``most``."""
+    """The time ``at`` of a clock, which is between ``least`` and ``most`` ahead of this machine's."""
 
     name: str
     at: datetime
@@ -40,18 +40,20 @@ class _Reading:
 
 class HasClock(Protocol):
     def server_time(self, repository: str) -> datetime | None:
-        """The server's clock, to the second; None when it does not say."""
+        """The server's clock, to the second; None when the server does not report it."""
 
 
 def read_clocks(
     now: Callable[[], datetime], others: Mapping[str, Callable[[], datetime | None]], *, where: str
 ) -> Clocks:
-    """Reads every other clock between two readings of ours (``now``): how long an answer takes is no
-    difference. Raises ClockSkew, naming the clocks, when two differ by more than ``MAX_DIFFERENCE`` or none
-    but ours tells the time."""
+    """The earliest and the latest of this machine's clock (``now``) and all others. Each is read between two
+    readings of this machine's, so a slow answer is no difference.
+
+    Raises ClockSkew when two clocks differ by more than ``MAX_DIFFERENCE``, or only this machine's is known.
+    """
     began = now()
-    read_at = [_Reading("this machine's clock", began, timedelta(), timedelta())]
-    found = [began]
+    readings = [_Reading("this machine's clock", began, timedelta(), timedelta())]
+    times = [began]
     for name, read in others.items():
         before = now()
         at = read()
@@ -59,7 +61,7 @@ def read_clocks(
         if at is None:
             continue
         reading = _Reading(name, at, at - after, at - before)
-        for other in read_at:
+        for other in readings:
             if max(reading.least - other.most, other.least - reading.most) > MAX_DIFFERENCE:
                 raise ClockSkew(
                     f"{other.name} says {_text(other.at)} and {name} says {_text(at)}:"
@@ -67,25 +69,25 @@ def read_clocks(
                     where=where,
                     hint="Set the clocks right (NTP), then run the command again.",
                 )
-        read_at.append(reading)
-        found += [at, after]
-    if len(read_at) == 1:
+        readings.append(reading)
+        times += [at, after]
+    if len(readings) == 1:
         raise ClockSkew(
-            f"only this machine's clock is known: {', '.join(others)} did not say the time",
+            f"only this machine's clock is known: {', '.join(others)} could not be read",
             where=where,
             hint="Check that no proxy removes the Date header of the server's answers.",
         )
-    # Days are those of UTC, whatever zone a clock names.
-    return Clocks(min(found).astimezone(timezone.utc), max(found).astimezone(timezone.utc))
+    # The callers take days from these moments, and holds and overrides end with a day of UTC.
+    return Clocks(min(times).astimezone(timezone.utc), max(times).astimezone(timezone.utc))
 
 
 def server_clock(server: HasClock, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:
-    """This machine's clock and the server's. Raises ClockSkew, ServerError."""
+    """The earliest and latest of this machine's clock and the server's. Raises ClockSkew, ServerError."""
     return read_clocks(now, {"the server's clock": lambda: server.server_time(repository)}, where=where)
 
 
 def clock_warning(server: HasClock, repository: str, now: datetime) -> str | None:
-    """What is wrong with this machine's clock, for a plan; None when nothing is. Raises ServerError."""
+    """The message of a plan when this machine's clock is wrong, or None. Raises ServerError."""
     try:
         server_clock(server, repository, lambda: now, where=repository)
     except ClockSkew as error:
@@ -94,7 +96,7 @@ def clock_warning(server: HasClock, repository: str, now: datetime) -> str | Non
 
 
 def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
-    """The store's clock: the modification time of a small file that is written to ``key``. Raises
+    """The store's clock: the modification time of a small file that this writes to ``key``. Raises
     StorageError."""
     store.put(key, json_line(record))
     facts = store.stat(key)

@@ -2,13 +2,12 @@
 history.
 
 Keys: ``applied/``, ``baselines/``, ``forecasts/`` and ``leases/``, each with ``<server>/<repository>.json``,
-and ``history/<run id>.json``. Written with conditional puts, never by a plan. Losing it loses drift classes,
-a comparison and undo, never safety.
+and ``history/<run id>.json``. Commands other than a plan write them with conditional puts. Losing them loses
+drift classes, comparisons and undo, never safety.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,22 +17,22 @@ from urllib.parse import quote, unquote
 from lakeplan.errors import FormatError, LeaseHeld, WriteConflict
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
-from lakeplan.values.records import json_line, utc_text
+from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.rules import GcRules, etag_of
 from lakeplan.values.simulation import Amount
 
 ATTEMPTS_KEPT = 5
-"""Writes of one setting whose end is not known, one after the other."""
+"""Consecutive writes of one setting whose outcome is unknown."""
 
 LEASE_SECONDS = 120
-"""One repository's check, write and read-back take seconds; a killed run blocks it for this long and
-``LEASE_GRACE`` at most."""
+"""Checking, writing and reading back one repository takes seconds. A killed run blocks it for at most this
+long plus ``LEASE_GRACE``."""
 LEASE_GRACE = timedelta(minutes=10)
-"""Two machines' clocks may each differ from the server's by five minutes (``lakeplan.state.clocks``)."""
+"""Each of two machines' clocks may differ from the server's by five minutes (``lakeplan.state.clocks``)."""
 
 
 def repository_key(kind: str, repository: str) -> str:
-    """``kind`` begins the key, such as ``applied``; ``repository`` is ``server/name``."""
+    """The key of a record of ``server/name``. ``kind`` begins it, such as ``applied``."""
     server, _, name = repository.partition("/")
     return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
 
@@ -41,8 +40,8 @@ def repository_key(kind: str, repository: str) -> str:
 def read_repository_record(
     state: StateReader, kind: str, repository: str, shape: records.Shape, *, what: str, hint: str
 ) -> tuple[dict[str, Any], str] | None:
-    """A repository's record of this kind and its version; None when there is none. Raises FormatError naming
-    a record that is damaged, or another repository's."""
+    """A repository's record of this kind and its version, or None. Raises FormatError for a record that is
+    damaged or belongs to another repository."""
     key = repository_key(kind, repository)
     found = state.read(key)
     if found is None:
@@ -68,8 +67,8 @@ _APPLIED_TEXT = {"what": "the state's record of the last apply", "hint": _RESTOR
 
 
 def read_applied(state: StateReader, repository: str) -> tuple[dict[str, Any], str] | None:
-    """The record of ``server/name`` and its version; None when no apply recorded it. Raises as
-    ``read_repository_record``: what cannot be read must not count as "never applied"."""
+    """The record of ``server/name`` and its version, or None when no apply recorded it. Raises FormatError: a
+    damaged record must not count as "never applied"."""
     return read_repository_record(state, "applied", repository, APPLIED, **_APPLIED_TEXT)
 
 
@@ -91,9 +90,9 @@ def repositories_of(state: StateReader, kind: str) -> frozenset[str]:
 def record_applied(
     state: StateWriter, repository: str, rules: GcRules | None, *, config_hash: str, run_id: str, at: datetime
 ) -> None:
-    """Remembers GC rules that were read back after a write."""
+    """Records GC rules that were read back after a write."""
     record = {"etag": etag_of(rules), "body": rules.to_body() if rules is not None else None}
-    _record(state, repository, record, config_hash=config_hash, run_id=run_id, at=at)
+    record_setting(state, repository, "gc", record, config_hash=config_hash, run_id=run_id, at=at)
 
 
 def record_setting(
@@ -106,8 +105,16 @@ def record_setting(
     run_id: str,
     at: datetime,
 ) -> None:
-    """Remembers policies or object rules that were read back, under ``settings``, beside the GC rules."""
-    _record(state, repository, {"settings": {setting: record}}, config_hash=config_hash, run_id=run_id, at=at)
+    """Records what was read back of a setting (``gc``, policies or object rules) and forgets its attempts."""
+    before, version = read_applied(state, repository) or (dict[str, Any](), None)
+    settings = before.get("settings") or {}
+    changes = record if setting == "gc" else {"settings": {**settings, setting: record}}
+    after = {**before, **changes, "repository": repository, "config_hash": config_hash}
+    after |= {"run_id": run_id, "at": utc_text(at)}
+    attempts = after.pop("attempts", None) or {}
+    if others := {name: kept for name, kept in attempts.items() if name != setting}:
+        after["attempts"] = others
+    state.write(repository_key("applied", repository), json_text(after), if_version=version)
 
 
 def record_attempt(
@@ -120,38 +127,15 @@ def record_attempt(
     run_id: str,
     at: datetime,
 ) -> None:
-    """Remembers, before it is sent, what a write is to leave (``setting``: ``gc`` or a kind), so that what is
-    found there later has an author even if the run could not read it back. Forgotten by the next record of
-    what was read back."""
-    key = repository_key("applied", repository)
+    """Records a write before it is sent, with the body that it is to leave: if the run cannot read it back,
+    the author of what the server has later is still known. ``setting`` as in ``record_setting``."""
     record, version = read_applied(state, repository) or ({"config_hash": config_hash}, None)
-    attempts = record.setdefault("attempts", {})
-    attempts[setting] = [*attempts.get(setting, ()), {"body": body, "run_id": run_id, "at": utc_text(at)}]
-    attempts[setting] = attempts[setting][-ATTEMPTS_KEPT:]
+    attempts = record.get("attempts") or {}
+    attempt = {"body": body, "run_id": run_id, "at": utc_text(at)}
+    kept = [*attempts.get(setting, ()), attempt][-ATTEMPTS_KEPT:]
     record = {"repository": repository, "run_id": run_id, "at": utc_text(at)} | record
-    state.write(key, _json(record), if_version=version)
-
-
-def _record(
-    state: StateWriter,
-    repository: str,
-    changes: Mapping[str, Any],
-    *,
-    config_hash: str,
-    run_id: str,
-    at: datetime,
-) -> None:
-    key = repository_key("applied", repository)
-    record, version = read_applied(state, repository) or (dict[str, Any](), None)
-    settings = {**record.get("settings", {}), **changes.get("settings", {})}
-    record |= changes
-    record |= {"repository": repository, "config_hash": config_hash, "run_id": run_id, "at": utc_text(at)}
-    if settings:
-        record["settings"] = settings
-    attempts = record.pop("attempts", {})
-    if left := {k: v for k, v in attempts.items() if k not in changes.get("settings", ("gc",))}:
-        record["attempts"] = left
-    state.write(key, _json(record), if_version=version)
+    data = json_text({**record, "attempts": {**attempts, setting: kept}})
+    state.write(repository_key("applied", repository), data, if_version=version)
 
 
 # ---- baselines and forecasts
@@ -180,9 +164,9 @@ BASELINE = records.record({"repository": records.text, "settings": records.recor
 
 @dataclass(frozen=True)
 class Sighting:
-    """One setting of a repository when the tree and the server agreed, as a run read it, so that drift also
-    sees edits of what no apply wrote. Only what was written, in ``applied/``, counts for adoption and for the
-    settle time of a sweep. ``body`` as lakeFS has it; None or empty: nothing was set. ``command`` is
+    """One setting of a repository, as a run read it when the tree and the server agreed. It lets drift detect
+    edits of what no apply wrote. Adoption and the settle time of a sweep use only what was written, which is
+    in ``applied/``. ``body`` is as lakeFS has it; None or empty when nothing was set. ``command`` is
     ``apply`` or ``import``."""
 
     body: Any
@@ -193,8 +177,8 @@ class Sighting:
 
 
 def read_baseline(state: StateReader, repository: str) -> tuple[dict[str, Sighting], str | None]:
-    """The settings of ``server/name`` in its baseline, ``gc`` among them, and the version of the record.
-    Raises FormatError for a damaged record."""
+    """The settings in the baseline of ``server/name``, such as ``gc``, and the record's version. Raises
+    FormatError for a damaged record."""
     found = read_repository_record(state, "baselines", repository, BASELINE, **_BASELINE_TEXT)
     if found is None:
         return {}, None
@@ -219,8 +203,8 @@ def damaged_baseline(repository: str, detail: str) -> FormatError:
 
 
 def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, Sighting]) -> None:
-    """Stores these settings beside those that the baseline has of others. Raises WriteConflict when another
-    run was first, and FormatError for a damaged record."""
+    """Adds these settings to the baseline, or replaces them there. Raises WriteConflict when another run was
+    first, and FormatError for a damaged record."""
     before, version = read_baseline(state, repository)
     document = {
         "repository": repository,
@@ -228,12 +212,7 @@ def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, S
             name: {**vars(seen), "at": utc_text(seen.at)} for name, seen in {**before, **settings}.items()
         },
     }
-    state.write(repository_key("baselines", repository), _json(document), if_version=version)
-
-
-def repositories_with_baseline(state: StateReader) -> frozenset[str]:
-    """``server/name`` of every repository that has a baseline."""
-    return repositories_of(state, "baselines")
+    state.write(repository_key("baselines", repository), json_text(document), if_version=version)
 
 
 _FORECAST = records.record(
@@ -248,9 +227,8 @@ _FORECAST = records.record(
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the plan of the last change of the rules said would expire, for who approves a deletion.
-    ``expire``: what newly expires by each moment, ascending, assuming no new commits. ``run_id`` is of the
-    apply."""
+    """What the plan of the last rule change forecast, for the person who approves a deletion. ``expire``:
+    what newly expires by each moment, ascending, assuming no new commits. ``run_id`` is of the apply."""
 
     run_id: str
     plan_digest: str
@@ -258,7 +236,7 @@ class Forecast:
 
 
 def read_forecast(state: StateReader, repository: str) -> Forecast | None:
-    """None when there is none. Raises FormatError for a damaged record."""
+    """The forecast of ``server/name``, or None. Raises FormatError for a damaged record."""
     what = "the state's record of the last forecast"
     found = read_repository_record(state, "forecasts", repository, _FORECAST, what=what, hint=_RESTORE)
     if found is None:
@@ -271,7 +249,7 @@ def read_forecast(state: StateReader, repository: str) -> Forecast | None:
 def record_forecast(
     state: StateWriter, repository: str, *, run_id: str, plan_digest: str, expire: Mapping[datetime, Amount]
 ) -> None:
-    """In the place of an earlier one. Raises StorageError, WriteConflict."""
+    """Replaces the forecast of a repository. Raises StorageError, WriteConflict."""
     key = repository_key("forecasts", repository)
     current = state.read(key)
     record = {
@@ -289,8 +267,9 @@ LEASE = records.record({"until": records.moment}, {"holder": records.record({})}
 
 @dataclass
 class Lease:
-    """One writer per repository. Taken over when its process is gone from this host, or ``LEASE_GRACE`` after
-    it expired by every clock: ``confirm`` gives the earliest of them, and is asked only then."""
+    """Makes this run the only writer of a repository. Another run may take the lease over when the holder's
+    process has ended on this host, or ``LEASE_GRACE`` after it expired by every clock. ``confirm`` returns
+    the earliest clock, and is called only when the lease has expired by ``now``."""
 
     state: StateWriter
     repository: str
@@ -327,14 +306,14 @@ class Lease:
         until = self.now() + timedelta(seconds=self.seconds)
         record = {"holder": dict(self.holder), "until": utc_text(until)}
         key = repository_key("leases", self.repository)
-        self._version = self.state.write(key, _json(record), if_version=version)
+        self._version = self.state.write(key, json_text(record), if_version=version)
 
     def _is_over(self, until: datetime) -> bool:
         end = until + LEASE_GRACE
         return end < self.now() and end < self.confirm()
 
     def renew(self) -> None:
-        """Holds it for as long again. Raises LeaseHeld when somebody took it over meanwhile."""
+        """Extends the lease by its whole time. Raises LeaseHeld when another run took it over."""
         try:
             self._hold(self._version)
         except WriteConflict:
@@ -348,25 +327,22 @@ class Lease:
         try:
             self.state.delete(repository_key("leases", self.repository), if_version=self._version)
         except WriteConflict:
-            # It expired and somebody else holds it now: theirs to delete.
+            # It expired and another run holds it now, which deletes it.
             return
 
 
 @dataclass
 class RunJournal:
-    """The record of one run, stored again after every step, so that a killed run still tells what it did."""
+    """The record of one run, stored again after every step so that a killed run is on record too."""
 
     state: StateWriter
     run_id: str
     record: dict[str, Any]
     _version: str | None = field(default=None, init=False)
 
-    @property
-    def key(self) -> str:
-        return f"history/{self.run_id}.json"
-
     def save(self) -> None:
-        self._version = self.state.write(self.key, _json(self.record), if_version=self._version)
+        key, data = f"history/{self.run_id}.json", json_text(self.record)
+        self._version = self.state.write(key, data, if_version=self._version)
 
     def step(self, repository: str, **values: Any) -> None:
         """Adds or updates a repository's entry and stores the record."""
@@ -375,7 +351,7 @@ class RunJournal:
 
 
 def check_lease(state: StateReader, repository: str) -> None:
-    """Raises LeaseHeld when the stored lease is damaged. One that somebody holds is no error here."""
+    """Raises LeaseHeld when the stored lease is damaged, not when a run holds it."""
     key = repository_key("leases", repository)
     found = state.read(key)
     if found is not None:
@@ -383,7 +359,7 @@ def check_lease(state: StateReader, repository: str) -> None:
 
 
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
-    """A stored lease and its end. One that cannot be read may be somebody's: it counts as held."""
+    """A stored lease and its end. Raises LeaseHeld for a damaged one, which another run may hold."""
     try:
         held = records.read_record(data, LEASE, what="the lease of this repository", where=key, hint="")
     except FormatError as error:
@@ -394,12 +370,6 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
         ) from None
     until = records.moment_in(held["until"])
     return held, until
-
-
-def _json(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(
-        "utf-8", "backslashreplace"
-    )
 
 
 def _who(holder: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ this record loses figures, never safety.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
+from lakeplan.values.records import json_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Status
 
@@ -128,9 +128,8 @@ def _change(
     for attempt in range(_TRIES):
         entries, version = _read(state, repository)
         record = {"repository": repository, "marks": change(entries)}
-        data = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
         try:
-            state.write(repository_key(_KIND, repository), data, if_version=version)
+            state.write(repository_key(_KIND, repository), json_text(record, indent=1), if_version=version)
             return
         except WriteConflict:
             if attempt == _TRIES - 1:

@@ -99,7 +99,7 @@ def _runs(site: Site) -> Iterator[_Run]:
         if official_run(site.store, mark_id) is not None:
             continue  # it wrote a report of its own
         if (mark := _mark(site, mark_id)) is not None:
-            summary = read_summary(site, mark_id)
+            summary = read_summary(site.store, mark_id)
             started = "" if summary is None else summary["at"]
             yield _Run({"run_id": mark_id, "by": "lakeplan", "started": started}, mark=mark)
 
@@ -143,7 +143,7 @@ def _may_have_moved(site: Site, mark_id: str, purged: Amount) -> bool:
     """Whether a sweep whose mark cannot be read may have moved objects that are not purged. Its copies may be
     gone with the mark."""
     try:
-        summary = read_summary(site, mark_id)
+        summary = read_summary(site.store, mark_id)
     except FormatError:
         return True
     if summary is None:

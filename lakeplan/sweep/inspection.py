@@ -1,5 +1,5 @@
-"""Inspects what holds objects, in the only order that is safe: uncommitted data first, then a refs dump
-of our own, then other repositories."""
+"""Inspects everything that needs objects, in the only safe order: uncommitted data, then a new refs dump,
+then other repositories."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from lakeplan.values.sweep import Part, UncommittedRun
 
 @dataclass(frozen=True)
 class Inspection:
-    """``uncommitted``: keys of the server's run. ``masks``: ``Keep`` bits per commit
-    number of ``graph``."""
+    """What keeps the objects of a repository. ``uncommitted``: keys of the server's run. ``masks``: ``Keep``
+    bits per commit number of ``graph``."""
 
     rules: KeepRules
     uncommitted: tuple[str, ...]
@@ -42,16 +42,17 @@ class Inspection:
     masks: list[int]
 
     def metaranges(self) -> dict[str, Facts]:
-        """Of all commits: their bits, and the position of the last of them by creation date, then id."""
+        """Facts on the metaranges of all commits: the bits of their commits, and the position of the last
+        commit by creation date, then id."""
         dates = by_date(self.graph)
-        found: dict[str, Facts] = {}
+        facts: dict[str, Facts] = {}
         for commit, id in enumerate(self.graph.meta_range_ids):
             if id:
-                found[id] = found.get(id, Facts()) | Facts(self.masks[commit], dates[commit])
-        return found
+                facts[id] = facts.get(id, Facts()) | Facts(self.masks[commit], dates[commit])
+        return facts
 
     def named_metaranges(self) -> tuple[dict[str, Facts], tuple[str, ...]]:
-        """``metaranges``, with bits of what keeps their commits, and the names of these bits."""
+        """``metaranges``, with further bits for what keeps their commits, and the names of these bits."""
         found = protectors(self.graph, self.refs, self.rules, self.masks)
         named = self.metaranges()
         for commit, id in enumerate(self.graph.meta_range_ids):
@@ -67,21 +68,24 @@ class Inspection:
 
     @property
     def held_prefixes(self) -> tuple[str, ...]:
-        """Those of unexpired holds, and of holds that have left the tree and still keep what they kept."""
+        """Prefixes of unexpired holds, and of holds that left the tree and still keep their data."""
         recorded = {one.name for one in self.rules.recorded if one.kind == "prefix"}
         return tuple(sorted(recorded.union(held_prefixes(self.rules.holds, self.rules.as_of))))
 
     def kept_metaranges(self) -> set[str]:
-        """Metaranges of commits that anything keeps."""
+        """The metaranges of commits that something keeps."""
         keeps = int(KEEPS)
         pairs = zip(self.graph.meta_range_ids, self.masks, strict=True)
         return {id for id, mask in pairs if id and mask & keeps}
 
 
 def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: RulesBefore) -> Inspection:
-    """``stored``: the rules as ``read_rules`` gave them just before; ``before``: those before their last
-    recorded change. Raises LakeplanError, by name, for anything that makes a collection unsafe: no branches,
-    a HEAD that cannot be had, rules that are gone or others by the time the refs are read."""
+    """Inspects one repository. ``stored`` are the rules that ``read_rules`` just returned, ``before`` those
+    before their last recorded change.
+
+    Raises LakeplanError for anything that makes a collection unsafe, such as no branches, a HEAD that cannot
+    be read, or rules that changed before the refs were read.
+    """
     name = site.desired.name
     _check_not_cleared(site)
     check_claims(site.reader.metadata(name), site.desired.tree, site.key)
@@ -104,7 +108,7 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
 
 
 def read_rules(site: Site) -> GcRules:
-    """The stored rules. Raises LakeplanError when none are set."""
+    """The rules on the server. Raises LakeplanError when none are set."""
     stored = site.reader.get_gc_rules(site.desired.name)
     if stored is None:
         raise LakeplanError(
@@ -116,7 +120,7 @@ def read_rules(site: Site) -> GcRules:
 
 
 def _check_not_cleared(site: Site) -> None:
-    """The tree may remove rules that the server still has: without rules nothing expires."""
+    """Raises GateRefused when the tree removes the rules that the server still has."""
     if site.desired.gc is Cleared.CLEAR:
         raise GateRefused(
             "the tree removes the GC rules (gc: clear), and without rules nothing expires",
@@ -126,9 +130,9 @@ def _check_not_cleared(site: Site) -> None:
 
 
 def _files(site: Site, run: UncommittedRun) -> list[str]:
-    """Keys of the files of a run; none when it found nothing, and wrote nothing (lakefs/api.md). Raises
-    LakeplanError when the server wrote where this storage is not, or wrote what nobody here understands: what
-    is uncommitted would be taken for garbage."""
+    """The keys of the files of a run. A run that found nothing wrote none (lakefs/api.md). Raises
+    LakeplanError when they are not in this storage, or are no files that lakeplan can read: uncommitted data
+    would count as garbage then."""
     if not run.location:
         return []
     folder = _relative(site, run.location)
@@ -145,7 +149,7 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
 
 
 def _relative(site: Site, location: str) -> str:
-    """A location of the server's, relative to the namespace, ending in a slash."""
+    """A location that the server reported, relative to the namespace, ending in a slash."""
     for base in (site.repository.storage_namespace, site.store.url):
         base = base.rstrip("/") + "/"
         if location.startswith(base):
@@ -158,8 +162,8 @@ def _relative(site: Site, location: str) -> str:
 
 
 def _check_storage(site: Site, graph: CommitGraph) -> None:
-    """The metadata of a HEAD has to be in the storage that is about to be swept: else it is not the server's,
-    and nothing that is read of it proves anything."""
+    """Raises LakeplanError unless the metadata of a HEAD is in the storage that is to be swept. Without it
+    the storage is not the server's."""
     heads = {graph.meta_range_ids[head] for head in graph.heads}
     held = next((id for id in sorted(heads) if id), None)
     if held is not None and site.store.stat(metadata_key(held)) is None:
@@ -171,7 +175,8 @@ def _check_storage(site: Site, graph: CommitGraph) -> None:
 
 
 def _check_tags(graph: CommitGraph) -> None:
-    """A tag of a commit that was made while the dump was written: its protection would go unseen."""
+    """Raises StalePlan when a tag names a commit that was made while the dump was written: what the tag
+    protects would be missed."""
     for tag in graph.tags:
         if tag.commit_id not in graph.index:
             raise StalePlan(
@@ -203,7 +208,7 @@ def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, befor
 
 
 def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
-    """Branches of the dump that are pins; what is visible is not one, whatever its name."""
+    """The branches of the dump that are pins. A visible branch is none, whatever its name."""
     if not any(has_pin_commit(branch.id, branch.commit_id) for branch in refs.branches):
         return frozenset()
     live = site.reader.list_pins(site.desired.name)
@@ -216,7 +221,7 @@ REPOSITORIES_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Others:
-    """Metaranges of other repositories, and those that could not be read, with why."""
+    """The metaranges of other repositories, and which repositories could not be read, with why."""
 
     foreign: tuple[ForeignRanges, ...]
     unreadable: dict[str, str]
@@ -224,57 +229,51 @@ class Others:
 
 @dataclass(frozen=True)
 class _Server:
-    """Its repositories as they are now, or why they cannot be listed."""
+    """A server with its current repositories, or why they cannot be listed."""
 
     reader: LakeFSReader
     repositories: tuple[Repository, ...] = ()
     error: LakeplanError | None = None
 
-    @classmethod
-    def of(cls, reader: LakeFSReader) -> _Server:
-        try:
-            return cls(reader, tuple(reader.list_repositories()))
-        except LakeplanError as error:
-            return cls(reader, error=error)
+
+def _list_server(reader: LakeFSReader) -> _Server:
+    try:
+        return _Server(reader, tuple(reader.list_repositories()))
+    except LakeplanError as error:
+        return _Server(reader, error=error)
 
 
 _ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]
-"""By server and repository: what it has, or why it cannot be read."""
+"""By server and repository: its metaranges, or why it cannot be read."""
 
 
 def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, ...]:
-    """As ``foreign_ranges``. Raises GateRefused while one of them cannot be read."""
-    foreign, unreadable = foreign_ranges(site, keep=keep)
-    if unreadable:
-        name, why = next(iter(unreadable.items()))
+    """The metaranges of all other repositories. ``keep`` is called after each of them. Raises the error of
+    the site's own server, and GateRefused while a repository cannot be read."""
+    others = read_others([site], keep=keep)[0]
+    if isinstance(others, LakeplanError):
+        raise others
+    if others.unreadable:
+        name, why = next(iter(others.unreadable.items()))
         raise GateRefused(
             f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
             where=site.key,
             hint="Grant the user of this tree read access (retention and List permissions).",
         )
-    return foreign
-
-
-def foreign_ranges(
-    site: Site, *, keep: Callable[[], None] = lambda: None
-) -> tuple[tuple[ForeignRanges, ...], dict[str, str]]:
-    """``Others`` of one repository. ``keep`` is called after each of them. Raises the error of its server."""
-    found = read_others([site], keep=keep)[0]
-    if isinstance(found, LakeplanError):
-        raise found
-    return found.foreign, found.unreadable
+    return others.foreign
 
 
 def read_others(
     sites: Sequence[Site], *, keep: Callable[[], None] = lambda: None
 ) -> list[Others | LakeplanError]:
-    """What each of some repositories has to know of all others, asked for now and once for all of them."""
+    """For each site what its other repositories have now, or the error of its own server. Every repository is
+    read once, and ``keep`` is called after each."""
     readers: dict[str, LakeFSReader] = {}
     for site in sites:
         readers.setdefault(site.server.name, site.reader)
         for server, reader in site.other_servers:
             readers.setdefault(server.name, reader)
-    servers = {name: _Server.of(reader) for name, reader in readers.items()}
+    servers = {name: _list_server(reader) for name, reader in readers.items()}
     wanted = dict.fromkeys(
         (name, repository)
         for site in sites
@@ -303,7 +302,8 @@ def read_others(
 
 
 def _concerns(site: Site, server: str, repository: Repository) -> bool:
-    """Of other servers, only repositories on the same kind of storage."""
+    """Whether a repository may refer to objects of the site: on other servers, only one on the same kind of
+    storage."""
     if server == site.server.name:
         return repository.id != site.desired.name
     if all(other.name != server for other, _ in site.other_servers):
@@ -336,7 +336,7 @@ def _of_site(
 def only_new(
     foreign: tuple[ForeignRanges, ...], seen: Mapping[str, frozenset[str]]
 ) -> tuple[ForeignRanges, ...]:
-    """What appeared since a mark looked (``seen``: metarange ids by repository)."""
+    """The metaranges that a mark did not read. ``seen``: the ids that it read, by repository."""
     fresh = (
         replace(other, metaranges=tuple(id for id in other.metaranges if id not in seen.get(other.name, ())))
         for other in foreign
@@ -352,9 +352,9 @@ def recheck_request(
     foreign: tuple[ForeignRanges, ...],
     seen: KnownAtMark,
 ) -> RecheckRequest:
-    """Which objects of these parts a snapshot holds, without what the mark saw already."""
+    """The request that finds which objects of these parts are needed. It leaves out what the mark read."""
     kept, prefixes = look.kept_metaranges(), look.held_prefixes
-    # what the mark read elsewhere was compared with the prefixes that it knew, and with no others
+    # The mark compared what it read elsewhere only with the prefixes that were held then.
     read = seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else frozenset()
     others = look.metaranges().keys() - kept - read if prefixes else ()
     return RecheckRequest(
@@ -376,8 +376,8 @@ MOST_NEEDED = 1_000_000
 
 @dataclass(frozen=True)
 class Needed:
-    """Addresses of a mark that something needs. ``inspected_at``: when this machine began to inspect the
-    repository itself."""
+    """The addresses of a mark that something needs. ``inspected_at``: when the inspection of the repository
+    itself began, by this machine's clock."""
 
     addresses: frozenset[str]
     inspected_at: datetime
@@ -392,11 +392,13 @@ def needed_now(
     keep: Callable[[], None],
     parts: tuple[Part, ...] | None = None,
 ) -> Needed:
-    """Inspects as a mark does: other repositories (those of the tree's other servers too), uncommitted data,
-    then a refs dump; with protected tags and holds. ``now`` is the safest of all clocks; ``keep`` is called
-    now and then. ``parts``: only what these name; None for the whole mark. Raises GateRefused for a
-    repository that cannot be read and for a pin that is gone, and LakeplanError for whatever makes an
-    inspection unsafe."""
+    """Inspects as a mark does: other repositories on all servers of the tree, uncommitted data, then a refs
+    dump, with protected tags and holds. ``now`` is the earliest of all clocks, ``keep`` is called several
+    times. ``parts`` limits the answer to what these name; None means the whole mark.
+
+    Raises GateRefused for a repository that cannot be read, and LakeplanError for anything that makes an
+    inspection unsafe.
+    """
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()

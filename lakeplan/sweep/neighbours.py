@@ -317,7 +317,7 @@ def check_no_open_sweep(site: Site) -> None:
     """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
     brought back meanwhile is unknown apart by a new mark."""
     for mark_id in begun_sweeps(site):
-        summary = read_summary(site, mark_id)
+        summary = read_summary(site.store, mark_id)
         if summary is None or not is_over(summary):
             raise LakeplanError(
                 f"the sweep of mark {mark_id} is not finished",

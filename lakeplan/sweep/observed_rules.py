@@ -1,8 +1,7 @@
-"""Which rules were seen when, and the clocks that a sweep is judged by."""
+"""When rules were last lowered, and the clocks and the lease of a sweep."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,23 +12,24 @@ from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.review.history import find_run, runs_since
 from lakeplan.review.run import Run
 from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
-from lakeplan.state.store import Lease, read_applied
+from lakeplan.state.store import Lease, read_applied, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
-from lakeplan.sweep.ports import Site, rules_key
+from lakeplan.sweep.ports import Site
 from lakeplan.sweep.rules import lowered
 from lakeplan.values import records
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.records import moment_in, moment_of, utc_text
+from lakeplan.values.records import json_text, moment_in, moment_of, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 
 LEASE_SECONDS = 30 * 60
-"""A round, its inspection, and room: a killed run on another machine blocks the repository for this long."""
+"""Longer than a round and its inspection. A killed run on another machine blocks the repository for this
+long."""
 
 
 def site_clocks(site: Site, key: str, now: Callable[[], datetime], *, by: str) -> Clocks:
-    """Writes a small file to ``key`` for the store's clock. Raises ClockSkew when clocks differ, ServerError,
-    StorageError."""
+    """The clocks of this machine, the server and the store. Writes a small file to ``key`` to read the
+    store's. Raises ClockSkew when they differ, ServerError, StorageError."""
     others = {
         "the server's clock": lambda: site.reader.server_time(site.desired.name),
         "the store's clock": lambda: store_time(site.store, key, {"by": by, "at": now().isoformat()}),
@@ -38,7 +38,7 @@ def site_clocks(site: Site, key: str, now: Callable[[], datetime], *, by: str) -
 
 
 def site_lease(site: Site, state: StateWriter, run: Run) -> Lease:
-    """The repository's lease, for as long as a round may take."""
+    """The repository's lease, for longer than a round may take."""
 
     def confirm() -> datetime:
         return server_clock(site.reader, site.desired.name, run.now, where=site.key).earliest
@@ -47,13 +47,13 @@ def site_lease(site: Site, state: StateWriter, run: Run) -> Lease:
 
 
 LONGEST_RUN = timedelta(hours=24)
-"""A run that was killed, or whose record is damaged, may have written rules for so long after it began."""
+"""How long after its start a run that was killed, or whose record is damaged, may have written rules."""
 
 
 @dataclass(frozen=True)
 class ObservedRules:
-    """``lowered_at``: when a rule was last lowered, as far as anything is known; a change that nobody
-    recorded counts from when it was first seen. ``before``: the rules before their last recorded change."""
+    """``lowered_at``: when a rule was last lowered, by all records; an unrecorded change counts from when it
+    was first observed. ``before``: the rules before their last recorded change."""
 
     lowered_at: datetime
     before: RulesBefore
@@ -68,7 +68,7 @@ class _Sighting:
 
 @dataclass(frozen=True)
 class _Applied:
-    """What lakeplan wrote, when it is what is stored. ``before``: what it replaced."""
+    """When lakeplan wrote the stored rules, and the rules before that."""
 
     at: datetime
     before: RulesBefore
@@ -77,15 +77,17 @@ class _Applied:
 def observe_rules(
     site: Site, state: StateWriter, stored: GcRules, clocks: Clocks, *, settle_seconds: int
 ) -> ObservedRules:
-    """Compares the stored rules, without the entries of pins, with what was seen before and with what applies
-    wrote, and remembers them, in the state and in the namespace. Of all that is known the latest counts: the
-    last lowering on record, and the first sight of rules that are others than before (they may have been
-    higher in between). What only one of the two records knows counts too; a state without a record starts
-    anew, and so does a repository that was made again: what is on record from before is of another one.
+    """When the stored rules were last lowered, and what they replaced. Entries of pins do not count.
 
-    Lowerings on record longer ago than ``settle_seconds`` are not searched for. Raises StorageError,
-    WriteConflict."""
-    key, now = rules_key(site.key), clocks.latest
+    Compares the rules with what earlier runs observed and what applies wrote, then records them in the state
+    and in the namespace. The latest known moment counts: the last recorded lowering, or the first observation
+    of rules that differ from the record (they may have been higher in between). Either record counts alone. A
+    state without a record starts anew. So does a repository that was created again: earlier records are of
+    its predecessor.
+
+    Lowerings longer ago than ``settle_seconds`` are not searched for. Raises StorageError, WriteConflict.
+    """
+    key, now = repository_key("sweep/rules", site.key), clocks.latest
     if any(is_pin_name(branch) for branch in stored.branches):
         stored = read_stored(site.reader, site.desired.name).bare or stored
     current, born = state.read(key), moment_of(site.repository.creation_date * 1_000_000)
@@ -103,14 +105,14 @@ def observe_rules(
     lowerings += _recorded(state, site.key, since=max([*lowerings, searched]), now=now)
     lowered_at = max(lowerings)
     record = {"rules": stored.to_body(), "seen_at": utc_text(now), "lowered_at": utc_text(lowered_at)}
-    data = (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
+    data = json_text(record)
     site.store.put(RULES_KEY, data)
     state.write(key, data, if_version=current.version if current else None)
     return ObservedRules(lowered_at, applied.before if applied is not None else None)
 
 
 def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
-    """When rules were last lowered by what one sighting knew; None: its record tells nothing."""
+    """When the rules were last lowered, by one earlier sighting; None when its record cannot be used."""
     if seen is None:
         return now
     if seen.rules == stored:
@@ -123,14 +125,14 @@ def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | Non
 
 
 def _recorded(state: StateReader, repository: str, *, since: datetime, now: datetime) -> list[datetime]:
-    """When runs of the history lowered rules of the repository."""
-    found = []
+    """The moments at which runs of the history lowered rules of the repository."""
+    moments = []
     for run in runs_since(state, since - LONGEST_RUN):
         if run.record is None:
-            found.append(min(now, min(now, run.began) + LONGEST_RUN))
+            moments.append(min(now, min(now, run.began) + LONGEST_RUN))
             continue
         ended = run.record.finished_at or min(now, run.record.started_at + LONGEST_RUN)
-        found += [
+        moments += [
             ended
             for step in run.record.steps
             if step.repository == repository
@@ -138,7 +140,7 @@ def _recorded(state: StateReader, repository: str, *, since: datetime, now: date
             and step.after is not None
             and lowered(step.before, step.after)
         ]
-    return found
+    return moments
 
 
 def _in_namespace(site: Site) -> bytes | None:
@@ -152,7 +154,7 @@ _SIGHTING = records.record({"rules": records.rules, "seen_at": records.moment, "
 
 
 def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
-    """None for a damaged record, and for one from before ``since``."""
+    """A recorded sighting; None for a damaged record, and for one from before ``since``."""
     try:
         record = records.read_record(data, _SIGHTING, what="the record of the rules", where="", hint="")
     except FormatError:
@@ -162,7 +164,7 @@ def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
-    """When lakeplan wrote these very rules, and what they replaced."""
+    """When lakeplan wrote exactly these rules, and what they replaced."""
     try:
         found = read_applied(state, repository)
         if found is None:

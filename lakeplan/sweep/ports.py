@@ -1,4 +1,5 @@
-"""What sweeps need, the place of a repository, and where a sweep's files lie."""
+"""What a sweep needs: its ports, the repository with its namespace, and the keys of its records in the
+state."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ from lakeplan.formats.namespace import checked_mark_id, is_mark_id
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.review.selection import Selection, lost_globs, read_dump
 from lakeplan.simulation.requests import Marker, Sweeper, UncommittedPreparer
-from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter, SweepStore
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
@@ -21,20 +21,20 @@ from lakeplan.values.storages import can_be_swept
 
 
 class RefsMemory:
-    """One for a command. Every question has the refs dumped anew. May be used from several threads, each for
-    repositories of its own."""
+    """The refs that one command read. Every question requests a new refs dump, which is read only when it
+    differs from the last one. Several threads may use it, each for different repositories."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[RefsDumpIds, tuple[str, ...]]] = {}
         self._metadata: dict[tuple[str, Repository], MetadataReader] = {}
 
     def read(self, server: str, reader: LakeFSReader, repository: Repository) -> Refs:
-        """All refs as they are now. Raises as ``read_all_refs``."""
+        """All current refs. Raises as ``read_dump``."""
         ids = reader.dump_refs(repository.id)
         return self._read(server, reader, repository, ids)
 
     def metaranges(self, server: str, reader: LakeFSReader, repository: Repository) -> tuple[str, ...]:
-        """Those of all commits as they are now, sorted. Raises as ``read_all_refs``."""
+        """The metaranges of all current commits, sorted. Raises as ``read_dump``."""
         ids = reader.dump_refs(repository.id)
         known = self._known.get((server, repository.id))
         if known is None or known[0] != ids:
@@ -42,7 +42,7 @@ class RefsMemory:
         return self._known[server, repository.id][1]
 
     def metadata(self, server: str, reader: LakeFSReader, repository: Repository) -> MetadataReader:
-        """Raises ServerError."""
+        """A reader of the repository's metadata. Raises ServerError."""
         key = (server, repository)
         if key not in self._metadata:
             self._metadata[key] = reader.metadata_reader(repository.id)
@@ -70,12 +70,11 @@ class SweepPorts:
     now: Callable[[], datetime]
     stop: Callable[[], bool] = lambda: False
     refs: RefsMemory = field(default_factory=RefsMemory)
-    """What the command read of refs."""
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another repository; ``name`` as messages call it."""
+    """Another repository. Messages call it ``name``."""
 
     server: ServerConfig
     name: str
@@ -88,7 +87,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Site:
-    """A repository to mark or sweep, its server, and its namespace opened."""
+    """A repository to mark or sweep, with its server and its open namespace."""
 
     desired: DesiredRepository
     server: ServerConfig
@@ -98,13 +97,13 @@ class Site:
     store: SweepStore
     open_store: Callable[[ServerConfig, Repository], SweepStore]
     neighbours: tuple[Neighbour, ...] = ()
-    """Repositories of the tree's other servers, as they were when the command began."""
+    """Repositories of the tree's other servers when the command began."""
     other_servers: tuple[tuple[ServerConfig, LakeFSReader], ...] = ()
-    """Those of the tree's other servers that answered."""
+    """The tree's other servers that answered."""
     unread_servers: Mapping[str, str] = field(default_factory=dict)
-    """Those of the other servers that could not be asked, with why."""
+    """The other servers that did not answer, with why."""
     overrides: tuple[Override, ...] = ()
-    """Of the whole tree."""
+    """All overrides of the tree."""
     refs: RefsMemory = field(default_factory=RefsMemory, compare=False, repr=False)
 
     @property
@@ -113,7 +112,7 @@ class Site:
 
 
 OtherServers = tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]
-"""The tree's other servers with their repositories, and those that could not be asked, with why."""
+"""The tree's other servers with their repositories, and those that did not answer, with why."""
 
 
 def open_site(
@@ -122,8 +121,8 @@ def open_site(
     ports: SweepPorts,
     others: Callable[[ServerConfig], OtherServers] | None = None,
 ) -> Site:
-    """``others``: see ``other_servers``, for those who open several. Raises ServerError,
-    StorageError, CredentialsError; LakeplanError for storage that is not swept."""
+    """Opens a repository. A caller that opens several gives ``others``, which remembers ``other_servers``.
+    Raises ServerError, StorageError, CredentialsError, and LakeplanError for storage that is not swept."""
     server = tree.servers[desired.server]
     reader = ports.reader(desired.server)
     repository = reader.get_repository(desired.name)
@@ -153,33 +152,27 @@ def open_site(
 
 
 def other_servers(server: ServerConfig, tree: DesiredTree, ports: SweepPorts) -> OtherServers:
-    """All but ``server``, asked now."""
-    found: list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]] = []
+    """The servers of the tree except ``server``, with their current repositories."""
+    answered: list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]] = []
     unread: dict[str, str] = {}
     for name, other in tree.servers.items():
         if name == server.name:
             continue
         try:
             reader = ports.reader(name)
-            found.append((other, reader, list_neighbours(other, reader)))
+            listed = reader.list_repositories()
+            neighbours = [Neighbour(other, f"{name}/{each.id}", each, reader) for each in listed]
+            answered.append((other, reader, neighbours))
         except LakeplanError as error:
             unread[f"server {name}"] = error.message
-    return found, unread
-
-
-def list_neighbours(server: ServerConfig, reader: LakeFSReader) -> list[Neighbour]:
-    """The repositories of another server as they are now. Raises ServerError."""
-    return [
-        Neighbour(server, f"{server.name}/{repository.id}", repository, reader)
-        for repository in reader.list_repositories()
-    ]
+    return answered, unread
 
 
 def select(
     tree: DesiredTree, selection: Selection, ports: SweepPorts
 ) -> tuple[list[DesiredRepository], dict[str, LakeplanError]]:
-    """The selected repositories that an entry names, and those of servers that do not answer, with why.
-    Raises UsageError when nothing is selected."""
+    """The selected repositories of the tree, and those whose server does not answer, with why. Raises
+    UsageError when none is selected."""
     wanted: list[DesiredRepository] = []
     failed: dict[str, LakeplanError] = {}
     lost: dict[str, LakeplanError] = {}
@@ -195,7 +188,7 @@ def select(
             continue
         wanted += [d for d in tree.resolve(name, live) if selection.takes(d)]
     if not wanted and not failed:
-        if lost:  # what a glob names there is not known
+        if lost:  # a glob may name repositories there
             raise next(iter(lost.values()))
         raise UsageError(
             "no repository of the tree is selected", hint="Check --target, --owner and --server."
@@ -206,7 +199,7 @@ def select(
 
 
 def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> DesiredRepository:
-    """The repository of a mark, ``server/name``. Raises UsageError when the tree does not name it."""
+    """The tree's entry for the repository of a mark (``server/name``). Raises UsageError without one."""
     server, _, name = repository.partition("/")
     desired = tree.find(server, name) if server in tree.servers else None
     if desired is not None:
@@ -221,7 +214,7 @@ MARK_INDEX = "sweep/marks/"
 
 
 def recorded_marks(state: StateReader) -> list[str]:
-    """Ids of all marks that the state knows, the newest first. Other files there are none."""
+    """The ids of all marks that the state records, newest first. Other files are ignored."""
     ids = (key.removeprefix(MARK_INDEX).removesuffix(".json") for key in state.list_keys(MARK_INDEX))
     return [id for id in reversed([*ids]) if is_mark_id(id)]
 
@@ -232,7 +225,3 @@ def mark_index_key(mark_id: str) -> str:
 
 def approval_key(mark_id: str) -> str:
     return f"sweep/approvals/{checked_mark_id(mark_id)}.json"
-
-
-def rules_key(repository: str) -> str:
-    return repository_key("sweep/rules", repository)

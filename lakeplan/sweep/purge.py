@@ -257,7 +257,7 @@ class _Purge:
 
 
 def _check_over(site: Site, mark_id: str) -> None:
-    summary = read_summary(site, mark_id)
+    summary = read_summary(site.store, mark_id)
     if summary is None or not is_over(summary):
         raise LakeplanError(
             f"the sweep of mark {mark_id} is not finished, so its copies may be the only ones",

@@ -1,4 +1,4 @@
-"""Reads marks, approvals and results back, and lists them. Nothing is trusted that a checksum can tell."""
+"""Reads marks, approvals and results back, checks them against their checksums, and lists them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ MARKS_FORMAT: Final = "lakeplan.marks/v1"
 
 @dataclass(frozen=True)
 class StoredMark:
-    """A mark as the namespace has it now. ``recorded``: the state knows these very bytes; else only what
-    deletes nothing may use it. ``shown``: digest of its contents, once somebody was shown them."""
+    """A mark as it is in the namespace now. ``recorded``: the state has the digest of these bytes; otherwise
+    the mark may be used only for what deletes nothing. ``shown``: digest of the contents that a person was
+    shown."""
 
     mark: Mark
     digest: str
@@ -53,12 +54,12 @@ class StoredMark:
 
 
 def continue_or_abort(mark_id: str) -> str:
-    """The hint for a sweep that is not finished."""
+    """The hint for an unfinished sweep."""
     return f"Run `lakeplan sweep run {mark_id}` to continue, or `lakeplan sweep abort {mark_id}` to end it."
 
 
 def repository_of(state: StateReader, mark_id: str) -> str:
-    """The repository (``server/name``) a mark belongs to. Raises UsageError for an unknown mark."""
+    """The repository (``server/name``) of a mark. Raises UsageError for a mark that the state lacks."""
     index = read_mark_index(state, mark_id)
     if index is None:
         raise UsageError(
@@ -72,7 +73,7 @@ def repository_of(state: StateReader, mark_id: str) -> str:
 
 @dataclass(frozen=True)
 class MarkIndex:
-    """What the state knows of a mark. ``digest`` is of the mark's bytes, ``marked_at`` ISO 8601. ``goes``:
+    """The state's record of a mark. ``digest`` is of the mark's bytes, ``marked_at`` is ISO 8601. ``goes``:
     what a sweep may delete."""
 
     repository: str
@@ -92,7 +93,7 @@ _INDEX = records.record(
 
 
 def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
-    """None for an unknown mark. Raises FormatError."""
+    """The state's record of a mark, or None. Raises FormatError."""
     key = mark_index_key(mark_id)
     found = state.read(key)
     if found is None:
@@ -107,8 +108,8 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
-    """Raises StorageNotFound, FormatError; StalePlan for a mark that is not the one that was written, or
-    whose figures are not those of its parts."""
+    """A mark that the state records. Raises StorageNotFound, FormatError, and StalePlan for a mark that was
+    changed since it was written, or whose figures differ from those of its parts."""
     index = read_mark_index(state, mark_id)
     stored = read_stored(site.store, mark_id, digest=None if index is None else index.digest)
     mark, where = stored.mark, _where(site.store, mark_id)
@@ -125,8 +126,8 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
 
 
 def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = None) -> StoredMark:
-    """A mark as a namespace has it; without a ``digest`` it may be anybody's, and does not count as recorded.
-    Raises as ``load_mark``."""
+    """A mark as it is in a namespace. Without a ``digest`` anybody may have written it, so it does not count
+    as recorded. Raises as ``load_mark``."""
     where = _where(store, mark_id)
     try:
         data = store.read(mark_prefix(mark_id) + MARK_FILE)
@@ -141,7 +142,7 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
 
 
 def mark_ids(store: NamespaceReader, prefix: str) -> list[str]:
-    """Marks that have a folder directly below the prefix."""
+    """The ids of marks that have a folder directly below the prefix."""
     return [folder.removeprefix(prefix).removesuffix("/") for folder in store.list_prefixes(prefix)]
 
 
@@ -150,7 +151,7 @@ def _where(store: NamespaceReader, mark_id: str) -> str:
 
 
 def load_approval(state: StateReader, stored: StoredMark) -> Approval:
-    """The approval of these very bytes. Raises as ``read_approval``, and GateRefused when nobody approved."""
+    """The approval of a mark. Raises as ``read_approval``, and GateRefused without an approval."""
     mark_id = stored.mark.mark_id
     approval = read_approval(state, stored)
     if approval is None:
@@ -164,8 +165,8 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
 
 
 def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
-    """The approval of these very bytes; None when the state has none. Raises FormatError for a damaged one,
-    StalePlan when the mark is another than the approved one."""
+    """The approval of a mark, or None. Raises FormatError for a damaged one, and StalePlan when other bytes
+    were approved."""
     mark_id = stored.mark.mark_id
     found = state.read(approval_key(mark_id))
     if found is None:
@@ -188,18 +189,18 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
 
 
 def read_marked(store: NamespaceReader, mark_id: str, part: Part) -> pa.Table:
-    """What a part of a mark names. Raises StorageError; FormatError when it is not what was marked."""
+    """The objects of one part of a mark. Raises StorageError, and FormatError for a changed part."""
     key = mark_prefix(mark_id) + part.name
     name = f"{store.url}/{key}"
     return read_part(store.read(key), name=name, sha256=part.sha256, columns=MARK_COLUMNS)
 
 
 def marked_addresses(store: NamespaceReader, mark: Mark) -> set[str]:
-    """Of all objects that may go. Raises as ``read_marked``."""
-    named: set[str] = set()
+    """The addresses of all objects that a sweep may delete. Raises as ``read_marked``."""
+    addresses: set[str] = set()
     for part in mark.marked.going:
-        named.update(read_marked(store, mark.mark_id, part).column("address").to_pylist())
-    return named
+        addresses.update(read_marked(store, mark.mark_id, part).column("address").to_pylist())
+    return addresses
 
 
 _NAMES = records.list_of(records.text)
@@ -210,8 +211,9 @@ _SEEN = records.record(
 
 @dataclass(frozen=True)
 class KnownAtMark:
-    """What the mark knew to be kept, and what it read of other repositories. ``other_metaranges`` are those
-    of commits that nothing kept: paths below held prefixes were read there."""
+    """The metaranges that a mark read: of commits that something keeps; of other repositories, by name
+    (``foreign``); and ``other_metaranges`` of commits that nothing keeps, read for paths below held
+    prefixes."""
 
     kept_metaranges: frozenset[str]
     foreign: Mapping[str, frozenset[str]]
@@ -223,12 +225,12 @@ KNOWN_NOTHING = KnownAtMark(frozenset(), {}, frozenset())
 
 
 def load_known(site: Site, mark: Mark) -> KnownAtMark:
-    """Raises StalePlan when it differs from what the mark wrote."""
+    """The metaranges that a mark read. Raises StalePlan when the file was changed since the mark."""
     key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
         raise StalePlan("differs from what the mark wrote", where=f"{site.store.url}/{key}", hint=MARK_AGAIN)
-    what, where = "what the mark saw", f"{site.store.url}/{key}"
+    what, where = "the list of metaranges that the mark read", f"{site.store.url}/{key}"
     record = records.read_record(data, _SEEN, what=what, where=where, hint=MARK_AGAIN)
     return KnownAtMark(
         frozenset(record["kept_metaranges"]),
@@ -238,25 +240,25 @@ def load_known(site: Site, mark: Mark) -> KnownAtMark:
 
 
 def newest_attempts(store: NamespaceReader, mark_id: str) -> dict[str, int]:
-    """The number of the newest record by ``part_id``; parts that nobody finished are missing, and files that
-    are no records."""
-    found: dict[str, int] = {}
+    """The number of the newest record of every finished part, by ``part_id``. Other files are ignored."""
+    newest: dict[str, int] = {}
     prefix = sweep_prefix(mark_id)
     for stored in store.list_objects(f"{prefix}results/"):
         if (attempt := attempt_of(stored.key, prefix)) is not None:
             name = part_id(stored.key)
-            found[name] = max(attempt, found.get(name, 0))
-    return found
+            newest[name] = max(attempt, newest.get(name, 0))
+    return newest
 
 
 def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartResult:
-    """The end of a part by one of its records. Raises StorageError, and FormatError for a damaged record."""
+    """What became of a part, by one of its records. Raises StorageError, and FormatError for a damaged
+    one."""
     key = result_key(sweep_prefix(mark_id), part.name, attempt)
     return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")
 
 
 def newest_records(store: NamespaceReader, mark: Mark) -> Iterator[tuple[bytes, str]]:
-    """The newest record of every finished part, and where it is."""
+    """The newest record of every finished part, with its location."""
     attempts = newest_attempts(store, mark.mark_id)
     for part in mark.marked.going:
         if (attempt := attempts.get(part_id(part.name))) is not None:
@@ -265,24 +267,16 @@ def newest_records(store: NamespaceReader, mark: Mark) -> Iterator[tuple[bytes, 
 
 
 def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
-    """Addresses and sizes of all objects that are recorded as deleted."""
+    """The addresses and sizes of all objects that are recorded as deleted."""
     for data, name in newest_records(site.store, mark):
         yield from read_deleted(data, name=name).items()
 
 
-def read_swept_at(store: NamespaceReader, mark_id: str) -> str | None:
-    """When the last run of a mark ended; None when none left a summary. Raises FormatError."""
-    shape = records.record({"at": records.moment})
-    what, hint = "the summary of this sweep", f"Run `lakeplan sweep run {mark_id}` again, which writes it."
-    found = _read_json(store, sweep_prefix(mark_id) + SUMMARY_FILE, shape, what=what, hint=hint)
-    return None if found is None else str(found["at"])
-
-
-def read_summary(site: Site, mark_id: str) -> SweepDocument | None:
-    """What the last run of a mark left behind; None when there is nothing. Raises FormatError."""
+def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
+    """The document of the last run of a mark, or None. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
     hint = f"Restore it, or run `lakeplan sweep run {mark_id}` again, which writes it."
-    summary = _read_json(site.store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
+    summary = _read_json(store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
 
 
@@ -317,30 +311,27 @@ _RUNS = records.record({"runs": records.list_of(_run_id)})
 
 
 def official_run(store: NamespaceReader, mark_id: str) -> str | None:
-    """The run id under which a sweep writes the official report; None before it got that far. Raises
-    FormatError."""
+    """The run id under which a sweep writes the official report, or None before that. Raises FormatError."""
     found = _official(store, sweep_prefix(mark_id), _RUN_ID)
     return None if found is None else str(found["run_id"])
 
 
 def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
-    """Runs in which the official collector marked for this very mark, oldest first. Raises FormatError."""
+    """The runs in which the official collector marked for this mark, oldest first. Raises FormatError."""
     found = _official(store, mark_prefix(mark_id), _RUNS)
     return [] if found is None else list(found["runs"])
 
 
 def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
-    what, hint = (
-        "the record of the official report",
-        "Restore it from a backup, or run `lakeplan sweep mark` again.",
-    )
+    hint = "Restore it from a backup, or run `lakeplan sweep mark` again."
+    what = "the record of the official report"
     return _read_json(store, prefix + OFFICIAL_FILE, shape, what=what, hint=hint)
 
 
 def _read_json(
     store: NamespaceReader, key: str, shape: records.Shape, *, what: str, hint: str
 ) -> dict[str, Any] | None:
-    """A record of a namespace; None when there is none. Raises FormatError."""
+    """A record in a namespace, or None. Raises FormatError."""
     try:
         data = store.read(key)
     except StorageNotFound:
@@ -349,13 +340,13 @@ def _read_json(
 
 
 def is_over(summary: SweepDocument) -> bool:
-    """Whether nothing more is deleted: every object has an end, and what of that is held again is known, or
-    the sweep was closed."""
+    """Whether a sweep has ended: no object is pending, and the sweep was aborted or it is known which deleted
+    objects are needed again."""
     return summary["finished"] and (summary["came_back"] is not None or summary["closed"])
 
 
 def may_delete(summary: SweepDocument | None) -> bool:
-    """Whether ``sweep run`` has something left to delete, or to try again."""
+    """Whether ``sweep run`` has objects left to delete or to try again."""
     if summary is None or not is_over(summary):
         return True
     return bool(summary["failed"]["objects"]) and not summary["closed"]

@@ -1,10 +1,9 @@
-"""Marks that name an object, and what their sweeps did to it: for ``explain``. Reads only."""
+"""The marks that name an object, and what their sweeps did to it, for ``explain``. Reads only."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.marks import KEPT_BY, read_results
@@ -20,51 +19,47 @@ from lakeplan.sweep.records import (
     read_approval,
     read_mark_index,
     read_stored,
-    read_swept_at,
+    read_summary,
 )
 from lakeplan.values.records import utc_text
 from lakeplan.values.sweep import Part, Status, deleted_classes
 
 MOST_MARKS = 20
-"""The newest of a repository."""
+"""The marks of a repository that are searched, newest first."""
 MOST_PARTS = 500
-"""Files of marks that are read, of all marks together."""
+"""The files that are read, of all marks together."""
 
 
-@dataclass
-class Traces:
-    """``rows`` by address, the newest mark first. ``notes``: what could not be read, or was left out."""
-
-    rows: dict[str, list[TraceRow]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def trace(store: NamespaceReader, state: StateReader, repository: str, addresses: Collection[str]) -> Traces:
-    """Looks for these addresses in the newest marks of ``server/name``."""
-    found = Traces({address: [] for address in addresses})
+def trace(
+    store: NamespaceReader, state: StateReader, repository: str, addresses: Collection[str]
+) -> tuple[dict[str, list[TraceRow]], list[str]]:
+    """The marks of ``server/name`` that name these addresses, by address, newest first; and notes about marks
+    that were not searched."""
+    rows: dict[str, list[TraceRow]] = {address: [] for address in addresses}
+    notes: list[str] = []
     left = MOST_PARTS
     ids = list(_marks_of(state, repository))
     if len(ids) > MOST_MARKS:
-        found.notes.append(f"of {len(ids):,} marks, the newest {MOST_MARKS} were searched")
+        notes.append(f"of {len(ids):,} marks, the newest {MOST_MARKS} were searched")
     for mark_id, digest in ids[:MOST_MARKS]:
         try:
             stored = read_stored(store, mark_id, digest=digest)
             parts = (*stored.mark.marked.going, *stored.mark.marked.kept)
             if len(parts) > left:
-                found.notes.append(f"mark {mark_id} was not searched: it has {len(parts):,} files")
+                notes.append(f"mark {mark_id} was not searched: it has {len(parts):,} files")
                 continue
             left -= len(parts)
-            for address, row in _of_mark(store, state, stored, found.rows):
-                found.rows[address].append(row)
+            for address, row in _of_mark(store, state, stored, rows):
+                rows[address].append(row)
         except StorageNotFound:
-            found.notes.append(f"mark {mark_id} is not in the namespace any more")
+            notes.append(f"mark {mark_id} is not in the namespace any more")
         except LakeplanError as error:
-            found.notes.append(f"mark {mark_id} cannot be read: {error.message}")
-    return found
+            notes.append(f"mark {mark_id} cannot be read: {error.message}")
+    return rows, notes
 
 
 def has_marks(state: StateReader, repository: str) -> bool:
-    """Whether the state knows a mark of ``server/name``."""
+    """Whether the state records a mark of ``server/name``."""
     return next(_marks_of(state, repository), None) is not None
 
 
@@ -84,7 +79,8 @@ def _of_mark(
     mark = stored.mark
     approval = read_approval(state, stored)
     going = {kind.value for kind in deleted_classes(mark.settings.never_committed)}
-    attempts: Mapping[str, int] | None = None
+    attempts = newest_attempts(store, mark.mark_id)
+    summary = read_summary(store, mark.mark_id)
     parts = (*mark.marked.going, *mark.marked.kept)
     for part, table in zip(parts, marked_tables(store, mark, parts), strict=True):
         names = table.column("address").to_pylist()
@@ -92,7 +88,6 @@ def _of_mark(
             row = table.slice(at, 1).to_pylist()[0]
             ended: tuple[TraceState, str] = ("kept", "")
             if row["class"] in going:
-                attempts = newest_attempts(store, mark.mark_id) if attempts is None else attempts
                 ended = _end(store, stored, part, attempts, row["address"], approval)
             restore = None
             if ended[0] == "quarantined":
@@ -110,7 +105,7 @@ def _of_mark(
                     "approved_by": None if approval is None else approval.by,
                     "approved_at": None if approval is None else approval.at,
                     "approval_reason": None if approval is None else approval.reason,
-                    "swept_at": read_swept_at(store, mark.mark_id),
+                    "swept_at": None if summary is None else summary["at"],
                     "restore": restore,
                 },
             )

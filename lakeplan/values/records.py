@@ -51,6 +51,12 @@ def json_line(value: object) -> bytes:
     return (json.dumps(value, sort_keys=True) + "\n").encode()
 
 
+def json_text(value: object, *, indent: int = 2) -> bytes:
+    """A record as it is stored where people may read it."""
+    text = json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False)
+    return f"{text}\n".encode("utf-8", "backslashreplace")
+
+
 Shape = Callable[[Any, str], None]
 """Raises ValueError that names the field when a value has not this shape."""
 

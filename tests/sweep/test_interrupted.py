@@ -153,7 +153,7 @@ def it_says_that_it_does_not_know_what_is_held_when_it_could_not_inspect(
     assert document["finished"]
     assert document["came_back"] is None
     assert "not known" in document["problem"]
-    assert not may_delete(read_summary(world.site(), marked.mark_id))
+    assert not may_delete(read_summary(world.site().store, marked.mark_id))
     world.between = lambda: None
     world.mark()  # the repository is free again
 
@@ -175,7 +175,7 @@ def it_tries_failed_objects_again(world: SweepWorld, repo: LakeRepository) -> No
     document = world.finish(world.run(mark))
     assert document["failed"]["objects"] == 2
     world.wrap = lambda store: store
-    assert may_delete(read_summary(world.site(), mark.mark_id))
+    assert may_delete(read_summary(world.site().store, mark.mark_id))
     document = world.finish(world.run(mark))
     assert (document["failed"]["objects"], document["deleted"]["objects"]) == (0, 2)
     assert document["finished"]

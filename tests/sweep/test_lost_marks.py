@@ -370,7 +370,7 @@ class DescribeForgedMarks:
         summary = json.loads(file.read_text())
         file.write_text(json.dumps({**summary, field: 7}))
         with pytest.raises(LakeplanError, match=f"is damaged: {field}"):
-            read_summary(world.site(), killed.mark_id)
+            read_summary(world.site().store, killed.mark_id)
 
     def _put(self, world: SweepWorld, repo: LakeRepository, table: dict[str, list[object]]) -> None:
         data = _file(pa.table(table))

@@ -12,7 +12,7 @@ import pytest
 from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep import inspection as module
-from lakeplan.sweep.inspection import Needed, needed_now
+from lakeplan.sweep.inspection import Needed, Others, needed_now
 from lakeplan.values.sweep import Marked, Part
 from tests.memory import MemoryState
 
@@ -45,12 +45,12 @@ class World:
         )
         self.ports: Any = SimpleNamespace(now=lambda: self.at, marker=self, state=MemoryState())
 
-    def foreign_ranges(self, site: Any, *, keep: Any) -> Any:
-        assert site is self.site
+    def read_others(self, sites: Any, *, keep: Any) -> Any:
+        assert sites == [self.site]
         keep()
         self.order.append("others")
         self.at += timedelta(minutes=1)
-        return FOREIGN, self.unreadable
+        return [Others(FOREIGN, self.unreadable)]
 
     def read_rules(self, site: Any) -> str:
         assert site is self.site
@@ -80,7 +80,7 @@ class World:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(world: World) -> World:
-        for name in ("foreign_ranges", "read_rules", "inspect_repository"):
+        for name in ("read_others", "read_rules", "inspect_repository"):
             monkeypatch.setattr(module, name, getattr(world, name))
         return world
 

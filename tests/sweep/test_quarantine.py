@@ -15,6 +15,7 @@ from lakeplan.errors import StorageError, UsageError
 from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.inspection import Others
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import NEEDED, YOUNG
 from lakeplan.sweep.restore import RestoreOptions, restore
@@ -165,7 +166,7 @@ def it_deletes_nothing_while_a_repository_cannot_be_read(
     world: SweepWorld, repo: LakeRepository, moved: Mark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "lakeplan.sweep.inspection.foreign_ranges", lambda site, **more: ((), {"other": "denied"})
+        "lakeplan.sweep.inspection.read_others", lambda sites, **more: [Others((), {"other": "denied"})]
     )
     document, code = purge(world)
     assert "cannot be read" in document["refused"][0]["message"]

@@ -185,10 +185,9 @@ def _marks(
         if not has_marks(state, key):
             return {}, ()
         store = open_store(session, session.tree.servers[server], repository)
-        found = trace(store, state, key, addresses)
+        return trace(store, state, key, addresses)
     except LakeplanError as error:
         return {}, (f"marks of the repository were not searched: {error}",)
-    return found.rows, found.notes
 
 
 def _others(

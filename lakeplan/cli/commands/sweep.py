@@ -247,7 +247,7 @@ def run(
         this = this_run(tree, session.tree)
         site, stored = open_mark(session.tree, mark_id, ports)
         before = check_before(site, ports, checker) if check else None
-        document = ended_before = read_summary(site, mark_id)
+        document = ended_before = read_summary(site.store, mark_id)
         if document is None or may_delete(document):
             if stored.mark.settings.engine == OFFICIAL_ENGINE:
                 end = run_official(site, stored, ports, this, open_collector(session, site, collecting))
@@ -291,7 +291,7 @@ def abort(
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
         this = this_run(tree, session.tree)
         site, stored = find_mark(session.tree, mark_id, ports)
-        document = read_summary(site, mark_id)
+        document = read_summary(site.store, mark_id)
         if document is None or may_delete(document) or document["came_back"] != 0:
             withdraw(site, stored.mark)
             document = _finished(site, close_sweep(site, stored, ports, this), ports, this)
@@ -378,7 +378,7 @@ def show(
     context = RenderContext.of(session.tree)
     with sweep_ports(session) as ports:
         site, stored = open_mark(session.tree, mark_id, ports)
-        summary = read_summary(site, mark_id)
+        summary = read_summary(site.store, mark_id)
         stage = stage_of(site, ports.state, mark_id)
         if listing.objects:
             listed = objects_of(session, site, stored, listing)
