@@ -31,8 +31,7 @@ from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
 from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits
-from lakeplan.simulation.inputs import read_refs_dump
-from lakeplan.simulation.inputs import read_rules as parse_rules
+from lakeplan.simulation.inputs import read_refs_dump, read_rules
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 from lakeplan.stores.open import open_namespace
@@ -117,22 +116,6 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     found = loaded.find(servers[0], name)
     assert found is not None  # an entry names it
     return found
-
-
-def read_rules(path: Path | str) -> GcRules:
-    """The rules in a file as ``lakectl gc set-config`` takes it.
-
-    Raises UsageError when it cannot be read, ConfigError when it holds no rules.
-    """
-    try:
-        data = read_file(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read the rules: {why_unreadable(error)}",
-            where=str(path),
-            hint="Name a file of GC rules.",
-        ) from None
-    return parse_rules(data, name=str(path))
 
 
 def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:

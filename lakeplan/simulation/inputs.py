@@ -8,14 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from lakeplan.errors import ConfigError, FormatError, LakeplanError, StorageDenied, StorageNotFound
+from lakeplan.errors import (
+    ConfigError,
+    FormatError,
+    LakeplanError,
+    StorageDenied,
+    StorageNotFound,
+    UsageError,
+)
 from lakeplan.formats.namespace import DATA_PREFIX, REFS_MANIFEST_KEY, metadata_key
 from lakeplan.formats.ranges import KnownRanges, read_metarange
 from lakeplan.formats.refs import read_manifest, read_refs
 from lakeplan.lakefs.protocols import MetadataKind, MetadataReader
-from lakeplan.limits import parse_json
+from lakeplan.limits import parse_json, read_file, why_unreadable
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.work import Kind, WorkItem, ahead
@@ -132,12 +140,28 @@ _BRANCH_KEYS = {"branch_id", "retention_days"}
 _EXAMPLE = 'Write {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 28}]}'
 
 
-def read_rules(data: bytes, *, name: str) -> GcRules:
-    """Rules out of JSON. Any whole number of days is taken, as the server takes it (lakefs/api.md).
+def read_rules(path: Path | str) -> GcRules:
+    """The rules in a file as ``lakectl gc set-config`` takes it.
 
-    Raises ConfigError that names the file: no JSON, an unknown or doubled key, a wrong type, a doubled
-    branch, no default. A file without rules is refused: with no rules a collector marks every committed
-    object (lakefs/retention.md), and that is never meant.
+    Raises UsageError when it cannot be read, ConfigError when it holds no rules.
+    """
+    try:
+        data = read_file(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read the rules: {why_unreadable(error)}",
+            where=str(path),
+            hint="Name a file of GC rules.",
+        ) from None
+    return parse_rules(data, name=str(path))
+
+
+def parse_rules(data: bytes, *, name: str) -> GcRules:
+    """The rules in JSON. Any whole number of days is allowed, as on the server (lakefs/api.md).
+
+    Raises ConfigError that names the file for text that is not JSON, an unknown or repeated key, a wrong
+    type, a repeated branch, and a missing default. A file without rules is refused, because without rules a
+    collector marks every committed object (lakefs/retention.md), which nobody wants.
     """
     rules = _parse(data, name)
     if rules is None or rules == {}:

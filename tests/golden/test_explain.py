@@ -16,7 +16,7 @@ from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.explain.explain import Question, World, explain, explain_addresses
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.documents import SimulateRequest
-from lakeplan.simulation.inputs import read_rules
+from lakeplan.simulation.inputs import parse_rules
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.verdicts import RuleSet
@@ -66,7 +66,7 @@ def test_it_agrees_with_the_simulation_for_every_object(golden: GoldenCase, tmp_
         world = world_of(golden, asked, folder)
         said = explain_addresses(world, candidates(golden), Silent())
         request = SimulateRequest(
-            (RuleSet("rules", read_rules(json.dumps(asked["rules"]).encode(), name="case.json")),),
+            (RuleSet("rules", parse_rules(json.dumps(asked["rules"]).encode(), name="case.json")),),
             world.as_of,
             min_age_seconds=1,
             max_uncommitted_age_seconds=3650 * 86400,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.simulation.documents import SimulateRequest, simulate_commits
-from lakeplan.simulation.inputs import read_rules
+from lakeplan.simulation.inputs import parse_rules
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import RuleSet
@@ -26,7 +26,7 @@ SCHEMA = Path(__file__).parents[2] / "schemas" / "simulate.v1.json"
 
 
 def rules_of(body: Mapping[str, Any]) -> GcRules:
-    return read_rules(json.dumps(body).encode(), name="case.json")
+    return parse_rules(json.dumps(body).encode(), name="case.json")
 
 
 def request(expected: Mapping[str, Any], output: Path, *, min_age_seconds: int = 86_400) -> SimulateRequest:

@@ -5,27 +5,27 @@ import json
 import pytest
 
 from lakeplan.errors import ConfigError
-from lakeplan.simulation.inputs import read_rules
+from lakeplan.simulation.inputs import parse_rules
 from lakeplan.values.rules import GcRules
 
 
 @pytest.mark.parametrize("branches", [{}, {"branches": None}, {"branches": []}])
 def it_takes_rules_without_branches(branches: dict[str, object]) -> None:
     data = json.dumps({"default_retention_days": 21, **branches}).encode()
-    assert read_rules(data, name="r") == GcRules(21)
+    assert parse_rules(data, name="r") == GcRules(21)
 
 
 def it_takes_what_a_server_may_have_stored() -> None:
     data = (
         b'\xef\xbb\xbf{"branches": [{"branch_id": "__x", "retention_days": -3}], "default_retention_days": 0}'
     )
-    assert read_rules(data, name="r") == GcRules(0, {"__x": -3})
+    assert parse_rules(data, name="r") == GcRules(0, {"__x": -3})
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"null", b"{}"])
 def it_refuses_a_file_without_rules(data: bytes) -> None:
     with pytest.raises(ConfigError, match="deletes every committed object"):
-        read_rules(data, name="r")
+        parse_rules(data, name="r")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def it_refuses_a_file_without_rules(data: bytes) -> None:
 )
 def it_names_what_is_wrong(text: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named) as error:
-        read_rules(text.encode(), name="rules.json")
+        parse_rules(text.encode(), name="rules.json")
     assert error.value.where == "rules.json"
 
 
 def it_survives_nesting_without_end() -> None:
     with pytest.raises(ConfigError, match="not JSON"):
-        read_rules(b"[" * 100_000, name="r")
+        parse_rules(b"[" * 100_000, name="r")

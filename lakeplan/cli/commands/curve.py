@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
-from lakeplan.api import read_rules
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
@@ -33,6 +32,7 @@ from lakeplan.plan.gather import gather
 from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs, read_graph
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.values.rules import GcRules
 
 if TYPE_CHECKING:

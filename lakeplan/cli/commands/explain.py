@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from lakeplan.api import read_rules
 from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
@@ -32,7 +31,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs
-from lakeplan.simulation.inputs import NamespaceMetadata, read_history
+from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rules
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from lakeplan.api import read_rules
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.namespaces import CacheOptions, check_storage_namespace, parse_age, parse_zone
@@ -15,6 +14,7 @@ from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
 from lakeplan.output.simulate import render_simulate
 from lakeplan.simulation.documents import SimulateRequest, simulate_commits
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 
 

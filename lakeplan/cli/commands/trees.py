@@ -40,7 +40,7 @@ from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
 from lakeplan.review.run import open_journal
 from lakeplan.review.selection import Selection
-from lakeplan.simulation.inputs import read_rules
+from lakeplan.simulation.inputs import parse_rules
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
@@ -236,7 +236,7 @@ def _read_files(
 
 
 def read_rules_file(path: Path) -> GcRules:
-    """The rules in a file for ``lakectl gc set-config -f``. Raises LakeplanError that names the file."""
+    """The rules in a file as ``lakectl gc set-config`` takes it. Raises LakeplanError that names the file."""
     try:
         data = read_file(path)
     except (OSError, TooLarge) as error:
@@ -245,7 +245,7 @@ def read_rules_file(path: Path) -> GcRules:
             where=str(path),
             hint="Name a file with GC rules, or a folder of them.",
         ) from None
-    return read_rules(data, name=str(path))
+    return parse_rules(data, name=str(path))
 
 
 def make_checked(
