@@ -249,7 +249,6 @@ class AzureReader(AzurePlace):
         return data
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
-        """See ``SpanReader``."""
         where = self._where(key)
         with azure_errors(where):
             download = self._client.get().download_blob(self._base + key, offset=start, length=length)
@@ -329,15 +328,17 @@ class AzureReader(AzurePlace):
         shared = self._base + first[:same]
         size = 1 if len(wanted) == 1 else PAGE
         with azure_errors(self._url):
-            pages = self._client.get().list_blobs(name_starts_with=shared, results_per_page=size)
-            for number, page in enumerate(pages.by_page(), start=1):
+            blobs = self._client.get().list_blobs(name_starts_with=shared, results_per_page=size)
+            pages = bounded_pages(map(list, blobs.by_page()), first_name, self._url)
+            for number, page in enumerate(pages, start=1):
                 stored = {one.key: one for one in (stored_object(item, self._base) for item in page)}
                 reached = max(stored, default="")
                 while done < len(wanted) and wanted[done] <= reached:
                     if (one := stored.get(wanted[done])) is not None:
                         found.append(one)
                     done += 1
-                if done == len(wanted) or number > 1 + len(wanted) // KEYS_A_PAGE:
+                # A key alone is looked for until its page comes: pages before it may be empty.
+                if done == len(wanted) or (size > 1 and number > 1 + len(wanted) // KEYS_A_PAGE):
                     return found, done
         return found, len(wanted)
 

@@ -31,7 +31,7 @@ from lakeplan.stores.shared import (
     check_key,
     not_equal,
 )
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
+from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, SHARED
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
@@ -69,14 +69,14 @@ def flush_folder(path: str) -> None:
 
 
 @contextlib.contextmanager
-def written_beside(path: str, *, prefix: str = UNFINISHED) -> Iterator[BinaryIO]:
-    """A new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is the
-    file's ``name``). What is still under that name at the end is removed; a kill leaves it behind."""
+def written_beside(path: str, *, prefix: str = UNFINISHED, mode: int = SHARED) -> Iterator[BinaryIO]:
+    """Yield a new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is
+    the file's ``name``). A file that still has this name at the end is removed; a kill leaves it behind."""
     folder = os.path.dirname(path)
     make_folders(folder)
     new = os.path.join(folder, prefix + secrets.token_hex(8))
     try:
-        with open(new, "x+b") as file:
+        with open(new, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -120,7 +120,6 @@ class FolderReader(Opened):
         return data
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
-        """See ``SpanReader``."""
         with os_errors(self._where(key)), self._open(key) as file:
             file.seek(start)
             return file.read(length)
@@ -527,17 +526,10 @@ class FolderState(Opened):
         for name in os.listdir(folder):
             if name.startswith(LEFTOVER):
                 os.unlink(os.path.join(folder, name))  # we hold the lock: its writer was killed
-        new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
-        try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new)
-            raise
+        with written_beside(path, prefix=LEFTOVER, mode=PRIVATE) as file:
+            file.write(data)
+            flush_file(file)
+            os.replace(file.name, path)
         flush_folder(folder)
 
     @contextlib.contextmanager

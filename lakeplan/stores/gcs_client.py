@@ -413,7 +413,6 @@ class GcsReader(GcsPlace):
         return self._checked(key, self._download(key)).body
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
-        """See ``SpanReader``."""
         answer = self._checked(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
         body = answer.body if answer.status == 206 else answer.body[start : start + length]
         if len(body) > length:

@@ -65,15 +65,6 @@ class ColumnReader(Protocol):
         """As ``NamespaceReader.list_objects``."""
 
 
-@runtime_checkable
-class SpanReader(Protocol):
-    """What a reader has besides that reads objects of any size."""
-
-    def read_span(self, key: str, start: int, length: int) -> bytes:
-        """So many bytes from ``start`` on, which lies inside the object; fewer only at its end. Raises
-        StorageNotFound, StorageDenied, StorageError."""
-
-
 @dataclass(frozen=True)
 class Remnants:
     """What is paid for in a namespace beside its current objects. ``noncurrent``: older versions;
@@ -151,6 +142,10 @@ class ObjectDeleter(Protocol):
 
 
 class ObjectProber(Protocol):
+    def read_span(self, key: str, start: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``start`` on, which lies inside the object; fewer only at its end.
+        The object may have any size. Raises as ``read``."""
+
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         """Return what is stored at these keys, as a listing describes it; keys where nothing is are missing.
         ``keys`` are in ascending order. Neighbours cost one list request for about 1,000 of them."""

@@ -29,7 +29,6 @@ class S3Reader(S3Place):
         return self._read(key)
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
-        """See ``SpanReader``."""
         return self._read(key, Range=f"bytes={start}-{start + length - 1}")
 
     def _read(self, key: str, **options: str) -> bytes:
@@ -77,8 +76,8 @@ class S3Reader(S3Place):
             if not (isinstance(error, StorageDenied) or is_unsupported(error)):
                 raise
             noncurrent, markers, whole = None, None, True
-        uploads, oldest = self._uploads()
-        return Remnants(noncurrent, markers, uploads, oldest, whole)
+        uploads, oldest, all_uploads = self._uploads()
+        return Remnants(noncurrent, markers, uploads, oldest, whole and all_uploads)
 
     def _older_versions(self) -> tuple[Amount, int, bool]:
         objects, size, markers, whole = 0, 0, 0, True
@@ -91,18 +90,19 @@ class S3Reader(S3Place):
             markers += len(page.get("DeleteMarkers", ()))
         return Amount(objects, size), markers, whole
 
-    def _uploads(self) -> tuple[int | None, int | None]:
+    def _uploads(self) -> tuple[int | None, int | None, bool]:
+        """Return how many there are, when the oldest was begun, and whether all were counted."""
         begun: list[int] = []
         try:
             for page in self._pages("list_multipart_uploads", _first_upload):
                 begun += [round(one["Initiated"].timestamp() * 1_000_000) for one in page.get("Uploads", ())]
                 if len(begun) > REMNANT_PAGES * 1_000:
-                    break
+                    return len(begun), min(begun), False
         except StorageError as error:
             if not (isinstance(error, StorageDenied) or is_unsupported(error)):
                 raise
-            return None, None
-        return len(begun), min(begun, default=None)
+            return None, None, True
+        return len(begun), min(begun, default=None), True
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
         """See ``ClassReader``."""

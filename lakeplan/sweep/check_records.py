@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
+from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.formats.collector import read_deleted as read_report
 from lakeplan.formats.marks import read_part, read_results
@@ -24,7 +24,7 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.simulation.requests import SampledEntry
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.stores.protocols import SpanReader, StateReader, SweepStore
+from lakeplan.stores.protocols import StateReader, SweepStore
 from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark
@@ -255,19 +255,11 @@ class DataRead:
 
 
 def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
-    """Reads the objects of these entries. What differs is read twice. Raises StorageError, and LakeplanError
-    for a store that cannot read in pieces."""
-    if not isinstance(store, SpanReader):
-        raise LakeplanError(
-            "objects of this storage cannot be read in parts",
-            where=store.url,
-            hint="Run the check without --read-data.",
-        )
-    pieces: SpanReader = store
+    """Read the objects of these entries, and twice what differs. Raises StorageError."""
     found = DataRead()
 
     def compared(entry: SampledEntry) -> tuple[SampledEntry, str]:
-        return entry, _compared(store, pieces, entry)
+        return entry, _compared(store, entry)
 
     with progress.task("reading objects", None) as step, ThreadPoolExecutor(THREADS) as pool:
         for some in batches(entries, AT_ONCE):
@@ -292,14 +284,14 @@ def _count(found: DataRead, entry: SampledEntry, outcome: str) -> None:
         found.differing.append(entry)
 
 
-def _compared(store: SweepStore, pieces: SpanReader, entry: SampledEntry) -> str:
+def _compared(store: SweepStore, entry: SampledEntry) -> str:
     wanted = _md5_of(entry.e_tag)
     try:
         facts = store.stat(entry.address)
         if facts is None or not facts.readable:
             return "unreadable"
         for _ in range(2):
-            if _digest(pieces, entry.address, facts.size) == wanted:
+            if _digest(store, entry.address, facts.size) == wanted:
                 return "matched"
     except StorageNotFound:
         return "unreadable"
@@ -307,10 +299,10 @@ def _compared(store: SweepStore, pieces: SpanReader, entry: SampledEntry) -> str
     return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
 
 
-def _digest(pieces: SpanReader, key: str, size: int) -> str:
+def _digest(store: SweepStore, key: str, size: int) -> str:
     digest, at = hashlib.md5(usedforsecurity=False), 0
     while at < size:
-        piece = pieces.read_span(key, at, min(PIECE, size - at))
+        piece = store.read_span(key, at, min(PIECE, size - at))
         if not piece:
             break
         digest.update(piece)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.storage.blob import (
@@ -106,6 +108,22 @@ class DescribeAzureStore(SweepStoreContract):
             finally:
                 service.set_service_properties(delete_retention_policy=RetentionPolicy(enabled=False))
         assert store.facts().soft_delete is False
+
+    def it_finds_a_key_behind_empty_pages(
+        self, store: SweepStore, put: Put, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The service may answer with pages that are empty and not the last."""
+        put("data/a", b"1")
+        listed = ContainerClient.list_blobs
+
+        def list_blobs(container: ContainerClient, **options: Any) -> SimpleNamespace:
+            pages = [[], [], [], list(listed(container, **options))]
+            return SimpleNamespace(by_page=lambda: map(iter, pages))
+
+        monkeypatch.setattr(ContainerClient, "list_blobs", list_blobs)
+        assert list(store.find(["data/a"])) == ["data/a"]
+        assert list(store.find(["data/a", "data/b"])) == ["data/a"]
+        assert store.find(["data/b"]) == {}
 
     def it_copies_what_describes_a_blob(self, store: SweepStore, container: ContainerClient) -> None:
         container.upload_blob(

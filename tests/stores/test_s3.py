@@ -127,6 +127,16 @@ class DescribeRemnants:
         assert (found.delete_markers, found.uploads, found.complete) == (1, 1, True)
         assert found.oldest_us is not None
 
+    def it_says_that_it_did_not_count_every_upload(
+        self, s3_bucket: str, reader: RemnantReader, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = boto3.session.Session().client("s3")
+        for key in ("repo/data/a", "repo/data/b"):
+            client.create_multipart_upload(Bucket=s3_bucket, Key=key)
+        monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 0.001)
+        found = reader.remnants()
+        assert (found.uploads, found.complete) == (2, False)
+
     def it_names_storage_classes_page_after_page(self, s3_bucket: str, reader: NamespaceReader) -> None:
         client = boto3.session.Session().client("s3")
         client.put_object(Bucket=s3_bucket, Key="repository/data/no", Body=b"1", StorageClass="GLACIER")
