@@ -1,5 +1,5 @@
-"""Gives notice of deletions: publishes what would be deleted, and records what a channel accepted.
-``branches exempt`` keeps a branch from policies until a moment, or ends that.
+"""Gives notice of deletions: publishes them, and records which notices a channel accepted. Also records
+exemptions, by which ``branches exempt`` keeps a branch for some time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from lakeplan.values.notify import Event, Item, Publisher, Sent
 from lakeplan.values.records import utc_second_text
 
 LONGER = timedelta(days=30)
-"""By how much the example command of a notice exempts a branch."""
+"""The exemption in the example command of a notice ends this long after the planned deletion."""
 TITLE = "Branches will be deleted by policy"
 HINT = "To keep a branch, run its command. A commit to it delays the deletion by another notice."
 
 
 @dataclass(frozen=True)
 class Noticed:
-    """A branch that people were notified of by this run."""
+    """A branch whose deletion this run announced."""
 
     branch_id: str
     commit_id: str
@@ -50,7 +50,7 @@ class Noticed:
 
 @dataclass(frozen=True)
 class Announced:
-    """Of one repository: what was accepted, and why the rest was not."""
+    """The notices of one repository that a channel accepted, and why others were not."""
 
     noticed: tuple[Noticed, ...] = ()
     problems: tuple[str, ...] = ()
@@ -59,19 +59,20 @@ class Announced:
 def give_notice(
     surveys: Sequence[Survey], publisher: Publisher, state: StateWriter, now: Callable[[], datetime]
 ) -> dict[str, Announced]:
-    """By ``server/name``. ``now`` is the latest that any clock says: the period counts from the answer of the
-    channel on. What cannot be recorded counts as not published."""
+    """Publishes the notices that are due. Returns the results by ``server/name``. ``now`` is the time of the
+    latest clock; the notice period begins with the channel's answer. A notice that cannot be recorded counts
+    as not published."""
     due = {s.desired.key: _deleted_from(s, now()) for s in surveys}
     items = {(s.desired.key, o.id): _item(s, o, due[s.desired.key]) for s in surveys for o in s.notice_due}
     sent = publisher.publish(Event.BRANCH_DELETION, TITLE, list(items.values()), HINT)
     accepted_at = now()
     answers = {id(item): part for part in sent for item in part.items}
-    found = {}
+    announced = {}
     for survey in surveys:
         key = survey.desired.key
         parts = {o.id: answers.get(id(items[key, o.id]), _UNANSWERED) for o in survey.notice_due}
-        found[key] = _recorded(survey, parts, state, accepted_at, due[key])
-    return found
+        announced[key] = _recorded(survey, parts, state, accepted_at, due[key])
+    return announced
 
 
 _UNANSWERED = Sent((), problem="nobody tried to send it")
@@ -124,7 +125,7 @@ def _branches(count: int) -> str:
 
 
 def _deleted_from(survey: Survey, now: datetime) -> datetime:
-    """The moment that the notice names, on the full minute after the period."""
+    """The moment that the notice gives: the first full minute after the period."""
     moment = now + timedelta(seconds=survey.desired.lifecycle_settings.notice_period_seconds, minutes=1)
     return moment.replace(second=0, microsecond=0)
 
@@ -157,7 +158,7 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class ExemptOptions:
-    """``until`` None: the exemption is removed."""
+    """What to record. ``until`` None removes the exemption."""
 
     branch: str
     until: datetime | None
@@ -174,9 +175,9 @@ class Exempted:
 def exempt_branch(
     desired: DesiredRepository, options: ExemptOptions, readers: Readers, state: StateWriter, run: Run
 ) -> Exempted:
-    """Records it. A run that is active notices within seconds: it takes no lease, so that nobody has to wait
-    for a run to end. Raises UsageError for a branch that does not exist, and WriteConflict when others write
-    all the time."""
+    """Records or removes an exemption. This takes no lease, so nobody has to wait for a run: an active run
+    notices it within seconds. Raises UsageError for a branch that does not exist, and WriteConflict if others
+    keep writing the record."""
     head = readers.branches.find_branch(desired.name, options.branch)
     if options.until is not None and head is None:
         raise UsageError(
@@ -204,7 +205,7 @@ def exempt_branch(
 
 
 def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
-    """Into the history."""
+    """Records the exemption in the history."""
     outcome = "exemption_removed" if done.exemption.removed else "exempted"
     journal = open_journal(state, run, "branches exempt")
     step = history_step({done.branch: (head, outcome)}, None)
@@ -215,7 +216,8 @@ def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
 
 
 def _now(state: StateWriter, repository: str, options: ExemptOptions, run: Run) -> datetime:
-    """Not before the notice of the branch: another clock may have dated that, and it is void from now on."""
+    """The moment of the exemption. It is not before the branch's notice, which another clock may have dated,
+    because the exemption voids the notice."""
     notice = read_notices(state, repository)[0].get(options.branch)
     return run.now() if notice is None else max(run.now(), notice.accepted_at)
 

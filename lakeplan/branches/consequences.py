@@ -1,8 +1,8 @@
-"""What retention makes of deleted branches: their commits get the default days (lakefs/retention.md). Also
-what only a stale branch keeps.
+"""What expires after branches are deleted, because their commits get the default days (lakefs/retention.md).
+Also what only stale branches keep.
 
-The rules are the same before and after; the graph is not. Four moments are asked about: now, in 7 and 30
-days, and ``settled``: once everything that exists today is past the default days, if nobody writes.
+The rules stay the same, but the graph changes. There are four moments: now, in 7 and in 30 days, and
+``settled``, when everything that exists today is older than the default days, if nobody writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 MOMENTS = ("now", "plus_7_days", "plus_30_days", SETTLED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_BRANCHES = 50
-"""Branches whose objects are counted one by one: each takes a bit of the mask, beside eight."""
+"""Branches whose objects are counted separately. Each needs a bit of the mask, besides eight others."""
 
 
 def before_bit(moment: str) -> int:
@@ -42,9 +42,10 @@ def branch_bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Consequences:
-    """``masks`` has one mask per commit of ``graph``; ``counted`` are the branches that have a bit, in
-    order; ``commits`` says by branch how many commits of its main line follow sooner or later, which another
-    deleted branch may count too; ``tags`` which tags are on them, each beside one branch."""
+    """What follows from deletions. ``masks`` has one mask per commit of ``graph``. ``counted`` are the
+    branches that have a bit, in order. ``commits`` counts by branch the commits of its main line that expire
+    sooner or later; another deleted branch may count the same ones. ``tags`` are on these commits, each
+    listed for one branch."""
 
     graph: CommitGraph
     masks: list[int]
@@ -64,7 +65,7 @@ class Consequences:
         return asked
 
     def metaranges(self) -> dict[str, int]:
-        """Metarange id → mask, over commits that some verdict keeps."""
+        """Metarange id → mask, of commits that are kept by any verdict."""
         return metarange_masks(self.graph, self.masks)
 
     def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
@@ -77,7 +78,7 @@ class Consequences:
         return totals
 
     def by_branch(self, result: ImpactResult | None) -> dict[str, Consequence]:
-        """By branch; an object that two deleted branches hold counts for both."""
+        """By branch. An object that two deleted branches have counts for both."""
         asked = self.transitions()
         found = {}
         for name, commits in self.commits.items():
@@ -93,7 +94,7 @@ def _amount(result: ImpactResult | None, transition: Transition) -> Amount | Non
 
 
 def _figures(amount: Amount | None) -> tuple[int | None, int | None]:
-    """Objects and bytes, of which None is known without a simulation."""
+    """Objects and bytes; both None without a simulation."""
     return (None, None) if amount is None else (amount.objects, amount.size_bytes)
 
 
@@ -105,7 +106,7 @@ def consequences(
     zone: tzinfo,
     tags: Iterable[Tag] = (),
 ) -> Consequences:
-    """The verdicts with and without the branches, under the stored rules."""
+    """What expires once the ``deleted`` branches are gone, under these rules."""
     newest = max(graph.creation_us, default=0) / 1_000_000
     ahead = max(0.0, newest - as_of.timestamp())
     settled = as_of + timedelta(days=max(rules.default_retention_days, 0) + 2, seconds=ahead)
@@ -136,15 +137,15 @@ def consequences(
 
 
 def _gone(masks: Sequence[int]) -> list[bool]:
-    """Per commit, whether it follows at any of the moments."""
+    """Per commit, whether it expires because of the deletions at any of the moments."""
     transitions = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
     follows = {mask: any(t.expires(mask) for t in transitions) for mask in set(masks)}
     return [follows[mask] for mask in masks]
 
 
 def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
-    """Per commit, how many expiring ones are on the main line from it to the root, itself too. A commit that
-    stays does not end this: it may be another branch's HEAD, above what only the longer days kept."""
+    """Per commit, how many expiring commits are on the main line from it to the root, including itself. A
+    kept commit does not end the count: it may be another branch's HEAD, with expiring commits below it."""
     follow = array("i", gone)
     for commit in reversed(graph.order):
         parent = graph.main_parent[commit]
@@ -156,7 +157,7 @@ def _on_lines(graph: CommitGraph, gone: list[bool]) -> array[int]:
 def _mark(
     graph: CommitGraph, commit: int, bit: int, follow: array[int], gone: list[bool], masks: list[int]
 ) -> None:
-    """Sets ``bit`` in the masks of commits that expire, on the main line from ``commit``."""
+    """Sets ``bit`` in the masks of expiring commits on the main line from ``commit``."""
     while commit >= 0 and follow[commit]:
         if gone[commit]:
             masks[commit] |= bit
@@ -171,9 +172,9 @@ def _tags_at_stake(
     gone: list[bool],
     tags: Iterable[Tag],
 ) -> dict[str, tuple[str, ...]]:
-    """Every tag on a commit that expires, by name, beside one branch: of those on whose main line it stands
-    the one with the most days. No tag is left over: walks start at HEADs and take main parents only, so what
-    a deletion changes is on the main line of what is deleted. Each commit is passed once."""
+    """Every tag on an expiring commit, listed for one branch: among those on whose main line it is, the one
+    with the most days. No tag is missing: walks start at HEADs and follow main parents, so a deletion affects
+    only commits on the main line of the deleted branch. Each commit is passed once."""
     at: dict[int, list[str]] = {}
     for tag in tags:
         place = graph.index.get(tag.commit_id, NO_PARENT)
@@ -193,15 +194,15 @@ def _tags_at_stake(
 
 STALE_AFTER = timedelta(days=30)
 MAX_STALE = 20
-"""Branches whose objects are counted one by one, the longest idle first."""
+"""Branches whose objects are counted separately, the longest idle first."""
 _ALL_HISTORY = GcRules(36_500)
 
 
 @dataclass(frozen=True)
 class StaleBranches:
-    """``names`` are the stale branches that are counted, ``idle_since`` the date of each one's HEAD.
-    ``masks`` has a mask per commit of ``graph``: a bit per branch for what it keeps alone, and one for all
-    else that is kept."""
+    """``names`` are the stale branches that are counted, ``idle_since`` the dates of their HEADs. ``masks``
+    has a mask per commit of ``graph``: a bit per branch for the commits that it alone keeps, and one for all
+    other kept commits."""
 
     graph: CommitGraph
     names: tuple[str, ...]
@@ -209,17 +210,17 @@ class StaleBranches:
     masks: list[int]
 
     def transitions(self) -> dict[str, Transition]:
-        """By branch: what only its own commits hold."""
+        """By branch: objects that only its own commits have."""
         every = (1 << (len(self.names) + 1)) - 1
         return {name: Transition(1 << i, every & ~(1 << i)) for i, name in enumerate(self.names)}
 
     def metaranges(self) -> dict[str, int]:
-        """Metarange id → mask, over the commits that something keeps."""
+        """Metarange id → mask, of kept commits."""
         return metarange_masks(self.graph, self.masks)
 
     @property
     def any_alone(self) -> bool:
-        """Whether there is a commit that only one of them keeps: without one no object needs to be read."""
+        """Whether one of them alone keeps a commit. If not, no object needs to be read."""
         others = 1 << len(self.names)
         return any(mask and mask != others for mask in set(self.masks))
 
@@ -241,8 +242,8 @@ def stale_branches(
     as_of: datetime,
     zone: tzinfo,
 ) -> StaleBranches | None:
-    """Branches without a commit for thirty days, and those that policies delete (``going``); never the
-    default branch. None when there is none."""
+    """Branches without a commit for 30 days, and those that policies delete (``going``), except the default
+    branch. None if there are none."""
     heads = {
         branch.id: head
         for branch, head in zip(graph.branches, graph.heads, strict=True)
@@ -275,8 +276,8 @@ def _stale_masks(
 
 
 def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:
-    """Until when a deleted branch's HEAD is kept under the default days (a dangling commit is kept only
-    while younger). None without rules, or with days beyond any calendar: nothing is collected then."""
+    """The moment until which a deleted branch's HEAD is kept under the default days. None without rules, or
+    if the days exceed the calendar: then nothing is collected."""
     if rules is None:
         return None
     try:

@@ -1,13 +1,12 @@
-"""What each run deleted (``deletions/<server>/<repository>/<run>.json``): one record a run that deletes
-something, stored before the first deletion.
-"""
+"""Records of deleted branches (``deletions/<server>/<repository>/<run>.json``), one for each run. A run
+stores its record before the first deletion."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -20,17 +19,17 @@ from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.plan import Failure
-from lakeplan.values.plan_document import encode
+from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.records import moment_in, utc_second_text
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"
 SEEN_KEPT = timedelta(days=90)
-"""How long HEADs that were only observed are on record after a newer inspection."""
+"""HEADs that were only observed stay on record this long after a newer inspection."""
 
 
 class Fate(str, Enum):
-    """What became of a branch that a run set out to delete. ``INTENDED``: the run was stopped before it
-    could say. ``SEEN``: nobody set out to; its HEAD was recorded because somebody else may delete it."""
+    """The fate of a branch that a run was to delete. ``INTENDED``: the run was stopped before it recorded the
+    outcome. ``SEEN``: no run was to delete it, but a server may, so its HEAD was recorded."""
 
     INTENDED = "intended"
     DELETED = "deleted"
@@ -41,9 +40,9 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class Deletion:
-    """One branch of a record. ``uncommitted`` counts what was staged and cannot come back (``more``: at
-    least); ``safe_until`` as ISO 8601 text. ``found``: another HEAD that a branch of its name had after the
-    run set out to delete it."""
+    """One branch of a record. ``uncommitted`` counts the uncommitted changes, which cannot be restored
+    (``uncommitted_more``: at least). ``safe_until`` is ISO 8601. ``found`` is another HEAD that a branch of
+    this name had afterwards."""
 
     head: str
     hidden: bool = False
@@ -59,9 +58,9 @@ class Deletion:
 
 @dataclass
 class DeletionRecord:
-    """The record of one run on one repository; stored again as it goes on. ``finished`` False: it was
-    stopped, so branches that are still ``intended`` may be gone or not. ``ledger`` and ``generation`` are of
-    the ledger that the run was to store after it; "" in a record that is older than that."""
+    """The record of one run on one repository, stored again as the run proceeds. ``finished`` False: the run
+    was stopped, so branches that are still ``intended`` may or may not be deleted. ``ledger`` and
+    ``generation`` identify the ledger that the run was to store afterwards; "" and 0 if there was none."""
 
     state: StateWriter
     repository: str
@@ -80,11 +79,11 @@ class DeletionRecord:
 
     @property
     def only_observed(self) -> bool:
-        """Whether no run set out to delete any of its branches."""
+        """Whether its branches were only observed, and no run was to delete one."""
         return all(deletion.fate is Fate.SEEN for deletion in self.branches.values())
 
     def save(self) -> None:
-        """Raises WriteConflict when somebody else wrote it."""
+        """Stores the record. Raises WriteConflict if somebody else wrote it."""
         document = {
             "format": DELETIONS_FORMAT,
             "repository": self.repository,
@@ -105,8 +104,8 @@ class DeletionRecord:
 
 
 def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run) -> None:
-    """Records branch → HEAD of branches that somebody else (a server's own job) may delete, so that undo can
-    bring them back by name or run. Stores nothing when there are none."""
+    """Records the HEADs of branches that a server's own job may delete, so that undo can restore them by name
+    or run. Stores nothing if there are none."""
     seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
     if seen:
         at = utc_second_text(run.now())
@@ -124,9 +123,8 @@ def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, b
 
 
 def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
-    """Removes records that hold nothing but seen branches, once a newer one took their place so long ago that
-    nobody requires them any more (``SEEN_KEPT``). What a run deleted stays on record. Records that are too
-    new by their run id are not read, and none is where no newer one of those that are old takes its place."""
+    """Removes records of observed HEADs that a newer one replaced more than ``SEEN_KEPT`` ago. Records of
+    deletions are kept. Records that are too new by their run id are not read."""
     limit = now - SEEN_KEPT
     aged = [run_id for run_id in list_runs(state, repository) if (began_at(run_id) or limit) <= limit]
     old: list[DeletionRecord] = []
@@ -137,18 +135,18 @@ def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
         if moment_in(record.at) > limit:
             break
         old.append(record)
-    for record in old[:-1]:  # the last one was in force for a part of the time at least
+    for record in old[:-1]:  # the last one was the newest for at least a part of that time
         state.delete(record.key, if_version=record.version or "")
 
 
 def repositories_on_record(state: StateReader, server: str) -> list[str]:
-    """Names of the repositories of a server that have records of deletions, sorted."""
+    """The names of a server's repositories with records of deletions, sorted."""
     folder = f"deletions/{quote(server, safe='')}/"
     return sorted({unquote(key[len(folder) :].partition("/")[0]) for key in state.list_keys(folder)})
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:
-    """Run ids with a record of a repository, oldest first."""
+    """The ids of the runs with a record of a repository, oldest first."""
     folder = _folder(repository)
     return sorted(key[len(folder) : -len(".json")] for key in state.list_keys(folder))
 
@@ -171,13 +169,14 @@ _DELETIONS = records.record(
         "by": records.record({}),
         "finished": records.flag,
         "branches": records.map_of(_DELETION),
-    },
-    {"ledger": records.text, "generation": records.count},
+        "ledger": records.text,
+        "generation": records.count,
+    }
 )
 
 
 def read_deletions(state: StateWriter, repository: str, run_id: str) -> DeletionRecord | None:
-    """Raises FormatError on a damaged record."""
+    """The record of a run on a repository, if any. Raises FormatError for a damaged one."""
     key = f"{_folder(repository)}{run_id}.json"
     found = state.read(key)
     if found is None:
@@ -193,24 +192,19 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
         run_id,
         at=document["at"],
         by=document["by"],
-        branches={name: _deletion(row) for name, row in document["branches"].items()},
+        branches={name: decode(row, Deletion) for name, row in document["branches"].items()},
         finished=document["finished"],
-        ledger=document.get("ledger") or "",
-        generation=document.get("generation") or 0,
+        ledger=document["ledger"],
+        generation=document["generation"],
         version=found.version,
     )
-
-
-def _deletion(row: Mapping[str, Any]) -> Deletion:
-    known = {field.name: row[field.name] for field in fields(Deletion) if field.name in row}
-    return Deletion(**known | {"fate": Fate(row["fate"])})
 
 
 def history_step(
     branches: Mapping[str, tuple[str, str]], failure: Failure | None, failed: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What the history says of one repository. ``branches``: by name the HEAD, and what became of it;
-    ``failed``: which of that counts as a failure."""
+    """The history's entry for one repository. ``branches`` has by name the HEAD and the outcome. ``failed``
+    are the outcomes that count as failures."""
     counts = Counter(outcome for _, outcome in branches.values())
     return {
         "status": "failed" if failure is not None or counts.keys() & set(failed) else "applied",
@@ -221,8 +215,8 @@ def history_step(
 
 
 def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
-    """Records of runs that were stopped, newest first, and the newest of one that was not. A run settles all
-    that it finds before it finishes its own, so what is older than a finished one is settled."""
+    """The records of stopped runs, newest first, and the newest one of a finished run. Records older than
+    that are settled: each run settles those that it finds before it finishes its own."""
     found: list[DeletionRecord] = []
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
@@ -235,7 +229,7 @@ def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord]
 
 
 def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:
-    """Names that stopped runs may have freed: a branch that has one now may be another one."""
+    """Names of branches that stopped runs may have deleted: a branch of that name now may be a new one."""
     return {n for record in records for n, d in record.branches.items() if d.fate is not Fate.KEPT}
 
 

@@ -1,5 +1,4 @@
-"""What keeps a branch that a policy would delete (holds too), what is uncommitted there, and what is
-stale."""
+"""What keeps a branch that a policy would delete: settings, uncommitted changes and holds."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from lakeplan.values.settings import LifecycleSettings, Policy
 from lakeplan.values.sweep import Hold
 
 _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
-"""What a glob of a branch protection rule may have beside ``*``, ``?`` and characters of branch names."""
+"""Syntax in globs of branch protection rules besides ``*``, ``?`` and the characters of branch names."""
 
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
@@ -34,8 +33,8 @@ def is_exempt(branch_id: str, settings: LifecycleSettings) -> bool:
 
 
 def is_protected(branch_id: str, patterns: Iterable[str]) -> bool:
-    """Whether a branch protection rule may match a branch. Rules are globs of another dialect than policies:
-    every class, group and escape counts as ``*``, which matches all that it could mean."""
+    """Whether a branch protection rule may match a branch. The globs of these rules have another syntax than
+    those of policies: every class, group and escape counts as ``*``, which matches at least as much."""
     return any(p == branch_id or matches(branch_id, _DIALECT.sub("*", p)) for p in patterns)
 
 
@@ -46,7 +45,7 @@ def keeper_of(
     merged: bool | None = None,
     protected: Iterable[str] = (),
 ) -> Keep | None:
-    """The first setting that keeps a branch. ``merged`` None: it is not known, which keeps a branch under
+    """The first setting that keeps a branch, if any. ``merged`` None: not known, which keeps it under
     ``require_merged``. ``protected`` are the patterns of the repository's branch protection rules."""
     if is_exempt(outlook.id, settings):
         return Keep.EXEMPT
@@ -63,38 +62,39 @@ def keeper_of(
 
 
 def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
-    """The same branch, staying. The policy that would delete it, and since when, remain to be seen."""
+    """The same branch, kept for this reason. The policy that would delete it, and since when, stay
+    visible."""
     return replace(outlook, verdict=replace(outlook.verdict, kept_by=why))
 
 
 def spare_newest(
     outlooks: Mapping[str, BranchOutlook], policies: Sequence[Policy], min_keep: int
 ) -> dict[str, BranchOutlook]:
-    """``min_keep``: of the branches that a policy matches at least so many stay, whichever policy would be
-    the deleter; what is spared is what was written last (then: the first by name)."""
+    """The branches with ``min_keep`` applied: at least so many of those that a policy matches are kept,
+    whichever policy would delete them. The last written ones are kept, then the first by name."""
     after = dict(outlooks)
     if not min_keep:
         return after
     for policy in policies:
         matched = [o for o in after.values() if takes(policy, o.id)]
-        staying = sum(1 for o in matched if not o.verdict.deletes)
-        going = sorted(
+        kept = sum(1 for o in matched if not o.verdict.deletes)
+        expired = sorted(
             (o for o in matched if o.verdict.deletes),
             key=lambda o: (-(o.facts.last_write or o.facts.created or _NEVER).timestamp(), o.id),
         )
-        for outlook in going[: max(0, min_keep - staying)]:
+        for outlook in expired[: max(0, min_keep - kept)]:
             after[outlook.id] = keep(outlook, Keep.MIN_KEEP)
     return after
 
 
 WrittenAt = Callable[[str], "datetime | None"]
-"""By path: when the object was written; None when it is gone."""
+"""Returns when the object at a path was written, or None if it is gone."""
 
 
 @dataclass(frozen=True)
 class UncommittedWrites:
-    """``written``: the changes count as a write at this moment (epoch seconds); ``staged_at``: the newest
-    object time among them."""
+    """The uncommitted changes of a branch. ``written``: they count as a write at this moment (epoch seconds).
+    ``staged_at``: the time of their newest object."""
 
     data: StagedData
     written: int | None = None
@@ -108,10 +108,11 @@ class UncommittedWrites:
 def uncommitted_writes(
     data: StagedData, before: str | None, now: int, written_at: WrittenAt | None
 ) -> UncommittedWrites:
-    """``before`` is the fingerprint of the last inspection (None: nobody looked yet). Other changes than at
-    the last inspection, more than are listed, a deletion not observed before and an object that vanished
-    while it was read count as a write now; otherwise the objects' own times count. ``written_at`` None: times
-    are not wanted, because whatever is uncommitted keeps the branch."""
+    """When uncommitted changes count as written. ``before`` is their fingerprint at the last inspection
+    (None: there was none). They count as written now if they differ from the last inspection, if there are
+    more than are listed, if a deletion is new, or if an object vanished while it was read. Otherwise the
+    times of the objects count. ``written_at`` None: times are not needed, because any uncommitted change
+    keeps the branch."""
     known = before == data.fingerprint
     if before is not None and not known:
         return UncommittedWrites(data, written=now)
@@ -133,26 +134,26 @@ def uncommitted_writes(
 
 
 MAX_OWN_COMMITS = 200
-"""Of a branch with more commits of its own the metaranges are not read: a held prefix keeps it."""
+"""The metaranges of a branch with more own commits are not read; any held prefix keeps such a branch."""
 
 
 def with_other_names(
     desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
 ) -> DesiredRepository:
-    """The repository with what other entries hold of it: another server of the tree may be this one by
-    another name of its host. A server that does not answer is none."""
+    """The repository with the holds of other entries for it: another server in the tree may be the same
+    server under another host name. A server that does not answer is not the same."""
     named = [tree.find(server, desired.name) for server in tree.servers if server != desired.server]
     others = [other for other in named if other is not None and other.holds]
-    found = desired.holds
-    ours = _identity(readers, desired) if others else None
+    holds = desired.holds
+    identity = _identity(readers, desired) if others else None
     for other in others:
-        if ours is not None and _identity(readers, other) == ours:
-            found = all_holds(found, other.holds)
-    return replace(desired, holds=found)
+        if identity is not None and _identity(readers, other) == identity:
+            holds = all_holds(holds, other.holds)
+    return replace(desired, holds=holds)
 
 
 def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> tuple[int, str] | None:
-    """What two names of one repository share; None where its server does not say."""
+    """What identifies a repository under any name; None if its server does not answer."""
     try:
         repository = readers(desired.server).refs.get_repository(desired.name)
     except LakeplanError:
@@ -168,8 +169,8 @@ def held_branches(
     *,
     named: Collection[str] = (),
 ) -> set[str]:
-    """Of the branches that would be deleted together, those that unexpired holds keep. ``named``: commits
-    that holds named before. Raises what reading metadata raises."""
+    """The names of those branches in ``leaving``, which would be deleted together, that ``holds`` keep.
+    ``named`` are commits that holds named before. Raises the errors of reading metadata."""
     prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
     found = {name for name in leaving if names_branch(holds, name)}
     found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
@@ -177,14 +178,14 @@ def held_branches(
     if prefixes and leaving_still:
         found |= _with_paths(refs, leaving_still, prefixes, metadata)
     if prefixes or any(hold.kind == "commit" for hold in holds):
-        # made while the refs were read: what it leads to is not known
+        # Created while the refs were read: its history is not known.
         found |= leaving.keys() - {branch.id for branch in refs.branches}
     held = {commit for hold in holds for commit in commits_named(hold, refs)}.union(named)
     return found | needed_branches(refs, leaving.keys() - found, held)
 
 
 def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
-    """Whether uncommitted changes are below a held prefix, as far as their listing shows."""
+    """Whether uncommitted changes are, or may be, below a held prefix."""
     staged = outlook.staged
     return staged is not None and (
         staged.more or any(change.path.startswith(prefixes) for change in staged.changes)
@@ -194,8 +195,8 @@ def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
 def _with_paths(
     refs: Refs, leaving: Iterable[str], prefixes: Sequence[str], metadata: MetadataReader
 ) -> set[str]:
-    """Branches of whose own commits some range may have a path below a prefix that the commits before them do
-    not have."""
+    """Branches whose own commits have a range, not in the commits before them, that may contain a path below
+    a prefix."""
     commits = {commit.id: commit for commit in refs.commits}
     ranges: dict[str, frozenset[str]] = {}
 

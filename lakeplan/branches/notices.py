@@ -1,9 +1,8 @@
-"""Exemptions and notices: branches that people asked to keep for a while, and deletions that were announced.
+"""Exemptions and notices: branches that people keep for some time, and deletions that were announced.
 
-Keys: ``exemptions/<server>/<repository>.json``, which only ``branches exempt`` writes, and
-``notices/<server>/<repository>.json``, which only a run writes that holds the repository's lease. A damaged
-record fails its repository: nothing is deleted there.
-"""
+Only ``branches exempt`` writes ``exemptions/<server>/<repository>.json``. Only a run that holds the
+repository's lease writes ``notices/<server>/<repository>.json``. If a record is damaged, nothing is deleted
+in its repository."""
 
 from __future__ import annotations
 
@@ -16,20 +15,19 @@ from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
-from lakeplan.values.plan_document import encode
-from lakeplan.values.records import moment_in
+from lakeplan.values.plan_document import decode, encode
 
 EXEMPTIONS_FORMAT = "lakeplan.exemptions/v1"
 NOTICES_FORMAT = "lakeplan.notices/v1"
 LAPSE = timedelta(days=30)
-"""A notice that was not acted on for so long after its date counts no more."""
+"""A notice expires this long after the date from which it allows the deletion."""
 EXEMPTIONS_KEPT = timedelta(days=2 * 365)
-"""How long an exemption stays on record after its end: longer than any notice counts."""
+"""An exemption stays on record this long after its end, which is longer than any notice counts."""
 
 
 @dataclass(frozen=True)
 class Exemption:
-    """It holds before ``end``, unless it was ``removed``: then ``end`` says when."""
+    """An exemption, in force until ``end``. If it was ``removed``, ``end`` is the moment of that."""
 
     at: datetime
     end: datetime
@@ -49,8 +47,8 @@ class Exemption:
 
 @dataclass(frozen=True)
 class Notice:
-    """What a channel accepted about one branch, and when: its HEAD, uncommitted changes (``staged``, their
-    fingerprint) and ``deleted_from``, the moment that the notice named."""
+    """A notice about one branch that ``channel`` accepted. ``head`` is its HEAD and ``staged`` the
+    fingerprint of its uncommitted changes then. ``deleted_from`` is the moment that the notice gave."""
 
     head: str
     staged: str
@@ -59,13 +57,14 @@ class Notice:
     channel: str = ""
 
     def due(self, period: timedelta) -> datetime:
-        """The period counts from the acceptance, and nothing is deleted sooner than people were notified."""
+        """The moment from which the branch may be deleted: ``period`` after the notice was accepted, but not
+        before the moment that it gave."""
         return max(self.accepted_at + period, self.deleted_from)
 
 
 @dataclass(frozen=True)
 class Spared:
-    """The records of one repository, by branch. ``version`` is what a write of the notices must present."""
+    """The records of one repository, by branch. A write of the notices must present ``version``."""
 
     exemptions: Mapping[str, Exemption] = field(default_factory=dict)
     notices: Mapping[str, Notice] = field(default_factory=dict)
@@ -73,8 +72,8 @@ class Spared:
 
 
 def is_about(notice: Notice, outlook: BranchOutlook, exemption: Exemption | None) -> bool:
-    """Whether a notice tells of this deletion: nobody wrote to the branch since, it was not made anew, and no
-    exemption held at any time after the notice."""
+    """Whether a notice announces this deletion: since then nobody wrote to the branch, it was not created
+    again, and no exemption was in force."""
     since, staged = outlook.verdict.since, outlook.staged
     return (
         notice.head == outlook.facts.commit_id
@@ -94,9 +93,9 @@ def after_notice(
     as_of: datetime,
     channel: str | None = None,
 ) -> BranchVerdict:
-    """The verdict on a branch that would be deleted, once its notice is considered. ``channel``: whom the
-    tree tells now, "" for nobody; what another one accepted does not count. None: any counts. Without a
-    period what was said still holds."""
+    """The verdict on a branch that policies would delete, given its notice. ``channel`` is the channel that
+    the tree has now ("" for none): notices that another one accepted do not count. None: all count. Without a
+    ``period`` an earlier notice still delays the deletion."""
     verdict = outlook.verdict
     unannounced = verdict
     if period:
@@ -112,7 +111,8 @@ def after_notice(
 
 
 def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str, ...]:
-    """For people: the exemption of a branch that is in force, and the notice of its deletion at this HEAD."""
+    """Sentences for people: the exemption in force of a branch, and the notice of its deletion at this
+    HEAD."""
     exemption, notice = spared.exemptions.get(branch), spared.notices.get(branch)
     found = []
     if exemption is not None and exemption.holds(now):
@@ -128,8 +128,13 @@ def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str
 
 # ---- records
 _EXEMPTION = records.record(
-    {"at": records.moment, "end": records.any_moment},
-    {"by": records.text, "reason": records.text, "removed": records.flag},
+    {
+        "at": records.moment,
+        "end": records.any_moment,
+        "by": records.text,
+        "reason": records.text,
+        "removed": records.flag,
+    }
 )
 _NOTICE = records.record(
     {
@@ -137,8 +142,8 @@ _NOTICE = records.record(
         "staged": records.text,
         "accepted_at": records.moment,
         "deleted_from": records.moment,
-    },
-    {"channel": records.text},
+        "channel": records.text,
+    }
 )
 
 
@@ -159,24 +164,15 @@ _NOTICES_TEXT = {
 
 
 def read_spared(state: StateReader, repository: str) -> Spared:
-    """Raises FormatError for a damaged record."""
+    """The exemptions and notices of a repository. Raises FormatError for a damaged record."""
     notices, version = read_notices(state, repository)
     return Spared(read_exemptions(state, repository)[0], notices, version)
 
 
 def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
-    """By branch, also those that are over; and the version that a write must present."""
+    """The exemptions by branch, including expired ones, and the version that a write must present."""
     rows, version = _read(state, "exemptions", repository, _EXEMPTIONS, _EXEMPTIONS_TEXT)
-    return {
-        name: Exemption(
-            moment_in(row["at"]),
-            moment_in(row["end"]),
-            row.get("by") or "",
-            row.get("reason") or "",
-            bool(row.get("removed")),
-        )
-        for name, row in rows.items()
-    }, version
+    return {name: decode(row, Exemption) for name, row in rows.items()}, version
 
 
 def write_exemptions(
@@ -186,25 +182,17 @@ def write_exemptions(
     version: str | None,
     now: datetime,
 ) -> None:
-    """Without those that ended long ago. Raises WriteConflict when somebody else wrote it meanwhile."""
+    """Stores exemptions, except those that ended long ago. Raises WriteConflict if the record changed since
+    ``version``."""
     rows = {name: encode(e) for name, e in exemptions.items() if now - e.end < EXEMPTIONS_KEPT}
     document = {"format": EXEMPTIONS_FORMAT, "repository": repository, "branches": rows}
     state.write(repository_key("exemptions", repository), records.json_line(document), if_version=version)
 
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
-    """By branch, and the version that a write must present."""
+    """The notices by branch, and the version that a write must present."""
     rows, version = _read(state, "notices", repository, _NOTICES, _NOTICES_TEXT)
-    return {
-        name: Notice(
-            row["head"],
-            row["staged"],
-            moment_in(row["accepted_at"]),
-            moment_in(row["deleted_from"]),
-            row.get("channel") or "",
-        )
-        for name, row in rows.items()
-    }, version
+    return {name: decode(row, Notice) for name, row in rows.items()}, version
 
 
 def write_notices(
@@ -214,9 +202,10 @@ def write_notices(
     live: Iterable[str],
     version: str | None,
 ) -> str:
-    """Only those of branches that exist. Raises WriteConflict when another run wrote meanwhile."""
-    there = set(live)
-    rows = {name: encode(n) for name, n in notices.items() if name in there}
+    """Stores the notices of the ``live`` branches. Raises WriteConflict if the record changed since
+    ``version``."""
+    existing = set(live)
+    rows = {name: encode(n) for name, n in notices.items() if name in existing}
     document = {"format": NOTICES_FORMAT, "repository": repository, "branches": rows}
     return state.write(repository_key("notices", repository), records.json_line(document), if_version=version)
 

@@ -1,9 +1,9 @@
-"""Pins: hidden branches that make every collector keep a commit. Which commits need one, with which rule, and
-the order of writes in which nothing is kept less.
+"""Pins: hidden branches that make every collector keep a commit. Decides which commits need one, with which
+rule, and in which order to write so that nothing is kept for less time meanwhile.
 
-A server's walk starts at every branch, hidden ones too, and keeps each HEAD; tags are never asked
-(docs/lakefs/retention.md). So a hidden branch at a commit keeps it for as long as it exists and nobody moves
-it. But a pin is a start of the walk, and a wrong rule for it makes other commits expire:
+A server's walk starts at every branch, including hidden ones, and keeps each HEAD; it ignores tags
+(docs/lakefs/retention.md). So a hidden branch keeps its commit as long as it exists and nobody moves it. But
+the walk also starts at pins, and a wrong rule for a pin makes other commits expire:
 
 - at a *dangling* commit (no branch's HEAD, nobody's main parent) it must have the default days, as the
   commit had before, or its ancestors lose them;
@@ -13,9 +13,9 @@ The writes that bring the pins of a repository up to date:
 
 1. PUT the old rules with the entries of new pins; 2. make the branches; 3. compare the server's own verdict;
 4. PUT the new rules; 5. delete retired pins; 6. PUT without their entries. A run may be killed after any of
-them. The server's walk and the documented rule are computed for the state after each, at each moment that is
-judged, as the branches are and with the branches deleted that are at a pinned commit: each alone, all of
-one commit, and all. A state that keeps less than it must is refused.
+them. So the server's walk and the documented rule are computed for the state after each write, at each moment
+that is judged, with all branches and without those at pinned commits: each alone, all of one commit, and all.
+A change that would keep less than it must in any of these states is refused.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class PinRules:
-    """What the tree pins: tags by pattern, what holds name, commits that the documented rule keeps and
-    the server's walk does not, and the newest commits of branches."""
+    """What the tree pins: tags by pattern, what holds name, commits that the documented rule keeps but the
+    server's walk does not (``at_risk``), and the newest commits of branches."""
 
     tags: tuple[str, ...] = ()
     holds: bool = False
@@ -52,10 +52,10 @@ class PinRules:
 
 
 def own_pins(live: Iterable[LiveBranch], recorded: Collection[str]) -> list[Pin]:
-    """Branches that are certainly lakeplan's pins, by name; others are never deleted.
+    """The branches that are certainly lakeplan's pins, by name. Others are never deleted.
 
-    These are hidden branches whose name has the commit they are at, and which the state has on record
-    (``recorded``: full commit ids).
+    A pin is a hidden branch that is at the commit in its name and that the state has on record (``recorded``:
+    full commit ids).
     """
     own = (branch for branch in live if may_be_pin(branch) and branch.commit_id in recorded)
     return [Pin(branch.commit_id) for branch in sorted(own, key=lambda branch: branch.id)]
@@ -74,20 +74,20 @@ def without_pin_branches(refs: Refs) -> Refs:
 
 
 def with_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
-    """The same history with these pins; each may be there already."""
+    """The same history with these pins. Any of them may be in it already."""
     there = {branch.id for branch in refs.branches}
     new = [Branch(pin.name, pin.commit_id) for pin in pins if pin.name not in there]
     return replace(refs, branches=(*refs.branches, *new))
 
 
 def without_entries(rules: GcRules, names: Collection[str]) -> GcRules:
-    """Rules as a person wrote them: without the entries of the pins with these names. What other branches
-    are named is kept, also when it begins like a pin: somebody else wrote it."""
+    """Rules without the entries of the pins with these names. Entries of other branches are kept even if
+    their names begin like pins, because somebody else wrote them."""
     return GcRules(rules.default_retention_days, {b: d for b, d in rules.branches.items() if b not in names})
 
 
 def with_entries(rules: GcRules, pins: Iterable[Pin]) -> GcRules:
-    """Rules with the entries that pins need; an entry that a pin must not have is taken out."""
+    """Rules with the entries that pins need, and without the entries of pins that must not have one."""
     branches = dict(rules.branches)
     for pin in pins:
         branches.pop(pin.name, None)
@@ -97,20 +97,20 @@ def with_entries(rules: GcRules, pins: Iterable[Pin]) -> GcRules:
 
 
 def missing_entries(rules: GcRules | None, pins: Iterable[Pin]) -> list[Pin]:
-    """Pins whose rule is not the one they need: a server's collector must not run until it is."""
+    """Pins whose rule is not the one that they need. Until it is, a server's collector must not run."""
     return [pin for pin in pins if (None if rules is None else rules.branches.get(pin.name)) != pin.days]
 
 
 def blocking_rules(rules: GcRules) -> list[str]:
-    """Branches whose own rule is 0 days or less, of rules without the entries of own pins: with them pins of
-    0 days are not safe."""
+    """Branches with a rule of 0 days or less, in rules without the entries of pins. They make pins of 0 days
+    unsafe."""
     return [branch for branch, days in rules.branches.items() if days <= 0]
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A history without own pins, and what decides about it: the tree's rules, the moments to judge at
-    (the first is now), the server's zone."""
+    """A history without lakeplan's pins, and what decides which commits expire: the tree's rules, the moments
+    to judge at (the first is now) and the server's time zone."""
 
     refs: Refs
     graph: CommitGraph
@@ -119,8 +119,8 @@ class History:
     zone: tzinfo = timezone.utc
 
     def expiring(self) -> set[int]:
-        """Numbers of commits that a server's walk lets expire at one of the moments, and whose data no commit
-        that stays has: the same metarange would keep it."""
+        """Numbers of commits that expire by the server's walk at one of the moments, and whose metarange no
+        kept commit has."""
         walk = ServerWalk(self.graph, self.rules)
         gone: set[int] = set()
         for moment in self.moments:
@@ -134,7 +134,7 @@ class History:
         return gone
 
     def at_risk(self) -> set[int]:
-        """Numbers of commits that the documented rule keeps at one of the moments, and the walk does not."""
+        """Numbers of commits that the documented rule keeps at one of the moments, but the walk does not."""
         walk, documented = ServerWalk(self.graph, self.rules), DocumentedRule(self.graph, self.rules)
         found: set[int] = set()
         for moment in self.moments:
@@ -146,15 +146,15 @@ class History:
 def required_pins(
     history: History, rules: PinRules, holds: Sequence[Hold] = (), have: Iterable[Pin] = ()
 ) -> list[Pin]:
-    """The pins that the tree requires, by commit id, one a commit: new ones only for commits that would lose
-    data at one of the moments, those there are (``have``) for as long as they are requested, and for as long
-    as a hold is active that required them before. A pin at a dangling commit has the default days, any other
-    0 days."""
+    """The pins that the tree requires, one per commit, by commit id. A new pin is required only for a commit
+    that would lose data at one of the moments. An existing one (``have``) is required as long as the tree
+    requests it, or a hold that required it is active. A pin at a dangling commit has the default days, any
+    other 0 days."""
     graph, expiring = history.graph, history.expiring()
-    there = {graph.index[pin.commit_id]: pin.holds for pin in have if pin.commit_id in graph.index}
-    expiring |= there.keys()
+    existing = {graph.index[pin.commit_id]: pin.holds for pin in have if pin.commit_id in graph.index}
+    expiring |= existing.keys()
     reasons: dict[int, list[str]] = {}
-    for reason, commits in _asked(history, rules, holds, there):
+    for reason, commits in _requested(history, rules, holds, existing):
         for commit in commits:
             if commit in expiring:
                 reasons.setdefault(commit, []).append(reason)
@@ -163,7 +163,7 @@ def required_pins(
 
 
 def with_needed_days(graph: CommitGraph, pins: Iterable[Pin]) -> tuple[Pin, ...]:
-    """Pins with the rule that each needs in a history without pins; one that is not in it as it is."""
+    """Pins with the rule that each needs in a history without pins. One that is not in it is unchanged."""
     dangling = {graph.ids[commit] for commit in graph.server_dangling}
 
     def days(pin: Pin) -> int | None:
@@ -174,10 +174,10 @@ def with_needed_days(graph: CommitGraph, pins: Iterable[Pin]) -> tuple[Pin, ...]
     return tuple(replace(pin, days=days(pin)) for pin in pins)
 
 
-def _asked(
+def _requested(
     history: History, rules: PinRules, holds: Sequence[Hold], held_before: Mapping[int, Collection[str]]
 ) -> Iterator[tuple[str, Iterable[int]]]:
-    """Reasons, each with the numbers of its commits."""
+    """The reasons for pins, each with the numbers of its commits."""
     graph, refs = history.graph, history.refs
     for tag in sorted(refs.tags, key=lambda tag: tag.id):
         if tag.commit_id in graph.index and any(matches(tag.id, glob) for glob in rules.tags):
@@ -186,7 +186,7 @@ def _asked(
         commits = {commit.id: commit for commit in refs.commits}
         for hold in active_holds(holds, history.moments[0]):
             ids = commits_named(hold, refs)
-            # as a sweep does: a hold on a branch names all that its HEAD was made from
+            # As for a sweep, a hold on a branch names every ancestor of its HEAD.
             held = reachable(commits, ids) if hold.kind == "branch" else ids
             reason = f"{HOLD}{hold.kind} {hold.name}"
             before = {number for number, reasons in held_before.items() if reason in reasons}
@@ -211,7 +211,7 @@ _PERIODS: Mapping[str, Period] = {
 def newest_of(
     graph: CommitGraph, head: int, kept: Kept, zone: tzinfo = timezone.utc
 ) -> Iterator[tuple[str, list[int]]]:
-    """What ``kept`` selects on the main line that ends at ``head``, with the reason."""
+    """The commits that ``kept`` selects on the main line of ``head``, by reason."""
     counts = {"day": kept.daily, "week": kept.weekly, "month": kept.monthly}
     if kept.commits:
         found = [commit for commit, _ in zip(_line(graph, head), range(kept.commits), strict=False)]
@@ -222,8 +222,8 @@ def newest_of(
 
 
 def _newest_by(graph: CommitGraph, head: int, period: Period, count: int, zone: tzinfo) -> list[int]:
-    """The newest commit of each of the last ``count`` periods that have one: the first on the way from the
-    HEAD. A commit whose date no calendar has is in no period."""
+    """The newest commit of each of the last ``count`` periods that have one, which is the first on the way
+    from the HEAD. A commit with a date outside the calendar is in no period."""
     found: dict[tuple[int, ...], int] = {}
     for commit in _line(graph, head):
         try:
@@ -248,7 +248,7 @@ def _line(graph: CommitGraph, head: int) -> Iterator[int]:
 
 # ---- the writes
 class Write(str, Enum):
-    """What a step writes, as a person reads it."""
+    """What a step writes, in words."""
 
     ENTRIES = "add the rules that new pins need"
     CREATE = "create new pins"
@@ -259,7 +259,7 @@ class Write(str, Enum):
 
 @dataclass(frozen=True)
 class State:
-    """What a server has at one time: its rules (None: none), and the pins there."""
+    """A server's rules (None: none) and pins at one time."""
 
     rules: GcRules | None
     pins: tuple[Pin, ...]
@@ -275,8 +275,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Loss:
-    """Commits that a state would let expire although they must be kept. ``removed``: the branches whose
-    deletion it would take, as text; "" for none."""
+    """Commits that would expire in a state although they must be kept. ``removed`` are the branches that
+    would have to be deleted for that, as text, or ""."""
 
     write: Write
     verdict: str
@@ -293,9 +293,9 @@ class Loss:
 
 @dataclass(frozen=True)
 class Change:
-    """From the pins there are to the pins that are wanted. ``stored`` is what the server has (None: no
-    rules), own entries with it; ``desired`` the rules to be, without them (None: none). ``have`` are pins
-    with the days that they need: a retired pin has its rule until it is deleted, also where it was lost."""
+    """A change from the existing pins (``have``) to the wanted ones. ``stored`` are the server's rules with
+    the entries of pins, ``desired`` the rules to write, without them; None: no rules. ``have`` have the days
+    that they need: a retired pin keeps its rule until it is deleted, and gets it back if it was lost."""
 
     stored: GcRules | None
     desired: GcRules | None
@@ -313,11 +313,11 @@ class Change:
         return tuple(pin for pin in self.have if pin.name not in wanted)
 
     def steps(self) -> list[Step]:
-        """The writes that are needed, in order; none when all is as it should be."""
+        """The writes that are needed, in order; none if nothing differs."""
         new, retired, steps = self.new, self.retired, []
         rules, there = self.stored, self.have
         if rules is not None and any(pin.days is not None for pin in new):
-            # without rules nothing is collected, so there is nothing to prepare
+            # Without rules nothing is collected, so there is nothing to prepare.
             rules = with_entries(rules, new)
             steps.append(Step(Write.ENTRIES, State(rules, there)))
         if new:
@@ -337,12 +337,12 @@ class Change:
 
 
 MOST_BETWEEN = 16
-"""When more pins than this are deleted, only every second, third, … state between two deletions is judged,
-and at least this many."""
+"""If more pins than this are deleted, not every state between two deletions is judged, but at least this many
+of them, evenly spaced."""
 
 
 def states_of(change: Change, step: Step) -> Iterator[State]:
-    """The states that a step passes through: retired pins are deleted one after the other."""
+    """The states during a step: retired pins are deleted one after the other."""
     if step.write is Write.DELETE:
         retired = change.retired
         stride = max(1, (len(retired) - 1) // MOST_BETWEEN)
@@ -353,7 +353,8 @@ def states_of(change: Change, step: Step) -> Iterator[State]:
 
 @dataclass(frozen=True, eq=False)
 class _Verdicts:
-    """Both verdicts of one state, as integers with a bit per byte of their flags."""
+    """The verdicts of the server and of the documented rule in one state, as integers with a byte per
+    commit."""
 
     graph: CommitGraph
     rules: GcRules | None
@@ -373,11 +374,11 @@ class _Verdicts:
 
 
 def losses(history: History, change: Change) -> Iterator[Loss]:
-    """What a step would let expire although it must be kept, worst step first in order; nothing when the
-    change is safe. ``history`` is without own pins.
+    """What each step would let expire although it must be kept; nothing if the change is safe. ``history`` is
+    without lakeplan's pins.
 
-    Before the new rules are written nothing may be kept less than now. From then on all must be kept that the
-    new rules keep without any pin, and every commit whose pin stays.
+    Until the new rules are written, everything that is kept now must be kept. From then on, everything that
+    the new rules keep without pins must be kept, and every commit with a wanted pin.
     """
     pins = {pin.name: pin for pin in (*change.have, *change.want)}
     everything = CommitGraph.from_refs(with_pins(history.refs, pins.values()))
@@ -403,8 +404,8 @@ def bare_rules(change: Change) -> GcRules | None:
 
 
 def _shared(history: History, pins: Iterable[Pin]) -> Iterable[tuple[str, ...]]:
-    """Branches that are at a pinned commit: each alone, all of one commit, because only the last that is
-    deleted leaves the commit to its pin, and all."""
+    """Branches at pinned commits: each alone, all of one commit (only when the last is deleted, its pin alone
+    keeps it), and all together."""
     at: dict[str, tuple[str, ...]] = {pin.commit_id: () for pin in pins}
     for branch in history.refs.branches:
         if branch.commit_id in at:
@@ -444,10 +445,10 @@ def _compared(
 
 
 def safe_change(history: History, change: Change) -> tuple[Change, Loss | None]:
-    """The change as it can be made safely, and what even that would lose: with a loss nothing is written.
+    """The change in a safe form, and None; or the change and a loss, if no form is safe.
 
-    Where a branch is at a pinned commit, the branch keeps it and may be deleted at any time: its pin has
-    no rule of its own, or is deleted, when the set is not safe otherwise. A later run makes it again.
+    If a branch is at a pinned commit, the branch keeps the commit, but it may be deleted at any time. If the
+    change is not safe as it is, such pins get no rule of their own, or are not made. A later run makes them.
     """
     heads = {branch.commit_id for branch in history.refs.branches}
     without_rule = tuple(replace(p, days=None) if p.commit_id in heads else p for p in change.want)

@@ -1,4 +1,4 @@
-"""``branches undo``: makes deleted branches again from the record of a run, at the HEAD they had."""
+"""``branches undo``: creates deleted branches again at the HEAD in the record of a run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
 SAMPLE = 10
-"""Objects of a restored branch that are read, to see whether a collection took its data."""
+"""Objects of a restored branch that are read to see whether a collection has deleted its data."""
 AT_ONCE = 4
-"""Branches that are made at the same time."""
+"""Branches that are created at the same time."""
 
 
 class Restored(str, Enum):
-    """``EXISTS``: there is a branch of that name, which is left alone. ``UNCERTAIN``: the answer was lost,
-    and the server may still create it."""
+    """The outcome for a branch. ``EXISTS``: a branch of that name exists and was not changed. ``UNCERTAIN``:
+    the answer was lost, and the server may still create the branch."""
 
     RESTORED = "restored"
     EXISTS = "exists"
@@ -50,7 +50,7 @@ class Restored(str, Enum):
 
 @dataclass(frozen=True)
 class BranchRestored:
-    """``sampled`` objects were read, ``gone`` of them were not there any more."""
+    """The end of one branch. ``sampled`` objects were read, of which ``gone`` no longer exist."""
 
     branch_id: str
     deletion: Deletion
@@ -78,8 +78,8 @@ class UndoReport:
 
 @dataclass(frozen=True)
 class UndoOptions:
-    """``run_id`` None: of each repository the newest run that has something to bring back. ``branches``
-    empty: all of them."""
+    """``run_id`` None: for each repository, the newest run with something to restore. ``branches`` empty: all
+    branches."""
 
     selection: Selection
     run_id: str | None = None
@@ -87,12 +87,12 @@ class UndoOptions:
 
 
 def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
-    """Brings branches back, repository by repository. Raises UsageError when no record has any."""
+    """Restores branches, repository by repository. Raises UsageError if no record has any to restore."""
     found: list[tuple[DesiredRepository, DeletionRecord]] = []
     damaged: list[RepositoryRestored] = []
     for server in tree.servers if options.selection.server is None else [options.selection.server]:
         names = repositories_on_record(ports.state, server)
-        # whatever the engine is by now: it may have been turned off because of what is to be undone
+        # The engine does not matter: it may have been turned off because of what is to be undone.
         for desired in tree.resolve(server, names):
             if desired.name not in names or not options.selection.takes(desired):
                 continue
@@ -109,7 +109,7 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
     done = [_undo(d, r, options, ports, run) for d, r in found]
-    # One record of the history. The branches are back already: it only says so.
+    # The branches have been restored, so a failure to record that is only a warning.
     journal = open_journal(ports.state, run, "branches undo")
     for end in done:
         ends = {b.branch_id: (b.deletion.head, b.outcome.value) for b in end.branches}
@@ -121,7 +121,7 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
 
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
-    """The newest record, or the named one, that has something to bring back."""
+    """The newest record with something to restore, or the one of the requested run."""
     runs = [run for run in list_runs(ports.state, desired.key) if options.run_id in (None, run)]
     for run_id in reversed(runs):
         record = read_deletions(ports.state, desired.key, run_id)
@@ -131,8 +131,8 @@ def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -
 
 
 def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
-    """What the run deleted or may have deleted. What was only seen (by somebody else's job) comes back when
-    it is requested by run or by name."""
+    """The branches that the run deleted or may have deleted. Observed branches, which a server's job may have
+    deleted, are included if the run or the branches are named."""
     wanted = {Fate.DELETED, Fate.INTENDED}
     if options.run_id is not None or options.branches:
         wanted |= {Fate.SEEN}
@@ -168,7 +168,8 @@ def _undo(
                 restored = [end.branch_id for end in made if end.outcome is Restored.RESTORED]
                 for name in restored:
                     fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
-                if restored:  # what a killed undo had not stored yet exists, and the next one leaves it alone
+                if restored:
+                    # If an undo is killed before this, the next one finds the branches and keeps them.
                     fresh.save()
                 if len(made) < len(some):
                     break
@@ -179,14 +180,14 @@ def _undo(
 
 @dataclass(frozen=True)
 class _Restorer:
-    """Of one repository. Used by several threads, each for branches of its own."""
+    """Restores the branches of one repository. Several threads use it, each for different branches."""
 
     repository: str
     reader: BranchReader
     writer: BranchWriter
     run: Run
     samples: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By HEAD: many branches have the same."""
+    """By HEAD, because many branches may have the same."""
 
     def restore(self, name: str, deletion: Deletion) -> BranchRestored:
         try:
@@ -210,8 +211,8 @@ class _Restorer:
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _create(self, branch: LiveBranch) -> str:
-        """The HEAD of the branch that is there then. Sent once: a branch of that name may be somebody's by
-        the time of a second request."""
+        """Creates a branch and returns the HEAD of the one that exists then. The request is sent once: by the
+        time of a second one, somebody else may have created a branch of that name."""
         try:
             self.writer.create_branch(self.repository, branch)
         except LakeplanError as error:

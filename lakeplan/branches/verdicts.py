@@ -1,4 +1,4 @@
-"""The verdict on one branch: facts and policies in, delete or keep out (lakefs/branch-lifecycle.md)."""
+"""Judges branches: from facts and policies to delete or keep (lakefs/branch-lifecycle.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
 
 
 def with_names(policies: Sequence[Policy] | None) -> list[tuple[str, Policy]]:
-    """Every policy with what it is called: its id, or its place in the list."""
+    """Every policy with its name for people: its id, or its place in the list."""
     return [(policy.id or f"policy {number}", policy) for number, policy in enumerate(policies or (), 1)]
 
 
@@ -50,13 +50,13 @@ def default_branch_problems(policies: Sequence[Policy], default_branch: str) -> 
 
 
 def takes(policy: Policy, branch_id: str) -> bool:
-    """Whether any of its patterns matches."""
+    """Whether a pattern of the policy matches a branch."""
     return any(matches(branch_id, pattern) for pattern in policy.patterns)
 
 
 def crossing(policy: Policy, created: datetime, last_write: datetime | None) -> datetime:
-    """When a branch has crossed every threshold of a policy, if nobody writes. Without a recorded last write
-    the creation time counts."""
+    """The moment at which a branch crosses the last threshold of a policy, if nobody writes. Without a
+    recorded last write the creation time counts."""
     moments = []
     if policy.max_age_seconds is not None:
         moments.append(_later(created, policy.max_age_seconds))
@@ -73,25 +73,25 @@ def judge_branch(
     default_branch: str,
     read_only: bool = False,
 ) -> BranchVerdict:
-    """Delete or keep. The first policy that matches with all its thresholds crossed is the deleter; order
-    decides nothing else."""
+    """The verdict on a branch. The first matching policy whose thresholds are all crossed deletes it. The
+    order of policies has no other effect."""
     if facts.branch_id == default_branch:
         return BranchVerdict(Keep.DEFAULT_BRANCH)
     if read_only:
         return BranchVerdict(Keep.READ_ONLY)
     if facts.created is None:
         return BranchVerdict(Keep.NO_CREATION_TIME)
-    found = [
+    crossings = [
         (crossing(policy, facts.created, facts.last_write), name)
         for name, policy in with_names(policies)
         if takes(policy, facts.branch_id)
     ]
-    for moment, name in found:
+    for moment, name in crossings:
         if moment <= as_of:
             return BranchVerdict(None, policy=name, since=moment)
-    if not found:
+    if not crossings:
         return BranchVerdict(Keep.NO_POLICY)
-    due, name = min(found, key=lambda pair: pair[0])
+    due, name = min(crossings, key=lambda pair: pair[0])
     return BranchVerdict(Keep.NOT_CROSSED, policy=name, due=None if due == END_OF_TIME else due)
 
 
@@ -111,7 +111,7 @@ EVEREST = (
 
 
 def facts_of(branch: Branch) -> BranchFacts:
-    """What an Enterprise server says of a branch. Without a creation time it is exempt."""
+    """What an Enterprise server records of a branch. One without a creation time is exempt."""
     created, written = _moment(branch.creation_date), _moment(branch.update_date)
     return BranchFacts(
         branch.id,
@@ -131,7 +131,8 @@ def fates_of(
     *,
     default_branch: str,
 ) -> tuple[BranchFate, ...]:
-    """Every branch that either set of policies deletes by thirty days after ``as_of``, soonest first."""
+    """Every branch that the stored or the wanted policies delete within 30 days of ``as_of``, soonest
+    first."""
     found = []
     idle = {name: p.max_idle_seconds is not None for name, p in with_names(wanted)}
     for branch in branches:
@@ -176,8 +177,8 @@ def held_deletions(
     default_branch: str,
     read_only: bool = False,
 ) -> tuple[str, ...]:
-    """Branches that policies delete at some time while one of ``holds`` names them, in words: those that
-    exist, and by example those that a pattern of a policy and a hold's glob would both match."""
+    """Sentences about branches that policies would delete while one of ``holds`` names them. If no existing
+    branch is among them, pairs of a policy's pattern and a hold's glob that could match the same branch."""
     if read_only:
         return ()
     by_branch = [hold for hold in holds if hold.kind == "branch"]
@@ -200,7 +201,7 @@ def held_deletions(
                 budget.spend(len(hold.name) + len(pattern))
                 if share_a_name(hold.name, pattern, BRANCH_NAMES):
                     found.append(f"any that {both} both name")
-            except TooManyGlobs:  # more than can be compared: they may share one
+            except TooManyGlobs:  # too many to compare, so they may match the same branch
                 return (*found, f"any that {both}, or a later one, both name")
     return tuple(found)
 
@@ -213,7 +214,7 @@ def deleted_while_held(
     *,
     default_branch: str,
 ) -> dict[str, BranchOutlook]:
-    """Branches that policies delete at some time before the last of ``holds`` ends, by name."""
+    """Branches that policies delete before the last of ``holds`` ends, by name."""
     found = {}
     for branch in branches:
         facts = facts_of(branch)
@@ -227,12 +228,12 @@ def deleted_while_held(
 def first_deletion(
     fates: Iterable[BranchFate], as_of: datetime, schedule: str, zone: tzinfo
 ) -> datetime | None:
-    """The first run of the server's job that finds a branch to delete; None when no branch is deleted soon.
-    Raises ValueError for a schedule that cannot be read."""
+    """The first run of the server's job that deletes a branch, or None if no branch expires soon. Raises
+    ValueError for an invalid schedule."""
     moments = [fate.goes_at for fate in fates if fate.goes_at is not None]
     if not moments:
         return None
-    # A run at the very moment of the crossing counts.
+    # A run at exactly the moment of the crossing deletes the branch.
     start = max(as_of, min(moments)) - timedelta(microseconds=1)
     return parse_cron(schedule).next_after(start, zone)
 

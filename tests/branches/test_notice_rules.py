@@ -179,6 +179,13 @@ class DescribeNotes:
         assert notes_on(spared, "b", "h1", NOW) == ()
 
 
+MOMENT = "2026-03-01T00:00:00Z"
+ROWS: dict[str, dict[str, object]] = {
+    "exemptions": {"at": MOMENT, "end": MOMENT, "by": "", "reason": "", "removed": False},
+    "notices": {"head": "h", "staged": "", "accepted_at": MOMENT, "deleted_from": MOMENT, "channel": "ops"},
+}
+
+
 class DescribeRecords:
     def it_reads_what_it_wrote(self) -> None:
         state = MemoryState()
@@ -259,20 +266,17 @@ class DescribeRecords:
     @pytest.mark.parametrize(
         ("kind", "key"),
         [
-            *(("exemptions", key) for key in ("at", "end")),
-            *(("notices", key) for key in ("head", "staged", "accepted_at", "deleted_from")),
+            *(("exemptions", key) for key in ("at", "end", "by", "reason", "removed")),
+            *(("notices", key) for key in ("head", "staged", "accepted_at", "deleted_from", "channel")),
         ],
     )
     def it_takes_no_branch_without_one_of_its_keys(self, kind: str, key: str) -> None:
-        moment = "2026-03-01T00:00:00Z"
-        row: dict[str, object] = {"at": moment, "end": moment}
-        if kind == "notices":
-            row = {"head": "h", "staged": "", "accepted_at": moment, "deleted_from": moment}
+        row = ROWS[kind]
         document = {"format": f"lakeplan.{kind}/v1", "repository": KEY, "branches": {"a": row}}
         state = MemoryState()
         state.write(f"{kind}/prod/analytics.json", json.dumps(document).encode(), if_version=None)
         assert read_spared(state, KEY) != Spared()
-        for damage in ({k: v for k, v in row.items() if k != key}, {**row, key: 7}):
+        for damage in ({k: v for k, v in row.items() if k != key}, {**row, key: 7}, {**row, key: None}):
             self.refused(kind, {**document, "branches": {"a": damage}})
 
     @pytest.mark.parametrize(
@@ -284,11 +288,8 @@ class DescribeRecords:
             ("notices", "channel", 7),
         ],
     )
-    def it_takes_no_other_type_for_what_may_be_left_out(self, kind: str, key: str, value: object) -> None:
-        moment = "2026-03-01T00:00:00Z"
-        row: dict[str, object] = {"at": moment, "end": moment}
-        if kind == "notices":
-            row = {"head": "h", "staged": "", "accepted_at": moment, "deleted_from": moment}
+    def it_takes_no_value_of_another_type(self, kind: str, key: str, value: object) -> None:
+        row = ROWS[kind]
         branches = {"a": {**row, key: value}}
         self.refused(kind, {"format": f"lakeplan.{kind}/v1", "repository": KEY, "branches": branches})
 
