@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeplan.cli.commands.fleet import Storage, open_store
 from lakeplan.cli.main import run
 from lakeplan.fleet import audit as fleet
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.desired import GcDesired
+from lakeplan.values.repository import Repository
 from lakeplan.values.settings import Policy, SettingKind
 
 if TYPE_CHECKING:
@@ -187,3 +189,10 @@ def it_stops_in_order_and_reports_what_it_has(audit: Audit, monkeypatch: pytest.
     code, out, _ = audit("--format", "json")
     assert code == 3
     assert json.loads(out)["unfinished"] == ["prod/one", "prod/three", "prod/two"]
+
+
+@pytest.mark.parametrize("form", ["file://{}", "{}"])
+def it_reads_no_folder_of_this_machine_that_a_server_names(tmp_path: Path, form: str) -> None:
+    (tmp_path / "data").mkdir()
+    repository = Repository("one", form.format(tmp_path), "main")
+    assert open_store(repository, Storage()) == "the server names a folder of this machine"

@@ -34,7 +34,7 @@ from lakeplan.output.storage import render_storage
 from lakeplan.plan.importing import Imported
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.stores.open import AzureLocation, folder_of, open_namespace, parse_location
+from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_namespace, parse_location
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
@@ -222,6 +222,8 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
         location = parse_location(url)
         if isinstance(location, AzureLocation) and not location.is_azure:
             return "the server names an address that is not Azure's"
+        if isinstance(location, FolderLocation):
+            return "the server names a folder of this machine"
         return open_namespace(url, endpoint_url=storage.endpoint_url, region=storage.region)
     except LakeplanError as error:
         return error.message
