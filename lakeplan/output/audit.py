@@ -23,7 +23,7 @@ from lakeplan.output.report_shell import (
 from lakeplan.output.report_shell import Cell as HtmlCell
 from lakeplan.output.report_shell import amount as html_amount
 from lakeplan.output.report_shell import table as html_table
-from lakeplan.output.tables import Label, Table, costs, volume_cells
+from lakeplan.output.tables import Table, costs, volume_cells
 from lakeplan.output.text import NO_MONEY, Money, count, count_of, days, moment, size, volume
 from lakeplan.values.storages import storage_of
 
@@ -143,7 +143,7 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
 def figures_of(row: AuditedRow) -> Table:
     """Figures of a repository, indented below what they are part of."""
     cost = Money.of(row)
-    rows = [[Label(name, style), *volume_cells(amount, cost)] for name, amount, style in _figures(row)]
+    rows = [[Cell(name, style), *volume_cells(amount, cost)] for name, amount, style in _figures(row)]
     return Table(("", "objects", "size", *cost.header()), rows)
 
 

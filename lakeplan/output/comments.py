@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.output.lifecycle import expires_then, losses, only_here, stale_first
+from lakeplan.output.lifecycle import expires_then, follows_table, losses, stale_table
 from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
@@ -20,19 +20,19 @@ from lakeplan.output.plan_changes import (
     change_rows,
     fold,
     key_of,
-    loosened,
+    loosened_table,
     loosening_title,
+    rules_table,
     writes,
     writing,
 )
 from lakeplan.output.plan_impact import (
     AT_MOST,
-    MOMENT,
     NO_REASON,
     failure_groups,
+    gate_groups,
     gates_of,
-    moment_rows,
-    picked,
+    moment_table,
     prefix_table,
     scope_of,
     tag_table,
@@ -43,12 +43,12 @@ from lakeplan.output.plan_settings import (
     TITLES,
     deletions_of,
     markdown_pins,
+    setting_table,
     settings_of,
     staying_of,
     why_they_stay,
 )
-from lakeplan.output.tables import markdown_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, moment, size
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, moment, size
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow
@@ -102,17 +102,11 @@ def staying_branches(repository: Json) -> str:
         return ""
     rest = staying_of(repository)
     body = f"{count_of(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
-    columns = ("objects", "bytes", *cost.header(" "))
-    if found["totals"]:
-        rows = [
-            [moment(t["as_of"]), count(t["commits"]), *amounts(t, cost)] for t in found["totals"].values()
-        ]
-        body += table(("by", "commits expire", *columns), rows, figures=(1, 2, 3, 4)) + "\n"
-    stale = stale_first(found["branches"])[:_STALE]
-    if stale:
-        headers = ("stale: each alone holds", "last commit", "commits", *columns)
-        rows = [[code(b["branch_id"]), *only_here(b["only_here"], cost)] for b in stale]
-        body += table(headers, rows, figures=(2, 3, 4, 5)) + "\n"
+    for made in (
+        follows_table(found, cost).markdown(),
+        stale_table(found["branches"], cost).markdown(_STALE),
+    ):
+        body += f"{made}\n" if made else ""
     body += "".join(f"- {prose(note)}\n" for note in found["notes"])
     return folded("what is kept, and what then expires", body)
 
@@ -146,19 +140,12 @@ def changes_of(repository: Json) -> str:
     if not writes(repository):
         return run_branches(repository)
     if repository["action"] != "none":
-        rows = [
-            [row.mark, code(row.value), row.before, f"**{row.after}**", row.effect]
-            for row in fold(change_rows(repository))
-        ]
         title = _title(repository, _WORDS[repository["action"]])
-        parts.append(title + table(("", "value", "now", "proposed", ""), rows))
+        parts.append(title + rules_table(fold(change_rows(repository))).markdown())
     for kind, setting in settings_of(repository):
         title = _title(repository, f"{TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
-        rows = [row for change in setting["changes"] for row in _setting_rows(change)]
         notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
-        parts.append(
-            title + table(("", "item", "value", "now", "proposed"), rows) + (f"\n{notes}" if notes else "")
-        )
+        parts.append(title + setting_table(setting["changes"]).markdown() + (f"\n{notes}" if notes else ""))
     parts.append(markdown_pins(repository))
     return "".join(parts) + f"\n{headline(repository)}\n\n" + run_branches(repository)
 
@@ -177,18 +164,6 @@ def _deletions(setting: Json) -> list[str]:
 def _title(repository: Json, words: str) -> str:
     adopted = ", adopted by a glob" if repository["adopted"] else ""
     return f"\n#### {code(key_of(repository))}: {words}{adopted}\n\n"
-
-
-def _setting_rows(change: Json) -> list[list[str]]:
-    """One row a value of a policy or an object rule."""
-    mark = {"add": "+", "change": "~", "clear": "-"}[change["action"]]
-    keys = list(dict.fromkeys([*change["before"], *change["after"]]))
-    rows = []
-    for key in keys or [""]:
-        before, after = (change[side].get(key) for side in ("before", "after"))
-        shown = [code(before) if before else "not set", f"**{code(after)}**" if after else "not set"]
-        rows.append([mark, code(change["item"]), prose(key), *shown])
-    return rows
 
 
 def headline(repository: Json) -> str:
@@ -235,11 +210,8 @@ def details_of(repository: Json) -> str:
 
 
 def _figures(repository: Json) -> str:
-    rows = [markdown_cells(picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
-    if not rows:
-        return ""
-    headers = ("", *MOMENT[1:], *Money.of(repository).header(" "), "at risk")
-    return table(headers, rows, figures=range(1, len(headers))) + f"\n{AT_MOST}.\n\n"
+    figures = moment_table(repository).markdown()
+    return f"{figures}\n{AT_MOST}.\n\n" if figures else ""
 
 
 def _tags(repository: Json) -> str:
@@ -347,21 +319,11 @@ def _head(document: Json, tree: str, *, compact: bool = False) -> str:
 
 
 def _loosened(document: Json) -> str:
-    found = loosened(document)
-    if not found:
+    weaker = loosened_table(document, _SCOPES).markdown()
+    if not weaker:
         return ""
-    rows = [
-        [
-            code(f.path) + (f" of {_names(f.scopes)}" if f.scopes else ""),
-            prose(f.before),
-            f"**{prose(f.after)}**",
-            code(f.where) if f.where else "",
-        ]
-        for f in found
-    ]
     title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
-    note = f"\nReview these first: {STRICTER}.\n"
-    return title + table(("what", "at the base", "here", "where"), rows) + note
+    return f"{title}{weaker}\nReview these first: {STRICTER}.\n"
 
 
 def _blocked(document: Json, *, compact: bool) -> str:
@@ -378,14 +340,14 @@ def _opened(document: Json, *, compact: bool) -> str:
 
 
 def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:
-    """A line per gate that says the same, with the repositories it is about."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for gate in gates_of(document):
-        if gate["outcome"] in outcomes:
-            message = "" if compact else gate["message"]
-            groups.setdefault((gate["gate"], message, gate["opens_with"]), []).append(scope_of(gate["scope"]))
+    """A line per gate that says the same, with the repositories it applies to."""
+    gates = [
+        {**gate, "message": ""} if compact else gate
+        for gate in gates_of(document)
+        if gate["outcome"] in outcomes
+    ]
     lines = []
-    for (name, message, opens), scopes in groups.items():
+    for (_, name, message, opens), scopes in gate_groups(gates).items():
         about = _names(scopes, _SCOPES if compact else None)
         text = f": {prose(message)}" if message else f" ({count_of(len(scopes), 'gate')})"
         opening = f" — {word}{prose(opens)}" if opens else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
-from lakeplan.output.text import UNKNOWN, Money, amounts, count, count_of, duration, moment, volume
+from lakeplan.output.tables import Amount, Name, Table, volume_cells
+from lakeplan.output.text import UNKNOWN, Money, count, count_of, duration, moment, volume
 from lakeplan.values.branches import NEVER_OBSERVED
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
         cost, branches = Money.of(repository), repository["branches"]
         deletion_table(page, [b for b in branches if b["verdict"] == "delete"], document["as_of"], cost)
         staying_table(page, [b for b in branches if b["verdict"] != "delete"], document["as_of"])
-        follows_table(page, repository, cost)
-        stale_table(page, branches, cost)
+        render_follows(page, repository, cost)
+        render_stale(page, branches, cost)
         _notes(page, repository)
     render_gates(page, gates_of(document))
     _not_ours(page, document)
@@ -104,36 +105,39 @@ def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost
     losses_of(page, branches)
 
 
-def stale_table(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
-    """Branches that nobody writes to, by the bytes that only they hold."""
-    stale = stale_first(branches)
-    if not stale:
-        return
-    title = f"{count_of(len(stale), 'stale branch')}, and what only each of them holds (upper bounds)"
-    page.line(Cell(title, "bold"), indent=2)
-    headers = ("", "last commit", "commits", "objects", "bytes", *cost.header())
-    rows = [[_name(branch), *only_here(branch["only_here"], cost)] for branch in stale[:limit]]
-    page.table(headers, rows, figures=(2, 3, 4, 5), solid=(1,), indent=4)
-    page.rest(len(stale), limit, indent=4)
+def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
+    """Branches that nobody writes to, and what only they keep."""
+    table = stale_table(branches, cost)
+    if table.rows:
+        title = (
+            f"{count_of(len(table.rows), 'stale branch')}, and what only each of them holds (upper bounds)"
+        )
+        page.line(Cell(title, "bold"), indent=2)
+    table.print_on(page, limit, solid=(1,), indent=4)
+    page.rest(len(table.rows), limit, indent=4)
 
 
-def stale_first(branches: Sequence[BranchEntry]) -> list[BranchEntry]:
-    """The stale ones among them, those that hold most first; unknown ones before."""
-    stale = [(branch["only_here"], branch) for branch in branches]
-    found = [(_holding_most(only, branch["branch_id"]), branch) for only, branch in stale if only is not None]
-    return [branch for _, branch in sorted(found, key=lambda one: one[0])]
+def stale_table(branches: Iterable[BranchEntry], cost: Money) -> Table:
+    """Stale branches, those that hold most first, and unknown ones before them."""
+    stale = [(only, branch) for branch in branches if (only := branch["only_here"]) is not None]
+    stale.sort(key=lambda one: _holding_most(one[0], one[1]["branch_id"]))
+    rows = [
+        [
+            Name(_name(branch)),
+            Cell(_day(only["idle_since"])),
+            Amount(only["commits"]),
+            *volume_cells(only, cost),
+        ]
+        for only, branch in stale
+    ]
+    return Table(
+        ("stale branch", "last commit", "commits", "objects", "bytes", *cost.header()), rows, names=2
+    )
 
 
 def _holding_most(only: OnlyHereRow, branch_id: str) -> tuple[bool, int, str, str]:
     known = only["size_bytes"] is not None
     return (known, -(only["size_bytes"] or 0), only["idle_since"], branch_id)
-
-
-def only_here(only: OnlyHereRow | None, cost: Money) -> list[str]:
-    """Last commit, commits, objects, bytes, and money where there is a price."""
-    if only is None:
-        return []
-    return [_day(only["idle_since"]), count(only["commits"]), *amounts(only, cost)]
 
 
 def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
@@ -245,17 +249,27 @@ def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else branch["branch_id"]
 
 
-def follows_table(page: Page, repository: Following, cost: Money) -> None:
+def render_follows(page: Page, repository: Following, cost: Money) -> None:
     """What expires later because of the deletions, all together."""
-    totals = repository["totals"]
-    if not totals:
+    if not repository["totals"]:
         return
     page.line(Cell("What then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
-    headers = ("", "commits", "objects", "bytes", *cost.header())
-    rows = [[_MOMENTS[at], count(total["commits"]), *amounts(total, cost)] for at, total in totals.items()]
-    page.table(headers, rows, figures=(1, 2, 3, 4), indent=4)
+    follows_table(repository, cost).print_on(page, indent=4)
     if repository["objects_unknown"]:
         page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
+
+
+def follows_table(repository: Following, cost: Money) -> Table:
+    """What expires by each moment because branches are deleted."""
+    rows = [
+        [
+            Cell(f"{_MOMENTS[at]} ({_day(total['as_of'])})"),
+            Amount(total["commits"]),
+            *volume_cells(total, cost),
+        ]
+        for at, total in repository["totals"].items()
+    ]
+    return Table(("by", "commits", "objects", "bytes", *cost.header()), rows)
 
 
 def _notes(page: Page, repository: PlannedRepository) -> None:

@@ -24,7 +24,7 @@ _NAME_WIDTH = 14
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell with a style of its own."""
+    """Words in a style."""
 
     text: str
     style: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeplan.output.page import Cell, Page, names
+from lakeplan.output.tables import After, Name, Table, Value
 from lakeplan.output.text import Json, count_of, days
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
@@ -86,8 +87,7 @@ def render_changes(page: Page, document: Json) -> None:
 
 def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
     render_alike(page, group.action, keys, adopted=group.adopted, what=_WHAT.get(group.action, ""))
-    cells = [_cells(page, row) for row in group.rows]
-    page.table(("", "", "now", "proposed", ""), cells, solid=(0, 2, 3, 4), indent=3)
+    rules_table(group.rows).print_on(page, solid=(0, 2, 3, 4), indent=3)
 
 
 def render_alike(
@@ -107,23 +107,30 @@ def render_alike(
 
 def _one_table(page: Page, groups: Mapping[Group, str]) -> None:
     page.blank()
-    rows: list[list[str | Cell]] = []
+    rows: list[list[Value]] = []
     for group, key in groups.items():
         title = key + ("  adopted" if group.adopted else "")
-        leads: Iterator[list[str | Cell]] = iter([[MARKS[group.action], title]])
-        rows += [[*next(leads, ["", ""]), *_cells(page, row)[1:]] for row in group.rows]
-    page.table(("", "", "value", "now", "proposed", ""), rows, solid=(0, 3, 4, 5), indent=0)
+        leads: Iterator[list[Value]] = iter([[MARKS[group.action], Name(title)]])
+        rows += [[*next(leads, [Cell(""), Cell("")]), *_cells(row)[1:]] for row in group.rows]
+    Table(("", "", *_HEADERS[1:]), rows, names=6).print_on(page, solid=(0, 3, 4, 5), indent=0)
 
 
-def _cells(page: Page, row: ChangeRow) -> list[str | Cell]:
-    style = {"shorter": "yellow", "longer": "green"}.get(row.effect, "dim")
+_HEADERS = ("", "value", "now", "proposed", "effect")
+
+
+def rules_table(rows: Iterable[ChangeRow]) -> Table:
+    """The values of GC rules that change."""
+    return Table(_HEADERS, [_cells(row) for row in rows], names=len(_HEADERS))
+
+
+def _cells(row: ChangeRow) -> list[Value]:
     mark = {"+": "green", "~": "yellow", "-": "red"}[row.mark]
     return [
         Cell(row.mark, mark),
-        row.value,
+        Name(row.value),
         Cell(row.before, "dim" if row.before.startswith(NOT_SET) else ""),
-        Cell(f"{page.arrow} {row.after}", "dim" if row.after.startswith(NOT_SET) else "bold"),
-        Cell(row.effect, style),
+        After(Cell(row.after, "dim" if row.after.startswith(NOT_SET) else "bold")),
+        Cell(row.effect, {"shorter": "yellow", "longer": "green"}.get(row.effect, "dim")),
     ]
 
 
@@ -213,6 +220,21 @@ def loosening_title(document: Json) -> str:
     count = len(document["loosenings"])
     base = f" (base {document['base'][:12]})" if document["base"] else ""
     return f"This change weakens {count_of(count, 'safety setting')}{base}"
+
+
+def loosened_table(document: Json, limit: int) -> Table:
+    """The settings that are weaker, each with at most ``limit`` of its repositories."""
+    rows: list[list[Value]] = [
+        [
+            Name(item.path),
+            Cell(names(item.scopes, limit) or "the tree"),
+            Cell(item.before),
+            After(Cell(item.after, "bold")),
+            Name(item.where),
+        ]
+        for item in loosened(document)
+    ]
+    return Table(("setting", "of", "at the base", "here", "where"), rows, names=5)
 
 
 def render_loosenings(page: Page, document: Json) -> None:

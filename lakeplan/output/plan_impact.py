@@ -1,48 +1,102 @@
-"""The second part of a plan: what the change does, now and later, and what speaks against it. Its tables
-are values: a terminal, Markdown and a report page each print the same cells their way.
+"""The second part of a plan: what the change does, now and later, and what argues against it. Its tables are
+values: a terminal, Markdown and a report page each print the same cells their way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
-from lakeplan.output.tables import Amount, Change, Label, Name, Share, Table, Value, costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, priced, size
+from lakeplan.output.tables import Amount, Change, Name, Share, Table, Value, costs, volume_cells
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size
 from lakeplan.values.plan import STAGED_DATA
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
 
-MOMENT = ("moment", "commits kept", "commits expire", "objects expire", "of objects kept", "bytes expire")
-"""Columns of the figures at a moment."""
+COST = "cost"
+MOMENT = (
+    "when",
+    *("commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"),
+    *(COST, "objects\nat risk"),
+)
+"""Columns of the figures at a moment; ``COST`` is none without a price."""
+KEPT = ("objects\nkept", "bytes\nkept")
+"""What a wide terminal adds."""
 
 
-def moment_rows(repository: Json) -> list[dict[str, list[Value]]]:
-    """What the plan does at each moment, by column; "cost" is empty without a price."""
+def moment_table(repository: Json, columns: Sequence[str] = MOMENT) -> Table:
+    """What the plan does at each moment."""
     horizons, cost = repository["impact"]["horizons"], Money.of(repository)
-    return [_moment(label, horizons[at], cost) for at, label in HORIZONS.items() if at in horizons]
+    rows = [_moment(label, horizons[at], cost) for at, label in HORIZONS.items() if at in horizons]
+    return _picked(columns, rows, cost)
 
 
-def _moment(label: str, h: Json, cost: Money) -> dict[str, list[Value]]:
-    kept = Change(count(h["commits_kept_before"]), count(h["commits_kept_after"]))
+def _moment(label: str, h: Json, cost: Money) -> Mapping[str, Sequence[Value]]:
     return {
-        "moment": [Label(label)],
-        "commits kept": [kept],
-        "commits expire": [Amount(h["commits_expire"])],
+        "when": [Cell(label, "dim")],
+        "commits\nkept": [Change(count(h["commits_kept_before"]), count(h["commits_kept_after"]))],
+        "commits\nexpire": [Amount(h["commits_expire"])],
         "kept again": [Amount(h["commits_released"])],
-        "objects expire": [Amount(h["objects_expire"])],
-        "of objects kept": [Share(h["objects_expire"], h["objects_kept"])],
-        "bytes expire": [Amount(h["bytes_expire"], size)],
-        "cost": [*costs(cost, h["bytes_expire"])],
-        "at risk": [Amount(h["objects_at_risk"], at_risk=True)],
+        "objects\nexpire": [Amount(h["objects_expire"])],
+        "of objects\nkept": [Share(h["objects_expire"], h["objects_kept"])],
+        "bytes\nexpire": [Amount(h["bytes_expire"], size)],
+        COST: costs(cost, h["bytes_expire"]),
+        "objects\nat risk": [Amount(h["objects_at_risk"], at_risk=True)],
+        "objects\nkept": [_still_kept(h["objects_kept"], h["objects_expire"], count)],
+        "bytes\nkept": [_still_kept(h["bytes_kept"], h["bytes_expire"], size)],
     }
 
 
-def picked(row: Mapping[str, list[Value]], columns: Iterable[str]) -> list[Value]:
-    """The cells of some columns, in their order."""
-    return [value for column in columns for value in row[column]]
+def _still_kept(kept: int | None, expire: int | None, form: Callable[[int], str]) -> Value:
+    if kept is None or expire is None:
+        return Cell("not read", "dim")
+    return Change(form(kept), form(kept - expire))
+
+
+IMPACT = (
+    *("repository", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire", COST),
+    *("objects in\n30 days", "objects\nat risk"),
+)
+"""Columns of many repositories."""
+WIDE_IMPACT = (*IMPACT[:-1], "bytes in\n30 days", "commits\nkept", IMPACT[-1])
+
+
+def impact_table(repositories: Iterable[Json], columns: Sequence[str], *, with_money: bool) -> Table:
+    """What the plan does in each repository."""
+    rows = [_in_one_row(one, Money.of(one, mixed=with_money)) for one in repositories]
+    return _picked(columns, rows, Money(mixed=with_money))
+
+
+def _in_one_row(repository: Json, cost: Money) -> Mapping[str, Sequence[Value]]:
+    impact = repository["impact"]
+    now, week, month = (impact["horizons"].get(at) or {} for at in HORIZONS)
+    unknown = "not requested" if impact["status"] == "not_asked" else UNKNOWN
+
+    def figure(of: Json, key: str, form: Callable[[int], str] = count, *, at_risk: bool = False) -> Amount:
+        return Amount(of.get(key), form, at_risk, unknown)
+
+    kept = Change(count(now["commits_kept_before"]), count(now["commits_kept_after"])) if now else None
+    return {
+        "repository": [Name(key_of(repository), "bold")],
+        "commits\nexpire": [figure(now, "commits_expire")],
+        "objects\nexpire": [figure(now, "objects_expire")],
+        "of objects\nkept": [Share(now.get("objects_expire"), now.get("objects_kept"))],
+        "bytes\nexpire": [figure(now, "bytes_expire", size)],
+        COST: costs(cost, now.get("bytes_expire")),
+        "objects in\n7 days": [figure(week, "objects_expire")],
+        "objects in\n30 days": [figure(month, "objects_expire")],
+        "bytes in\n30 days": [figure(month, "bytes_expire", size)],
+        "commits\nkept": [kept or Amount(None)],
+        "objects\nat risk": [figure(now, "objects_at_risk", at_risk=True)],
+    }
+
+
+def _picked(columns: Sequence[str], rows: Iterable[Mapping[str, Sequence[Value]]], cost: Money) -> Table:
+    """The columns of these names, in their order."""
+    headers = [header for name in columns for header in (cost.header() if name == COST else (name,))]
+    return Table(headers, [[cell for name in columns for cell in row[name]] for row in rows], is_loud=True)
 
 
 def tag_table(repository: Json, title: str = "tag", lost: str = "") -> Table:
@@ -122,54 +176,13 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
         page.line("not requested", indent=2)
     elif impact["reason"]:
         page.line(impact["reason"], indent=2)
-    horizons = [impact["horizons"][name] for name in HORIZONS if name in impact["horizons"]]
-    if horizons:
-        _moments(page, repository, horizons)
-    released = max((h["commits_released"] for h in horizons), default=0)
+    wide = page.width >= _WIDE
+    moment_table(repository, (*MOMENT, *KEPT) if wide else MOMENT).print_on(page, solid=(0,))
+    released = max((h["commits_released"] for h in impact["horizons"].values()), default=0)
     if released:
         text = f"{count_of(released, 'commit')} that expired under the stored rules would be kept again"
         page.line(Cell(text, "green"), indent=2)
     _prefixes(page, impact["prefixes"], prefixes, cost)
-
-
-def _moments(page: Page, repository: Json, horizons: Sequence[Json]) -> None:
-    """A row per moment; a wide terminal also gets what is kept."""
-    wide = page.width >= _WIDE
-    rows = [_figures(page, picked(row, (*MOMENT, "cost", "at risk"))) for row in moment_rows(repository)]
-    headers = ["", *(name[::-1].replace(" ", "\n", 1)[::-1] for name in MOMENT[1:])]
-    headers += [*Money.of(repository).header(), "objects\nat risk"]
-    if wide:
-        headers += ["objects\nkept", "bytes\nkept"]
-        for row, h in zip(rows, horizons, strict=True):
-            row.append(_before_after(page, h["objects_kept"], h["objects_expire"], count))
-            row.append(_before_after(page, h["bytes_kept"], h["bytes_expire"], size))
-    page.table(headers, rows, figures=range(1, len(headers)), solid=(0,))
-
-
-def figure(page: Page, value: Value) -> str | Cell:
-    """A cell of a table: what matters stands out, what is nothing stands back."""
-    match value:
-        case Label(text):
-            return Cell(text, "dim")
-        case Change(before, after):
-            return f"{before} {page.arrow} {after}"
-        case Amount(value=number, at_risk=at_risk):
-            some = "bold red" if number is None or at_risk else "bold yellow"
-            return Cell(value.text, "dim" if number == 0 else some)
-        case Share(part=part):
-            return Cell(value.text, "bold red" if value.text == UNKNOWN else "" if part else "dim")
-        case _:
-            return value.text
-
-
-def _figures(page: Page, row: Iterable[Value]) -> list[str | Cell]:
-    return [figure(page, value) for value in row]
-
-
-def _before_after(page: Page, kept: int | None, expire: int | None, form: Any) -> str | Cell:
-    if kept is None or expire is None:
-        return Cell("not read", "dim")
-    return f"{form(kept)} {page.arrow} {form(kept - expire)}"
 
 
 def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
@@ -191,26 +204,14 @@ def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
 
 def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
     """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
-    wide, with_money = page.width >= _WIDE, priced(repositories)
-    rows: list[list[str | Cell]] = []
     unknown: dict[str, list[str]] = {}
     for repository in sorted(repositories, key=largest_first):
         impact = repository["impact"]
         if impact["status"] == "unknown":
             unknown.setdefault(impact["reason"], []).append(key_of(repository))
-        if impact["horizons"]:
-            cost = Money.of(repository, mixed=with_money)
-            line = _one_line(page, impact["horizons"], cost, wide=wide)
-            rows.append([Cell(key_of(repository), "bold"), *line])
-    headers = ["", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"]
-    headers += [
-        *Money(mixed=with_money).header(),
-        "objects in\n30 days",
-        *(("bytes in\n30 days", "commits\nkept") if wide else ()),
-    ]
-    headers.append("objects\nat risk")
-    if rows:
-        page.table(headers, rows, figures=range(1, len(headers)), indent=0)
+    listed = [r for r in sorted(repositories, key=largest_first) if r["impact"]["horizons"]]
+    columns = WIDE_IMPACT if page.width >= _WIDE else IMPACT
+    impact_table(listed, columns, with_money=priced(repositories)).print_on(page, indent=0)
     for reason, keys in unknown.items():
         where = f"{count_of(len(keys), 'repository')}: {names(keys)}"
         page.line(Cell(UNKNOWN, "bold red"), f": {reason or NO_REASON} ({where})")
@@ -220,23 +221,6 @@ def largest_first(repository: Json) -> tuple[bool, int, str]:
     """Unknown impacts, then by bytes that expire."""
     size_bytes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
     return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
-
-
-def _one_line(page: Page, horizons: Json, cost: Money, *, wide: bool) -> list[str | Cell]:
-    now, month = horizons.get("now", {}), horizons.get("plus_30_days", {})
-    cells: list[Value] = [
-        Amount(now.get("commits_expire")),
-        Amount(now.get("objects_expire")),
-        Share(now.get("objects_expire"), now.get("objects_kept")),
-        Amount(now.get("bytes_expire"), size),
-        *costs(cost, now.get("bytes_expire")),
-        Amount(month.get("objects_expire")),
-    ]
-    if wide:
-        cells.append(Amount(month.get("bytes_expire"), size))
-        kept = Change(count(now["commits_kept_before"]), count(now["commits_kept_after"])) if now else None
-        cells.append(kept or Amount(None))
-    return _figures(page, [*cells, Amount(now.get("objects_at_risk"), at_risk=True)])
 
 
 def render_backlog(page: Page, document: Json) -> None:
@@ -250,27 +234,20 @@ def render_backlog(page: Page, document: Json) -> None:
     read = any(b["objects"] is not None for _, b, _ in found)
     found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
     rows = [
-        [
-            key,
-            count(b["commits"]),
-            *([_read(b["objects"], count), _read(b["size_bytes"], size), *_cost(cost, b)] if read else []),
-        ]
-        for key, b, cost in found[:_BACKLOG_ROWS]
+        [Name(key), Amount(b["commits"]), *(_backlog_cells(b, cost) if read else ())]
+        for key, b, cost in found
     ]
-    money = found[0][2].header()
-    headers = ("repository", "commits", *(("objects", "bytes", *money) if read else ()))
-    page.table(headers, rows, figures=range(1, len(headers)))
+    headers = ("repository", "commits", *(("objects", "bytes", *found[0][2].header()) if read else ()))
+    Table(headers, rows).print_on(page, _BACKLOG_ROWS)
     page.rest(len(found), _BACKLOG_ROWS, noun="repository")
     if not read:
         page.dim("its objects were not read; --backlog reads them")
 
 
-def _cost(cost: Money, backlog: Json) -> tuple[str, ...]:
-    return cost.cells(backlog["size_bytes"]) if backlog["size_bytes"] is not None else ("",) * cost.shown
-
-
-def _read(value: int | None, form: Any) -> str:
-    return "not read" if value is None else form(value)
+def _backlog_cells(backlog: Json, cost: Money) -> list[Value]:
+    if backlog["objects"] is None:
+        return [*[Amount(None, unknown="not read")] * 2, *[Cell("")] * cost.shown]
+    return volume_cells(backlog, cost)
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -298,15 +275,20 @@ def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False
     if not shown:
         return
     page.heading("Gates")
-    groups = _grouped(shown, lambda g: (g["outcome"], g["gate"], g["message"], g["opens_with"]))
-    for (outcome, gate, message, opens), group in sorted(groups.items(), key=lambda i: order.index(i[0][0])):
-        scopes = names(sorted({scope_of(g["scope"]) for g in group}))
-        lines = [page.join(Cell(gate, "bold"), f"  {scopes}"), page.join(message)]
+    groups = gate_groups(shown)
+    for (outcome, gate, message, opens), scopes in sorted(groups.items(), key=lambda i: order.index(i[0][0])):
+        lines = [page.join(Cell(gate, "bold"), f"  {names(sorted(set(scopes)))}"), page.join(message)]
         if outcome == "refused" and opens:
             lines.append(page.join(Cell("override with ", "dim"), opens))
         elif opens:
             lines.append(page.join(Cell("by " if outcome == "allowed" else "", "dim"), opens))
         page.hanging(_STYLES[outcome], *lines, lead_width=len("overridden"))
+
+
+def gate_groups(gates: Iterable[Json]) -> dict[tuple[str, str, str, str], list[str]]:
+    """What each gate applies to, by outcome, gate, message and what overrides it."""
+    groups = _grouped(gates, lambda g: (g["outcome"], g["gate"], g["message"], g["opens_with"]))
+    return {key: [scope_of(g["scope"]) for g in group] for key, group in groups.items()}
 
 
 def scope_of(scope: str) -> str:
@@ -340,7 +322,7 @@ def render_warnings(
 ) -> None:
     """Objects at risk, tags that lose data, then every other warning with the repositories it is about."""
     with_money = priced(repositories)
-    at_risk = [row for r in repositories if (row := _risk_row(r, with_money=with_money)) is not None]
+    at_risk = [row for r in repositories if (row := _risk_row(r, with_money=with_money))]
     tags = [r for r in repositories if r["impact"]["tags"]]
     texts: dict[str, list[str]] = {text: [] for text in others}
     for repository in repositories:
@@ -366,26 +348,27 @@ def render_warnings(
         page.hanging(bullet, page.join(Cell(where, "bold"), text, Cell(after, "dim")))
 
 
-def _risk_row(repository: Json, *, with_money: bool) -> list[str] | None:
-    """The worst moment of one repository; None when nothing is at risk."""
+def _risk_row(repository: Json, *, with_money: bool) -> list[Value]:
+    """The worst moment of one repository; empty when nothing is at risk."""
     horizons = repository["impact"]["horizons"]
     moments = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
     worst = max(moments, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
     if worst is None or not worst[0]["objects_at_risk"]:
-        return None
+        return []
     h, label = worst
     at_risk = {"objects": h["objects_at_risk"], "size_bytes": h["bytes_at_risk"]}
-    return [key_of(repository), label, *amounts(at_risk, Money.of(repository, mixed=with_money))]
+    cost = Money.of(repository, mixed=with_money)
+    return [Name(key_of(repository)), Cell(label), *volume_cells(at_risk, cost)]
 
 
-def _at_risk(page: Page, rows: Sequence[Sequence[str]], cost: Money) -> None:
+def _at_risk(page: Page, rows: Sequence[Sequence[Value]], cost: Money) -> None:
     text = (
         "the server would delete these although the documented rule keeps them:"
         " its walk of the history can stop early"
     )
     page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))
     headers = ("", "when", "objects", "bytes", *cost.header())
-    page.table(headers, rows, figures=(2, 3, 4), solid=(1,), indent=3)
+    Table(headers, rows, names=2).print_on(page, solid=(1,), indent=3)
 
 
 def _tags(page: Page, repository: Json, limit: int | None) -> None:

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakeplan.branches.verdicts import EVEREST
 from lakeplan.output.lifecycle import (
     deletion_table,
-    follows_table,
     losses_of,
     reason_of,
-    stale_table,
+    render_follows,
+    render_stale,
     staying_table,
 )
-from lakeplan.output.page import Cell, Page, code, names, prose, table
+from lakeplan.output.page import Cell, Page, code, names
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
-from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, count_of, days, moment
+from lakeplan.output.tables import After, Name, Table, Value, volume_cells
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, days, moment
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry
@@ -63,26 +64,27 @@ def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
         repository, setting = members[0]
         action, adopted = setting["action"], repository["adopted"]
         render_alike(page, action, keys, adopted=adopted, what=_WHAT[action], setting=TITLES[kind])
-        rows = [row for change in setting["changes"] for row in _rows(page, change)]
-        page.table(("", "", "", "now", "proposed"), rows, solid=(0, 2), indent=3)
+        setting_table(setting["changes"]).print_on(page, solid=(0, 2), indent=3, is_grouped=True)
 
 
-def _rows(page: Page, change: Json) -> Iterator[Row]:
-    """One row a value; what the item is called stands in the first."""
-    lead: Row = [ITEM_MARKS[change["action"]], change["item"]]
-    if _ORDER in change["before"] and _ORDER in change["after"]:  # no policy has a value of that name
-        yield [*lead, "", change["before"][_ORDER], f"{page.arrow} {change['after'][_ORDER]}"]
-        yield ["", "", "", "", Cell(_NO_EFFECT, "green")]
-        return
-    for key in dict.fromkeys([*change["before"], *change["after"]]):
-        old, new = change["before"].get(key), change["after"].get(key)
-        yield [
-            *lead,
-            key,
-            Cell(old or NOT_SET, "" if old else "dim"),
-            Cell(f"{page.arrow} {new or NOT_SET}", "bold" if new else "dim"),
-        ]
-        lead = ["", ""]
+def setting_table(changes: Iterable[Json]) -> Table:
+    """A row for each value of a policy or an object rule that changes."""
+    headers = ("", "item", "value", "now", "proposed")
+    return Table(headers, [row for change in changes for row in _setting_rows(change)], names=5)
+
+
+def _setting_rows(change: Json) -> Iterator[list[Value]]:
+    lead: list[Value] = [ITEM_MARKS[change["action"]], Name(change["item"])]
+    before, after = change["before"], change["after"]
+    for key in dict.fromkeys([*before, *after]):
+        value = Cell("" if key == change["item"] else key)
+        yield [*lead, value, _value(before.get(key)), After(_value(after.get(key), "bold"))]
+    if _ORDER in before and _ORDER in after:  # no policy has a value of that name
+        yield [*lead, Cell(""), Cell(""), Cell(_NO_EFFECT, "green")]
+
+
+def _value(text: str | None, style: str = "") -> Cell | Name:
+    return Name(text, style) if text else Cell(NOT_SET, "dim")
 
 
 def render_branches(page: Page, document: Json) -> None:
@@ -237,8 +239,8 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
         staying_table(page, rest, found["as_of"])
     elif rest:
         page.line(f"{count_of(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
-    follows_table(page, found, cost)
-    stale_table(page, found["branches"], cost, limit=_STALE if limit is not None else None)
+    render_follows(page, found, cost)
+    render_stale(page, found["branches"], cost, limit=_STALE if limit is not None else None)
     notes(page, found["notes"])
 
 
@@ -264,16 +266,6 @@ def changing(repository: Json) -> list[Json]:
     return [pin for pin in repository["pins"]["pins"] if pin["state"] != "kept"]
 
 
-def _row(pin: Json) -> list[str]:
-    own = pin["retention_days"]
-    rule = "default" if own is None else days(own)
-    reasons = "no longer required" if pin["state"] == "retired" else ", ".join(pin["reasons"])
-    return [pin["branch_id"], pin["state"], rule, reasons, *amounts(pin)]
-
-
-_HEADERS = ("", "rule", "for", "protects alone", "")
-
-
 def render_pins(page: Page, document: Json) -> None:
     """The pins of every repository where some change."""
     found = [r for r in document["repositories"] if r["failure"] is None and changing(r)]
@@ -286,26 +278,37 @@ def render_pins(page: Page, document: Json) -> None:
 
 def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
     """The pins of one repository that an apply would change."""
-    pins = changing(repository)
+    pins = changing(repository)[:limit]
     page.line(Cell(key_of(repository), "bold"), f": {pin_counts(repository)}")
-    rows: list[Row] = [[ITEM_MARKS[_MARKS[pin["state"]]], *_row(pin)] for pin in pins[:limit]]
-    headers = ("", "", *_HEADERS)
-    if page.has_room(headers, rows, indent=3):
-        page.table(headers, rows, figures=(5, 6), indent=3)
+    table = pins_table(pins)
+    if table.fits(page, indent=3):
+        table.print_on(page, indent=3)
     else:
-        for pin in pins[:limit]:
-            _pin_block(page, pin)
-    page.rest(len(pins), limit, "more, in the plan file", indent=3)
+        for row in table.rows:
+            _pin_block(page, row)
+    page.rest(len(changing(repository)), limit, "more, in the plan file", indent=3)
 
 
-def _pin_block(page: Page, pin: Json) -> None:
+def pins_table(pins: Iterable[Json]) -> Table:
+    """Pins with their rule, what they are for, and what only they protect."""
+    rows: list[list[Value]] = []
+    for pin in pins:
+        own = pin["retention_days"]
+        reasons = "no longer required" if pin["state"] == "retired" else ", ".join(pin["reasons"])
+        mark, rule = ITEM_MARKS[_MARKS[pin["state"]]], "default" if own is None else days(own)
+        about = (mark, Name(pin["branch_id"]), Cell(pin["state"]), Cell(rule), Cell(reasons))
+        rows.append([*about, *volume_cells(pin)])
+    headers = ("", "pin", "state", "rule", "for", "objects it\nalone protects", "bytes")
+    return Table(headers, rows, names=5)
+
+
+def _pin_block(page: Page, row: Sequence[Value]) -> None:
     """A pin where no table fits: its whole name, then why, then what it protects."""
-    name, state, rule, reasons, objects, amount = _row(pin)
-    whose = "" if state == "retired" else "for "
+    mark, name, state, rule, reasons, objects, amount = (value.text for value in row)
     page.hanging(
-        ITEM_MARKS[_MARKS[state]],
+        Cell(mark),
         f"{name}: {state}, rule {rule}",
-        f"{whose}{reasons}",
+        reasons if state == "retired" else f"for {reasons}",
         f"protects alone: {objects} objects, {amount}",
         indent=3,
     )
@@ -323,12 +326,7 @@ def markdown_pins(repository: Json) -> str:
     pins = changing(repository)
     if not pins:
         return ""
-    rows = [
-        [code(name), state, rule, prose(reasons), *figures]
-        for name, state, rule, reasons, *figures in map(_row, pins[:_SHOWN])
-    ]
     left = len(pins) - _SHOWN
     more = f"\nand {count_of(left, 'pin')} more, in the plan file\n" if left > 0 else ""
     title = f"\n#### {code(key_of(repository))}: pins, {pin_counts(repository)}\n\n"
-    headers = ("pin", "", "rule", "for", "objects that it alone protects", "bytes")
-    return title + table(headers, rows, figures=(4, 5)) + more
+    return title + pins_table(pins[:_SHOWN]).without_marks().markdown() + more

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.plan import summary_text
-from lakeplan.output.plan_changes import STRICTER, change_rows, key_of, loosened, loosening_title, writing
+from lakeplan.output.plan_changes import (
+    STRICTER,
+    change_rows,
+    key_of,
+    loosened_table,
+    loosening_title,
+    rules_table,
+    writing,
+)
 from lakeplan.output.plan_impact import (
     AT_MOST,
-    HORIZONS,
+    IMPACT,
+    MOMENT,
     NO_REASON,
     gates_of,
+    impact_table,
     largest_first,
-    moment_rows,
-    picked,
+    moment_table,
     scope_of,
     tag_table,
 )
-from lakeplan.output.plan_settings import TITLES, settings_of
-from lakeplan.output.report_shell import Cell, Section, amount, cells, table, table_of
-from lakeplan.output.tables import costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, percent, priced, size, sums, volume
+from lakeplan.output.plan_settings import TITLES, changing, pins_table, setting_table, settings_of
+from lakeplan.output.report_shell import Section, table, table_of
+from lakeplan.output.tables import Folder, Share, Table, volume_cells
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size, sums, volume
 
 OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
 _ROWS = 200
@@ -79,17 +88,10 @@ def _card(name: str, figure: str, words: str, without: int, *, of: int) -> Marku
 
 
 def _loosened(plan: Json) -> Markup | None:
-    found = loosened(plan)
-    if not found:
+    made = table_of("Weakened safety settings", loosened_table(plan, _ROWS), hidden_caption=False)
+    if made is None:
         return None
-    rows = [[f.path, ", ".join(f.scopes) or "the tree", f.before, f.after, f.where] for f in found]
-    return join(
-        [
-            el("h3", loosening_title(plan)),
-            el("p", f"Review these first: {STRICTER}."),
-            table("Weakened safety settings", ("value", "of", "at the base", "here", "where"), rows),
-        ]
-    )
+    return join([el("h3", loosening_title(plan)), el("p", f"Review these first: {STRICTER}."), made])
 
 
 def gates_section(document: Json) -> Section | None:
@@ -164,7 +166,7 @@ _DETAILED = 50
 _IMPACT_ROWS = 1000
 _PREFIX_ROWS = 60
 _OPEN = 3
-_NOT_ASKED: Cell = ("not asked", {"cls": "none", "data_sort": -2})
+_COLUMNS = (*IMPACT[:-2], "objects in\n7 days", *IMPACT[-2:])
 
 
 def impact_section(document: Json) -> Section:
@@ -181,73 +183,10 @@ def impact_section(document: Json) -> Section:
 
 
 def _summary(repositories: Sequence[Json]) -> Markup:
-    with_money = priced(repositories)
-    headers = (
-        "repository",
-        "bytes expire now",
-        *Money(mixed=with_money).header(),
-        "of bytes kept",
-        "objects now",
-        "objects in 7 days",
-        "objects in 30 days",
-        "commits now",
-        "at risk",
-    )
-    rows: list[list[Cell]] = []
-    for repository in repositories[:_IMPACT_ROWS]:
-        horizons = repository["impact"]["horizons"]
-        if repository["impact"]["status"] == "not_asked":
-            rows.append([key_of(repository), *([_NOT_ASKED] * (len(headers) - 1))])
-            continue
-        now, week, month = (horizons.get(name) or {} for name in HORIZONS)
-        rows.append(
-            [
-                key_of(repository),
-                amount(now.get("bytes_expire"), size),
-                *cells(costs(Money.of(repository, mixed=with_money), now.get("bytes_expire"))),
-                _share(now.get("bytes_expire"), now.get("bytes_kept")),
-                amount(now.get("objects_expire")),
-                amount(week.get("objects_expire")),
-                amount(month.get("objects_expire")),
-                amount(now.get("commits_expire")),
-                amount(now.get("objects_at_risk"), cls="risk"),
-            ]
-        )
-    made = table(
-        "What expires through this plan, by repository",
-        headers,
-        rows,
-        figures=range(1, len(headers)),
-        sortable=True,
-    )
+    figures = impact_table(repositories, _COLUMNS, with_money=priced(repositories))
+    title = "What expires through this plan, by repository"
+    made = table_of(title, figures, _IMPACT_ROWS, sortable=True, hidden_caption=False)
     return join([made, *more(len(repositories), _IMPACT_ROWS)])
-
-
-def _share(part: int | None, whole: int | None) -> Cell:
-    if part is None or (whole is None and part):
-        return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
-    if not whole:
-        return ("0 %", {"cls": "none", "data_sort": 0})
-    share = min(part / whole, 1.0)
-    return (
-        join([percent(part, whole), " ", bar(share)]),
-        {"cls": "some" if part else "none", "data_sort": share},
-    )
-
-
-def bar(share: float) -> Markup:
-    """A share as a picture beside its figure; nothing is said by it alone."""
-    width = max(1.0, 60 * share) if share else 0
-    return el(
-        "svg",
-        el("rect", cls="bar-back", width=60, height=8),
-        el("rect", cls="bar", width=f"{width:.1f}", height=8),
-        cls="share",
-        viewBox="0 0 60 8",
-        width=60,
-        height=8,
-        aria_hidden="true",
-    )
 
 
 def _details(repository: Json, *, is_open: bool) -> Markup:
@@ -266,6 +205,7 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
         *words,
         _rules(repository),
         *_settings(repository),
+        _pins(repository),
         _moments(repository),
         _prefixes(repository),
         _tags(repository),
@@ -276,70 +216,46 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
 
 
 def _rules(repository: Json) -> Markup | None:
-    if repository["action"] == "none":
-        return None
-    rows = [[r.value, r.before, r.after, r.effect] for r in change_rows(repository)]
+    changed = rules_table(change_rows(repository)).without_marks()
     caption = f"Days of retention, {key_of(repository)}"
-    return table(caption, ("value", "now", "proposed", "effect"), rows[:_IMPACT_ROWS])
+    return table_of(caption, changed, _IMPACT_ROWS, hidden_caption=False)
 
 
-def _settings(repository: Json) -> list[Markup]:
-    found = []
+def _settings(repository: Json) -> list[Markup | None]:
+    made = []
     for kind, setting in settings_of(repository):
-        rows = [
-            [c["item"], c["action"], _values(c["before"]), _values(c["after"])] for c in setting["changes"]
-        ]
-        if not rows:
-            continue
+        changed = setting_table(setting["changes"]).without_marks()
         caption = f"{TITLES[kind].capitalize()}, {key_of(repository)}"
-        found.append(table(caption, ("item", "what", "now", "proposed"), rows[:_IMPACT_ROWS]))
-    return found
+        made.append(table_of(caption, changed, _IMPACT_ROWS, hidden_caption=False))
+    return made
 
 
-def _values(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def _pins(repository: Json) -> Markup | None:
+    changed = pins_table(changing(repository)).without_marks()
+    return table_of(f"Pins, {key_of(repository)}", changed, _IMPACT_ROWS, hidden_caption=False)
 
 
 def _moments(repository: Json) -> Markup | None:
-    columns = ("moment", "commits kept", "commits expire", "kept again", "objects expire", "bytes expire")
-    rows = [cells(picked(row, (*columns, "cost", "at risk"))) for row in moment_rows(repository)]
-    if not rows:
-        return None
-    headers = (*columns, *Money.of(repository).header(" "), "at risk")
-    return table(f"Three moments, {key_of(repository)}", headers, rows, figures=range(1, len(headers)))
+    columns = (*MOMENT[:3], "kept again", *MOMENT[3:])
+    return table_of(
+        f"Three moments, {key_of(repository)}", moment_table(repository, columns), hidden_caption=False
+    )
 
 
 def _prefixes(repository: Json) -> Markup | None:
     """Folders of what expires now, as a tree, each with its share of the whole."""
-    prefixes, cost = (
-        sorted(repository["impact"]["prefixes"], key=lambda p: p["prefix"]),
-        Money.of(repository),
-    )
+    prefixes, cost = repository["impact"]["prefixes"], Money.of(repository)
     whole = max((p["size_bytes"] for p in prefixes), default=0)
-    shown = sorted(prefixes, key=lambda p: (-p["size_bytes"], p["prefix"]))[:_PREFIX_ROWS]
-    keep = {p["prefix"] for p in shown}
-    rows: list[list[Cell]] = []
-    for p in prefixes:
-        if p["prefix"] not in keep:
-            continue
-        share = p["size_bytes"] / whole if whole else 0.0
-        indent = "\u2003" * p["depth"]
-        rows.append(
-            [
-                (join([Markup(indent), p["prefix"] or "everything"]), {"data_sort": p["prefix"]}),
-                *cells(volume_cells(p, cost)),
-                (
-                    join([percent(p["size_bytes"], whole) if whole else "", " ", bar(share)]),
-                    {"data_sort": share},
-                ),
-            ]
-        )
-    if not rows:
-        return None
-    caption = f"Where it expires now, {key_of(repository)}"
-    headers = ("prefix", "objects", "bytes", *cost.header(" "), "share")
-    made = table(caption, headers, rows, figures=range(1, len(headers)), sortable=True)
-    return join([made, *more(len(prefixes), len(rows))])
+    largest = sorted(prefixes, key=lambda p: (-p["size_bytes"], p["prefix"]))[:_PREFIX_ROWS]
+    rows = [
+        [Folder(p["prefix"], p["depth"]), *volume_cells(p, cost), Share(p["size_bytes"], whole)]
+        for p in sorted(largest, key=lambda p: str(p["prefix"]))
+    ]
+    figures = Table(("prefix", "objects", "bytes", *cost.header(), "share"), rows)
+    made = table_of(
+        f"Where it expires now, {key_of(repository)}", figures, sortable=True, hidden_caption=False
+    )
+    return None if made is None else join([made, *more(len(prefixes), len(rows))])
 
 
 def _tags(repository: Json) -> Markup:

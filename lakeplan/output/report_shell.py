@@ -1,4 +1,4 @@
-"""HTML put together from parts, none of which can break out: whatever is not ``Markup`` is escaped."""
+"""What all HTML pages share: tables, figures, sections, and the file around them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from lakeplan.output.drawing import Attribute, Child, Markup, el, text
+from lakeplan.output.drawing import Attribute, Child, Markup, el, join, text
 from lakeplan.output.plan import what_if
-from lakeplan.output.tables import Amount, Cost, Table, Value
+from lakeplan.output.tables import Amount, Cost, Folder, Share, Table, Value
 from lakeplan.output.text import UNKNOWN, Json, count, moment
 from lakeplan.values.urls import is_digest
 
@@ -83,12 +83,35 @@ def cells(row: Iterable[Value]) -> list[Cell]:
 
 def _cell(value: Value) -> Cell:
     match value:
+        case Amount(None):
+            return (value.text, {"cls": "unknown", "data_sort": -1})
         case Amount(number, form, at_risk):
             return amount(number, form, cls="risk" if at_risk else "some")
+        case Share(part):
+            return _share(value.text, value.fraction, "some" if part else "none")
         case Cost(text, size_bytes):
             return (text, {"data_sort": -1 if size_bytes is None else size_bytes})
+        case Folder(prefix, depth):
+            return folder(prefix, depth)
         case _:
             return value.text
+
+
+def _share(words: str, fraction: float | None, cls: str) -> Cell:
+    """A share with a bar, without which it says the same."""
+    if fraction is None:
+        return (words, {"cls": "unknown", "data_sort": -1})
+    bar = el(
+        "svg",
+        el("rect", cls="bar-back", width=60, height=8),
+        el("rect", cls="bar", width=f"{max(1.0, 60 * fraction) if fraction else 0:.1f}", height=8),
+        cls="share",
+        viewBox="0 0 60 8",
+        width=60,
+        height=8,
+        aria_hidden="true",
+    )
+    return (join([words, " ", bar]), {"cls": cls, "data_sort": fraction})
 
 
 def table_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Page
+from lakeplan.output.page import Cell, Page
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
     About,
@@ -24,7 +24,7 @@ from lakeplan.output.report_shell import (
     unread_section,
     whole_page,
 )
-from lakeplan.output.tables import Amount, Label, Name, Table, Value, volume_cells
+from lakeplan.output.tables import Amount, Name, Table, Value, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, count_of, csv_text, days, moment, safe, size, volume
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _repository(page: Page, row: StoredRow) -> None:
 def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]]) -> Table:
     """Figures of a repository, as ``parts_of`` has them."""
     cost = Money.of(row)
-    rows = [[Label(part_label(name)), *volume_cells(amount, cost)] for name, amount in parts]
+    rows = [[Cell(part_label(name)), *volume_cells(amount, cost)] for name, amount in parts]
     return Table(("", "objects", "size", *cost.header()), rows)
 
 
@@ -149,7 +149,7 @@ def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
 
 def ages_table(row: StoredRow) -> Table:
     """When objects were written."""
-    rows = [[Label(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
+    rows = [[Cell(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
     return Table(("written", "objects", "size"), rows)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.tables import Label, Name, Table, volume_cells
+from lakeplan.output.tables import Name, Table, volume_cells
 from lakeplan.output.text import Money, amounts, count, count_of, csv_text, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
@@ -76,14 +76,14 @@ def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
 
 def ages_table(contents: ContentsRow, cost: Money) -> Table:
     """By the time since objects were written, before the mark."""
-    rows = [[Label(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
+    rows = [[Cell(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
     return Table(("age", "objects", "size", *cost.header()), rows)
 
 
 def commits_table(contents: ContentsRow, cost: Money) -> Table:
     """By the last commit that names them."""
     rows = [
-        [Name(row["commit_id"][:12]), Label(moment(row["created"] or "")), *volume_cells(row, cost)]
+        [Name(row["commit_id"][:12]), Cell(moment(row["created"] or "")), *volume_cells(row, cost)]
         for row in contents["last_commits"]
     ]
     return Table(("last commit", "created", "objects", "size", *cost.header()), rows, names=2)
@@ -92,7 +92,7 @@ def commits_table(contents: ContentsRow, cost: Money) -> Table:
 def keepers_table(contents: ContentsRow) -> Table:
     """By what keeps them."""
     rows = [
-        [Name(keeper_words(row)), Label(row["class"].replace("_", " ")), *volume_cells(row)]
+        [Name(keeper_words(row)), Cell(row["class"].replace("_", " ")), *volume_cells(row)]
         for row in contents["kept_by"]
     ]
     return Table(("kept by", "class", "objects", "size"), rows, names=2)

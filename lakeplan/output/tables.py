@@ -1,53 +1,55 @@
-"""Tables declared once: headers and rows of values, which a terminal, Markdown and a page print their way."""
+"""Tables declared once, as headers and rows of values, for a terminal, Markdown and a page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lakeplan.output.page import Cell, Page, code, prose
 from lakeplan.output.page import table as markdown
-from lakeplan.output.text import NO_MONEY, UNKNOWN, Json, Money, count, known, percent, size
+from lakeplan.output.text import NO_MONEY, UNKNOWN, Json, Money, count, percent, size
 
 
 @dataclass(frozen=True)
-class Label:
-    """Words of lakeplan's own, on a terminal in a style."""
+class Name:
+    """A name, an id or a setting's value, exactly as it is."""
 
     text: str
     style: str = ""
 
 
 @dataclass(frozen=True)
-class Name:
-    """A name or id, exactly as it is."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Amount:
-    """A figure that matters when it is not nothing; an unknown one never looks like nothing."""
+    """A figure that matters when it is not zero. ``unknown`` is what to print for None, never a zero."""
 
     value: int | None
     form: Callable[[int], str] = count
     at_risk: bool = False
+    unknown: str = UNKNOWN
 
     @property
     def text(self) -> str:
-        return known(self.value, self.form)
+        return self.unknown if self.value is None else self.form(self.value)
 
 
 @dataclass(frozen=True)
 class Share:
+    """A part of a whole, in percent."""
+
     part: int | None
     whole: int | None
 
     @property
-    def text(self) -> str:
+    def fraction(self) -> float | None:
+        """From 0 to 1; None is unknown."""
         if self.part is None or (self.whole is None and self.part):
-            return UNKNOWN
-        return percent(self.part, self.whole or 0)
+            return None
+        return min(self.part / self.whole, 1.0) if self.whole else 0.0
+
+    @property
+    def text(self) -> str:
+        return UNKNOWN if self.fraction is None else percent(self.part or 0, self.whole or 0)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,17 @@ class Change:
 
 
 @dataclass(frozen=True)
+class After:
+    """The new value, in the column after that of the old one."""
+
+    value: Cell | Name
+
+    @property
+    def text(self) -> str:
+        return self.value.text
+
+
+@dataclass(frozen=True)
 class Cost:
     """Money; sorts as the bytes it is for."""
 
@@ -68,7 +81,19 @@ class Cost:
     size_bytes: int | None
 
 
-Value = Label | Name | Amount | Share | Change | Cost
+@dataclass(frozen=True)
+class Folder:
+    """A prefix of paths; None for objects without a path. A page shows a tree of them by ``depth``."""
+
+    prefix: str | None
+    depth: int = 0
+
+    @property
+    def text(self) -> str:
+        return "(in no commit)" if self.prefix is None else self.prefix or "(top level)"
+
+
+Value = Cell | Name | Amount | Share | Change | After | Cost | Folder
 
 
 def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = False) -> list[Value]:
@@ -78,53 +103,92 @@ def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = F
 
 
 def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
-    """The cell behind a figure of bytes; none without a price."""
+    """The cell after a figure of bytes; none without a price."""
     return [Cost(text, size_bytes) for text in cost.cells(size_bytes)]
 
 
 @dataclass(frozen=True)
 class Table:
-    """``headers`` may have several lines. The first ``names`` columns are no figures."""
+    """``headers`` may have several lines. The first ``names`` columns are not figures. ``is_loud``: figures
+    that are not zero stand out on a terminal."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Value]]
     names: int = 1
+    is_loud: bool = False
 
     @property
     def figures(self) -> range:
         return range(self.names, len(self.headers))
 
+    def without_marks(self) -> Table:
+        """The same without its first column."""
+        return Table(self.headers[1:], [row[1:] for row in self.rows], self.names - 1)
+
     def print_on(
-        self, page: Page, limit: int | None = None, *, solid: Iterable[int] = (), indent: int = 2
+        self,
+        page: Page,
+        limit: int | None = None,
+        *,
+        solid: Iterable[int] = (),
+        indent: int = 2,
+        is_grouped: bool = False,
     ) -> None:
-        """At most ``limit`` rows for a terminal, nothing without rows."""
+        """Print the first ``limit`` rows on a terminal; nothing without rows. ``is_grouped``: the first two
+        cells are left out where the row above has the same."""
         if self.rows:
-            rows = [[_terminal_cell(value) for value in row] for row in self.rows[:limit]]
+            rows = self._cells(page, limit)
+            if is_grouped:
+                repeats = [False, *(row[:2] == above[:2] for above, row in pairwise(rows))]
+                rows = [
+                    ["", "", *row[2:]] if repeat else row for row, repeat in zip(rows, repeats, strict=True)
+                ]
             page.table(self.headers, rows, figures=self.figures, solid=tuple(solid), indent=indent)
 
+    def fits(self, page: Page, limit: int | None = None, *, indent: int = 2) -> bool:
+        """Whether a terminal would fold none of these rows."""
+        return page.has_room(self.headers, self._cells(page, limit), indent=indent)
+
+    def _cells(self, page: Page, limit: int | None) -> list[list[str | Cell]]:
+        return [[_terminal_cell(page, value, self.is_loud) for value in row] for row in self.rows[:limit]]
+
     def markdown(self, limit: int | None = None) -> str:
-        """At most ``limit`` rows as Markdown, nothing without rows."""
+        """The first ``limit`` rows as Markdown; nothing without rows."""
         if not self.rows:
             return ""
-        rows = [markdown_cells(row) for row in self.rows[:limit]]
-        return markdown([header.replace("\n", " ") for header in self.headers], rows, figures=self.figures)
+        headers = [header.replace("\n", " ") for header in self.headers]
+        rows = [[markdown_cell(value) for value in row] for row in self.rows[:limit]]
+        return markdown(headers, rows, figures=self.figures)
 
 
-def _terminal_cell(value: Value) -> str | Cell:
-    return Cell(value.text, value.style) if isinstance(value, Label) else value.text
+def _terminal_cell(page: Page, value: Value, is_loud: bool) -> str | Cell:
+    match value:
+        case Cell(text, style) | Name(text, style):
+            return Cell(text, style)
+        case Change(before, after):
+            return f"{before} {page.arrow} {after}"
+        case After(inner):
+            return Cell(f"{page.arrow} {inner.text}", inner.style)
+        case Amount(value=number, at_risk=at_risk) if is_loud:
+            some = "bold red" if number is None or at_risk else "bold yellow"
+            return Cell(value.text, "dim" if number == 0 else some)
+        case Share(part=part) if is_loud:
+            return Cell(value.text, "bold red" if value.text == UNKNOWN else "" if part else "dim")
+        case _:
+            return value.text
 
 
-def markdown_cells(row: Iterable[Value]) -> list[str]:
-    return [_markdown_cell(value) for value in row]
-
-
-def _markdown_cell(value: Value) -> str:
+def markdown_cell(value: Value) -> str:
     match value:
         case Name(text):
             return code(text) if text else ""
-        case Cost(text):
+        case Folder():
+            return code(value.text)
+        case After(inner):
+            return f"**{markdown_cell(inner)}**"
+        case Cell(text) | Cost(text):
             return prose(text)
-        case Amount() | Share():
-            return f"**{UNKNOWN}**" if value.text == UNKNOWN else value.text
+        case Amount() | Share() if value.text == UNKNOWN:
+            return f"**{UNKNOWN}**"
         case _:
             return value.text

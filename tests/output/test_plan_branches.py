@@ -143,7 +143,7 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
     assert part[8].strip() == "and 5 more"
     comment = render_markdown(shown)
     assert "| <code>feature-1</code> | 2025-09-12 | 3 | 70 | 1.0 TB | 100.00 |" in comment
-    assert "quiet-4" not in comment[comment.index("stale: each alone holds") :]
+    assert "quiet-4" not in comment[comment.index("| stale branch |") :]
 
 
 def it_says_that_it_could_not_look(plans: Any, show: Any) -> None:
