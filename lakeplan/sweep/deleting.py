@@ -1,4 +1,4 @@
-"""Deletes the objects of parts: batches, waits, and the record of every answer."""
+"""Deletes the objects of parts in batches, waits for a busy store, and records every answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LONG_AGO = 1.0
 
 @dataclass(frozen=True)
 class Waiting:
-    """Time as a worker sees it: a clock that only goes forward, a sleep, random numbers in [0, 1)."""
+    """A worker's monotonic clock, its sleep, and its random numbers in [0, 1)."""
 
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -68,13 +68,14 @@ def delete_all(
     expected: Mapping[str, StoredObject] | None = None,
     before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
-    """One answer a key. What the store answered as transient is requested again. ``expected``: what may be
-    deleted under these keys (``ObjectDeleter.delete``); None: whatever is there. Not every store checks it,
-    so what was waited for is listed once more: a request that the store refused may have acted, and somebody
-    may have written under its key since. ``before_each`` is called before every request, and may raise.
-    Raises StoreBusy when the store stays busy for ``settings.tries``
-    requests in a row, and StorageError when it cannot be done at all: nothing is known of the keys that
-    have no answer yet."""
+    """Deletes keys and returns one answer for each. Transient failures are requested again. ``expected``: the
+    objects that may be deleted under these keys (``ObjectDeleter.delete``), or None for any. Not every store
+    checks that, so keys are listed again after a wait: a refused request may have acted, and somebody may
+    have written to its key since. ``before_each`` is called before every request, and may raise.
+
+    Raises StoreBusy when the store stays busy for ``settings.tries`` requests in a row, and StorageError when
+    a request fails. What became of keys without an answer is unknown then.
+    """
     for batch in batches(keys, store.batch_size):
         yield from _one_batch(store, batch, settings, throttle, waiting, expected, before_each)
 
@@ -123,7 +124,7 @@ def _one_batch(
 def changed_since(
     store: ObjectProber, keys: Sequence[str], expected: Mapping[str, StoredObject]
 ) -> list[str]:
-    """Of these keys, in ascending order, those at which another object is by now."""
+    """Those of these keys, which ascend, that now have another object than the expected one."""
     return [key for key, stored in store.find(keys).items() if stored != expected.get(key, stored)]
 
 
@@ -132,7 +133,7 @@ def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
 
 
 def ask(request: Callable[[], T], settings: DeleteSettings, waiting: Waiting) -> T:
-    """The answer to a request that may be sent again. Raises StoreBusy when the store stays busy for
+    """The answer to a request, which is repeated while the store is busy. Raises StoreBusy after
     ``settings.tries`` requests."""
     for failures in range(1, settings.tries):
         try:
@@ -143,13 +144,13 @@ def ask(request: Callable[[], T], settings: DeleteSettings, waiting: Waiting) ->
 
 
 class CopyStore(ObjectCopier, ObjectProber, Protocol):
-    """Copies, and tells what is there."""
+    """Copies, and reports what is stored."""
 
 
 @dataclass(frozen=True)
 class CopyEnd:
-    """``copied``: the copy is there and of the same size, so the original may go. Otherwise ``problem`` says
-    why not; "" when there was no original."""
+    """``copied``: the copy exists and has the same size, so the original may be deleted. Otherwise
+    ``problem`` says why not; it is "" when there was no original."""
 
     copied: bool
     problem: str = ""
@@ -158,14 +159,14 @@ class CopyEnd:
 def copy_one(
     store: CopyStore, source: str, target: str, settings: DeleteSettings, waiting: Waiting
 ) -> CopyEnd:
-    """Copies and compares an object, then looks at the copy. Raises StoreBusy when the store stays busy."""
+    """Copies an object, and compares the size of the copy. Raises StoreBusy when the store stays busy."""
     try:
         copied, seen = ask(lambda: (store.copy(source, target), store.stat(target)), settings, waiting)
     except StoreBusy:
         raise
     except StorageNotFound as error:
-        # The copy may be what is missing (a name too long, a rule that removes it): ask for the source,
-        # by GET, as a deletion would be proven.
+        # The copy may be what is missing (its name is too long, a rule removes it), so request the source by
+        # GET, as after a deletion.
         gone = store.stat(source) is None and store.is_gone(source)
         return CopyEnd(copied=False, problem="" if gone else f"not copied: {error.message}")
     except StorageError as error:
@@ -196,7 +197,7 @@ SILENT = "the store did not answer for it"
 
 @dataclass(frozen=True)
 class Work:
-    """Everything a worker needs; it travels with the function, because the store may carry credentials.
+    """Everything a worker needs. It is sent with the function, because the store may contain credentials.
     Prefixes end in ``/``. ``attempts``: see ``DeleteRequest``. ``rate`` is this worker's share. ``until`` is
     epoch seconds."""
 
@@ -213,11 +214,11 @@ class Work:
 
 
 class RoundOver(Exception):
-    """The round ends in the middle of a part: the next one goes over it."""
+    """The round ends in the middle of a part, which the next round repeats."""
 
 
 class Halt:
-    """Set from another thread: no request that changes anything begins after it, and nobody waits longer."""
+    """A stop from another thread: after ``set``, no request that changes anything begins, and waits end."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -239,9 +240,9 @@ class Halt:
 def sweep_parts(
     parts: Iterable[Part], work: Work, halt: Halt | None = None
 ) -> Iterator[PartResult | LakeplanError]:
-    """Ends of the parts, in order. After an error the worker stops: the next run goes on from there. When
-    the round's time is up it stops, too, in the middle of a part if need be: no batch begins later, because
-    the inspection that it relies on is too old then. ``halt`` ends it in the same way."""
+    """Sweeps parts and yields their results in order. After an error the worker stops, and the next run
+    continues. It also stops when the round's time is up, if necessary in the middle of a part: its inspection
+    is too old then. ``halt`` stops it in the same way."""
     waiting = Waiting(time.monotonic, time.sleep if halt is None else halt.sleep, random.random)
     throttle, clock = Throttle(work.rate), _RoundClock(work.until, halt or Halt())
     for part in parts:
@@ -256,9 +257,9 @@ def sweep_parts(
 
 
 class _RoundClock:
-    """Whether a round may go on. This machine's clock may be set wrong, so a round ends at the latest when
-    ``LONGEST_ROUND`` has passed here, and does not begin while the clock is behind the inspection by more
-    than ``MAX_BEHIND``: a worker that was started late would not know."""
+    """Whether a round may continue. The worker's clock may be wrong, so a round also ends after
+    ``LONGEST_ROUND`` by the monotonic clock, and does not begin while the clock is more than ``MAX_BEHIND``
+    behind the inspection: a worker that was started late could not notice."""
 
     def __init__(self, until: float | None, halt: Halt) -> None:
         self.halt = halt
@@ -326,7 +327,7 @@ class _Part:
 
     # ---- steps
     def _read(self) -> list[_Row]:
-        """The part's objects, by address. Raises FormatError for a row that no mark of ours writes."""
+        """The part's objects, by address. Raises FormatError for a row that lakeplan does not write."""
         key = self._work.mark_prefix + self._part.name
         where = f"{self._store.url}/{key}"
         table = read_part(self._store.read(key), name=where, sha256=self._part.sha256, columns=MARK_COLUMNS)
@@ -339,8 +340,8 @@ class _Part:
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]
 
     def _left(self, rows: Sequence[_Row]) -> dict[str, StoredObject]:
-        """What may be deleted of these, as it is stored now. All others get their status, by what the store
-        shows: whatever saves an object, one that is gone was not saved."""
+        """The objects of these rows that may be deleted, as they are stored now. All others get their status.
+        An object that is gone counts as deleted even if something needs it."""
         keys = [row.address for row in rows]
         stored = ask(lambda: self._store.find(keys), self._settings, self._waiting)
         left: dict[str, StoredObject] = {}
@@ -357,7 +358,7 @@ class _Part:
         return left
 
     def _saves(self, row: _Row, now: StoredObject, before: tuple[Status, str] | None) -> str:
-        """Why an object that is stored stays, or ""."""
+        """Why a stored object is kept, or ""."""
         if before is not None and before[0] is Status.SAVED:
             return before[1]
         if why := self._work.saved.get(row.address):
@@ -371,7 +372,7 @@ class _Part:
         return CLOSED if self._settings.mode == "close" else ""
 
     def _quarantine(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
-        """Copies a batch, then writes down how much was copied; only then may it be deleted."""
+        """Copies a batch, then records how much was copied. Only then may it be deleted."""
 
         def copy(key: str) -> CopyEnd:
             target = self._work.quarantine_prefix + key
@@ -393,15 +394,15 @@ class _Part:
         return self._unchanged(left) if left else left
 
     def _unchanged(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
-        """Without those at which another object is by now: copies take long, and not every store compares
-        when it deletes."""
+        """These objects without those that were replaced since. Copies take long, and not every store
+        compares when it deletes."""
         changed = ask(lambda: changed_since(self._store, [*objects], objects), self._settings, self._waiting)
         self._status |= dict.fromkeys(changed, (Status.SAVED, CHANGED))
         return {key: stored for key, stored in objects.items() if key not in changed}
 
     def _delete(self, objects: dict[str, StoredObject]) -> None:
-        """Deletes what is still as it was listed. What the store refused may be gone all the same (an answer
-        may come too late): it is listed again."""
+        """Deletes the objects that did not change since they were listed. Those that the store refused are
+        listed again: they may be gone, when an answer came too late."""
         if not objects:
             return
         answers = {
@@ -432,8 +433,8 @@ class _Part:
                 self._status[key] = (Status.FAILED, why) if key in there else (Status.DELETED, GONE_AFTER)
 
     def _verify(self) -> None:
-        """What the store said is gone is requested again, by GET: a sample, or all of it. One in the sample
-        that is still there, and all are requested."""
+        """Requests deleted objects again, by GET: a sample or all. If one of the sample still exists, all are
+        requested."""
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
         if not self._settings.verify_all:
@@ -443,7 +444,7 @@ class _Part:
             self._asked([key for key in gone if key not in seen])
 
     def _asked(self, keys: Sequence[str]) -> bool:
-        """Whether all of these are gone; those that are count as verified, the others failed."""
+        """Whether all of these are gone. Those that are count as verified, the others as failed."""
         answers = self._each(self._store.is_gone, keys)
         for key, is_gone in zip(keys, answers, strict=True):
             if is_gone:
@@ -454,7 +455,7 @@ class _Part:
 
     # ---- records
     def _recorded(self, attempt: int) -> bytes | None:
-        """What an attempt wrote down, when it finished this part."""
+        """The record of an attempt that finished this part, or None."""
         try:
             return self._store.read(self._result_key(attempt))
         except StorageNotFound:
@@ -470,7 +471,7 @@ class _Part:
         return end_of(self._part.name, record, where=self._where(self._attempt))
 
     def _earlier(self) -> dict[str, tuple[Status, str]]:
-        """What the attempt before this one wrote down: only what failed is tried again."""
+        """The results of the attempt before this one. Only objects that failed are tried again."""
         before = self._attempt - 1
         data = self._recorded(before)
         return {} if data is None else read_results(data, name=self._where(before))

@@ -1,8 +1,9 @@
-"""What a sweep leaves behind: its summary, the report that other tools read, the record in the state."""
+"""The end of a sweep: its summary, the report for other tools, the record in the state; and reports of
+runs."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from datetime import datetime
 from typing import Final, Literal
 
@@ -27,17 +28,16 @@ from lakeplan.sweep.run import SweepEnd, sweep_journal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches
-from lakeplan.values.records import json_line, utc_text
+from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
 
 
 def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> SweepDocument:
-    """A run's outcome as JSON (``schemas/sweep.v1.json``): what was seen, nothing that was only meant."""
+    """The outcome of a run as JSON (``schemas/sweep.v1.json``)."""
     mark = end.mark
-    reasons: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
     for one in end.ends:
-        for reason, count in one.reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + count
+        reasons.update(one.reasons)
     return {
         "format": SWEEP_FORMAT,
         "mark_id": mark.mark_id,
@@ -64,8 +64,8 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
 
 
 def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree"]]:
-    """Where each setting comes from: the approval, today's tree where it is another there, or the mark when
-    there is no approval."""
+    """Where each setting comes from: the approval, today's tree if it differs there, or the mark without an
+    approval."""
     if end.approval is None:
         return dict.fromkeys(vars(end.settings), "mark")
     approved = vars(end.approval.judged.sweep)
@@ -75,7 +75,7 @@ def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree
 
 
 def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
-    """Why deleted bytes may still be paid for; "" when they are not."""
+    """Why deleted bytes may still use storage; "" when they do not."""
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""
@@ -91,32 +91,32 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
 
 
 def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> SweepDocument:
-    """Writes the summary; when the sweep is finished also the official report. ``run_id`` is a descending
-    xid. Returns the document. Raises StorageError: what was deleted is in the parts' records all the same."""
+    """Writes the summary of a run, and for a finished sweep the official report under ``run_id``, a
+    descending xid. Returns the document. Raises StorageError; the parts' records then still say what was
+    deleted."""
     versioned = site.store.facts().versioned
     document = sweep_document(end, at=ports.now(), facts_versioned=versioned)
     prefix = sweep_prefix(end.mark.mark_id)
     deletes = end.mark.settings.mode == "delete"
-    # what a record says that the state does not know proves no deletion to anybody else
+    # A mark that the state does not record may be forged, so other tools get no report of it.
     if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
         document = {**document, "official_run_id": _official(site, end, run_id, ports.now())}
-    text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False)
-    data = f"{text}\n".encode("utf-8", "backslashreplace")
-    site.store.put(prefix + SUMMARY_FILE, data)
+    site.store.put(prefix + SUMMARY_FILE, json_text(document, indent=1))
     kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
     note = _record(end, ports, run, document, versions_kept=kept)
     return {**document, "note": note} if note else document
 
 
 def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
-    """One report a sweep, however often it was killed: the id is noted before the first file is written."""
+    """Writes the official report and returns its run id. The id is recorded before the first file is written,
+    so a killed run leaves no second report."""
     key = sweep_prefix(end.mark.mark_id) + OFFICIAL_FILE
     try:
         site.store.create(key, json_line({"run_id": run_id}))
     except WriteConflict:
         run_id = official_run(site.store, end.mark.mark_id) or run_id
     if end.mark.settings.engine == OFFICIAL_ENGINE:
-        return run_id  # the collector's own report stands there
+        return run_id  # the collector wrote its own report
     report = UnifiedRun(run_id)
     count = 0
     addresses = (address for address, _ in deleted(site, end.mark))
@@ -134,8 +134,8 @@ def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:
 def _record(
     end: SweepEnd, ports: SweepPorts, run: Run, document: SweepDocument, *, versions_kept: bool
 ) -> str:
-    """One more line of the history, and the figures for drift; losing them loses no safety, so they come
-    last. Why they could not be written; ""."""
+    """Writes the run's step to the history, and the figures for drift. Returns why they could not be written,
+    or "". No safety depends on them, so they come last."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
     counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
     history = end.journal or sweep_journal(end.stored, end.approval, ports, run, closed=end.closed)
@@ -168,7 +168,7 @@ _UNKNOWN: CollectorRunRow = {
 
 
 def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> CollectorRunsDocument:
-    """Every run of every selected repository. Raises UsageError when none is selected."""
+    """The collector runs of every selected repository. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     repositories: dict[str, list[CollectorRunRow]] = {}
     for desired in wanted:
@@ -180,7 +180,7 @@ def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts
 
 
 def runs_of(store: NamespaceReader) -> list[CollectorRunRow]:
-    """Runs that left a report, newest first."""
+    """The collector runs that left a report, newest first."""
     unified = [_unified(store, _name(prefix)) for prefix in store.list_prefixes(UNIFIED_PREFIX)]
     old = [_old(store, prefix) for prefix in store.list_prefixes(OLD_RUNS_PREFIX)]
     return sorted([*unified, *old], key=lambda run: run["started"], reverse=True)

@@ -1,8 +1,8 @@
-"""What holds kept, recorded in the namespace: one small file per hold and commit. A prefix that
-no path begins with yet is recorded without a commit.
+"""Records in the namespace of what holds keep: one small file per hold and commit. A prefix that no path
+begins with yet is recorded without a commit.
 
-A hold on a branch or a tag names nothing more once somebody deletes or moves it, and state can be lost. So
-every inspection of a mark or a sweep records the commits that holds name, and keeps what was recorded before.
+A hold on a branch or a tag names no commit once somebody deletes it, and the state can be lost. So every
+inspection of a mark or a sweep records the commits that holds name, and keeps earlier records.
 
 A record ends with its hold: when the hold expires, or when it has been out of the tree, or shortened to a
 past day, for ``sweep.settle``, at least a day, since an inspection first missed it. Only inspections remove
@@ -16,60 +16,62 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from typing import Any
 
 from lakeplan.errors import FormatError, StorageError
 from lakeplan.formats.namespace import HOLDS_PREFIX
 from lakeplan.formats.ranges import read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.limits import parse_json
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
+from lakeplan.values import records
 from lakeplan.values.objects import batches
-from lakeplan.values.records import LAST_YEAR, json_line
+from lakeplan.values.records import json_line
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
 
 _log = logging.getLogger(__name__)
 RELEASED_FILE = "released.json"
 NO_COMMIT = "none"
-"""Names the file of a prefix that no path of recent commits begins with."""
+"""The file of a prefix that no path of recent commits begins with."""
 LEAST_GRACE = timedelta(days=1)
 MAX_METARANGES = 30
-"""The newest different states in which a path below a prefix is searched for."""
+"""The newest different metaranges that are searched for a path below a prefix."""
 MAX_RANGES = 30
 
 HoldName = tuple[str, str]
-"""Kind and name: what makes a hold the same one."""
+"""Kind and name, which identify a hold."""
 
 
 @dataclass
 class _Record:
-    """Of one hold. ``released_at``: since when it is known not to be in the tree."""
+    """The record of one hold. ``released_at``: when an inspection first missed it in the tree."""
 
     commits: dict[str, HeldCommit] = field(default_factory=dict)
     released_at: datetime | None = None
 
 
 def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
-    """Records what unexpired holds of the tree name by ``refs``, and returns all that is recorded and not
-    released. ``now`` is the safest clock. Raises StorageError; FormatError for a damaged record."""
+    """Records the commits that the tree's unexpired holds name in ``refs``, and returns all recorded commits
+    of holds that have not ended. ``now`` is the earliest clock. Raises StorageError, and FormatError for a
+    damaged record."""
     active: dict[HoldName, Hold] = {
         (hold.kind, hold.name): hold for hold in active_holds(site.desired.holds, now)
     }
-    records = _read(site, active)
+    recorded = _read(site, active)
     for name, hold in active.items():
-        _record(site, hold, records.setdefault(name, _Record()), refs, now)
-    for name, record in list(records.items()):
+        _record(site, hold, recorded.setdefault(name, _Record()), refs, now)
+    for name, record in list(recorded.items()):
         if name not in active and _is_over(site, name, record, now):
-            # First, and alone: left behind, it would end the next hold of this name at once.
+            # First, and alone: if it stayed, the next hold of this name would end at once.
             _drop(site, name, [RELEASED_FILE])
             _drop(site, name, map(_file, record.commits))
-            del records[name]
-    return tuple(commit for record in records.values() for commit in record.commits.values())
+            del recorded[name]
+    return tuple(commit for record in recorded.values() for commit in record.commits.values())
 
 
 def recorded_holds(site: Site, now: datetime) -> tuple[HeldCommit, ...]:
-    """All that is recorded and has not expired, as it is. Writes nothing. Raises as ``keep_held``."""
+    """The recorded commits of holds that have not expired. Writes nothing. Raises as ``keep_held``."""
     active = [(hold.kind, hold.name) for hold in active_holds(site.desired.holds, now)]
     return tuple(
         commit
@@ -125,7 +127,7 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             "at": now.isoformat(),
         }
         _put(site, folder + _file(id), content)
-    if hold.kind == "branch":  # what it was made from is kept with it
+    if hold.kind == "branch":  # a recorded commit keeps its ancestors, so they need no record
         commits = {commit.id: commit for commit in refs.commits}
         parents = {p for id in named if id in commits for p in commits[id].parents}
         older = (record.commits.keys() - named) & reachable(commits, parents)
@@ -135,7 +137,7 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
 
 
 def _first_with_path(metadata: MetadataReader, refs: Refs, prefix: str) -> set[str]:
-    """The newest commit that has a path below the prefix; none when the newest of them have none."""
+    """The newest commit with a path below the prefix, searched in the newest metaranges only."""
     key = prefix.encode(errors="surrogateescape")
     seen: set[str] = set()
     ranges: set[str] = set()
@@ -159,42 +161,48 @@ def _first_with_path(metadata: MetadataReader, refs: Refs, prefix: str) -> set[s
 
 
 # ---- files
+def _day(value: Any, name: str) -> None:
+    records.text(value, name)
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        raise records.Misshapen(f"{name} is not a date") from None
+
+
+_HELD = records.record(
+    {
+        "kind": records.exactly("prefix", "branch", "tag", "commit"),
+        "name": records.text,
+        "commit": records.text,
+        "until": records.or_null(_day),
+    }
+)
+_RELEASED = records.record({"at": records.moment})
+_WHAT = "the record of held commits"
+_HINT = "Restore the record from a backup. Remove it only if the data that the hold kept may be deleted."
+
+
 def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
     """All records by hold. A release without commits counts only for holds of the tree (``active``)."""
-    found: dict[str, _Record] = {}
+    by_folder: dict[str, _Record] = {}
     names = {_folder(name): name for name in active}
     for stored in site.store.list_objects(HOLDS_PREFIX):
+        where = f"{site.store.url}/{stored.key}"
         file = stored.key.rpartition("/")[2]
         folder = stored.key.removesuffix(file)
-        record = found.setdefault(folder, _Record())
-        try:
-            content = parse_json(site.store.read(stored.key))
-            if file == RELEASED_FILE:
-                record.released_at = _moment(content["at"])
-                continue
-            until = None if content["until"] is None else date.fromisoformat(content["until"])
-            kept = HeldCommit(content["kind"], str(content["name"]), str(content["commit"]), until)
-            if _folder((kept.kind, kept.name)) + _file(kept.commit_id) != stored.key:
-                raise ValueError("is in the wrong place")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                "the record of held commits is damaged",
-                where=f"{site.store.url}/{stored.key}",
-                hint="Restore the record from a backup. Remove it only if the data that the hold kept"
-                " may be deleted.",
-                detail=repr(error),
-            ) from None
-        record.commits[kept.commit_id] = kept
-        names[folder] = (kept.kind, kept.name)
-    return {names[folder]: record for folder, record in found.items() if folder in names}
-
-
-def _moment(text: str) -> datetime:
-    """Raises ValueError for one without a zone, or with which nobody can calculate."""
-    at = datetime.fromisoformat(text)
-    if at.tzinfo is None or at.year > LAST_YEAR:
-        raise ValueError("is no moment")
-    return at
+        record = by_folder.setdefault(folder, _Record())
+        data, shape = site.store.read(stored.key), _RELEASED if file == RELEASED_FILE else _HELD
+        content = records.read_record(data, shape, what=_WHAT, where=where, hint=_HINT)
+        if file == RELEASED_FILE:
+            record.released_at = records.moment_in(content["at"])
+            continue
+        until = None if content["until"] is None else date.fromisoformat(content["until"])
+        held = HeldCommit(content["kind"], content["name"], content["commit"], until)
+        if _folder((held.kind, held.name)) + _file(held.commit_id) != stored.key:
+            raise FormatError(f"{_WHAT} is damaged: it is in the wrong place", where=where, hint=_HINT)
+        record.commits[held.commit_id] = held
+        names[folder] = (held.kind, held.name)
+    return {names[folder]: record for folder, record in by_folder.items() if folder in names}
 
 
 def _folder(name: HoldName) -> str:

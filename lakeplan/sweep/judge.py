@@ -1,8 +1,7 @@
-"""Approvals: the gates of a mark are judged by an approval, and again before every round of its sweep."""
+"""Approvals. The gates of a mark are judged for its approval, and again before every round of its sweep."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -19,13 +18,13 @@ from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.rules import GRACE_SECONDS, mark_gates
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.plan_document import encode
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.sweep import SweepSettings
 
 
 def settings_today(site: Site, mark: Mark) -> SweepSettings:
-    """The settings that a sweep of the mark keeps to by today's tree. Raises StalePlan when the mark was made
-    for weaker ones that nothing can make up for."""
+    """The settings of a sweep of the mark by today's tree. Raises StalePlan when the mark was made with
+    weaker settings and has to be made again."""
     settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
     if refused:
         raise StalePlan(
@@ -37,7 +36,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
 def judge_for_approval(
     site: Site, mark: Mark, overrides: GateOverrides, *, automatic: bool
 ) -> tuple[Judged, tuple[GateResult, ...]]:
-    """The gates by today's tree, and what they were judged by, for the record."""
+    """The gates by today's tree, and what they were judged by, which the approval records."""
     judged = Judged(
         site.desired.safety, settings_today(site, mark), site.preparer.grace_period_seconds(), (), automatic
     )
@@ -49,8 +48,8 @@ def judge_for_approval(
 
 
 def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
-    """The site, with the stricter of the approval's and today's settings. Raises StalePlan, and GateRefused
-    when a mark that was approved automatically now needs a person."""
+    """The site with the stricter of the approval's and today's settings. Raises StalePlan, and GateRefused
+    when a mark that was approved automatically now needs a person's approval."""
     judged = approval.judged
     if judged.automatic and not site.desired.sweep.automatic:
         raise GateRefused(
@@ -67,9 +66,9 @@ def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
 
 
 def judge_again(held: Site, mark: Mark, approval: Approval, today: date) -> None:
-    """Raises GateRefused when the whole mark no longer passes. ``held`` comes from ``held_to_approval``. What
-    ``--allow`` overrode stays overridden until its limit is tightened; overrides in the tree count while they
-    are there and have not expired."""
+    """Raises GateRefused when the mark no longer passes its gates. ``held`` comes from ``held_to_approval``.
+    An override by ``--allow`` counts until the limit becomes stricter, one in the tree until it is removed or
+    expires."""
     graces = [
         GRACE_SECONDS if grace is None else grace
         for grace in (approval.judged.grace_period_seconds, held.preparer.grace_period_seconds())
@@ -122,9 +121,10 @@ def approve(
     overrides: GateOverrides,
     automatic: bool = False,
 ) -> Approval:
-    """Records who approves which bytes, by what they were judged, and what was ``shown`` of the mark. Raises
-    GateRefused while a gate refuses or a repository of the server could not be read, StalePlan for a mark
-    made with weaker settings than the tree has now, UsageError without a reason or for an empty mark."""
+    """Records who approves a mark, the digest of its bytes, what its gates were judged by, and the digest of
+    the contents that were shown. Raises GateRefused while a gate refuses or a repository of the server could
+    not be read, StalePlan for a mark with weaker settings than the tree's, and UsageError without a reason or
+    for an empty mark."""
     mark = stored.mark
     overrides.check_named([mark.key])
     if not reason.strip():
@@ -149,14 +149,13 @@ def approve(
         judged,
         stored.shown,
     )
-    text = json.dumps(encode(approval), indent=2, sort_keys=True, ensure_ascii=False)
-    data = f"{text}\n".encode("utf-8", "backslashreplace")
+    data = json_text(encode(approval))
     state.write(key, data, if_version=current.version if current else None)
     return approval
 
 
 def check_readable(mark: Mark) -> None:
-    """Raises GateRefused when some repository of the server could not be read: it may hold addresses here."""
+    """Raises GateRefused when a repository of the server could not be read: it may need objects here."""
     if mark.unreadable:
         named = ", ".join(sorted(mark.unreadable)[:5])
         raise GateRefused(

@@ -1,4 +1,4 @@
-"""Rounds of a sweep, in threads of this process or elsewhere."""
+"""Rounds of a sweep, in threads of this process or in Spark."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from lakeplan.values.sweep import Deletion, Part, PartResult
 
 
 class Workers(Protocol):
-    """``parallelism``: how many delete at the same time, unless somebody chose another number."""
+    """Deletes shares of parts in parallel. ``parallelism``: the default number of shares."""
 
     @property
     def parallelism(self) -> int: ...
 
     def run(self, shares: Sequence[Sequence[Part]], work: Work) -> Iterable[PartResult | LakeplanError]:
-        """``sweep_parts`` of every share, in parallel. When it returns or raises, nobody deletes any more.
-        Raises SweepStopped when the workers themselves fail, and may do so after ``cancel``."""
+        """Runs ``sweep_parts`` for every share. When it returns or raises, no worker deletes any more. Raises
+        SweepStopped when the workers themselves fail, which may happen after ``cancel``."""
 
     def cancel(self) -> None:
-        """Ends what runs, from another thread. Parts that were begun are for the next run."""
+        """Stops the workers, from another thread. The next run continues the parts that they began."""
 
 
 class OpenWorkers(Protocol):
@@ -43,12 +43,12 @@ class OpenWorkers(Protocol):
 
 
 class SweepStopped(Exception):
-    """The workers failed, and not with an error of a part. Finished parts have their records."""
+    """The workers themselves failed, not a part. Finished parts have their records."""
 
 
 class ThreadWorkers:
-    """``Workers`` in this process. ``cancel`` ends them before their next request that deletes anything;
-    a copy that was begun is finished."""
+    """``Workers`` in this process. ``cancel`` stops them before their next request that deletes anything. A
+    copy that was begun is finished."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism
@@ -59,7 +59,7 @@ class ThreadWorkers:
         return self._parallelism
 
     def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
-        """See ``Workers``. Ctrl-C ends the threads before it ends this."""
+        """See ``Workers``. Ctrl-C stops the threads first."""
 
         def sweep(parts: Sequence[Part]) -> list[PartResult | LakeplanError]:
             return list(sweep_parts(parts, work, self._halt))
@@ -78,16 +78,16 @@ class ThreadWorkers:
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 0.5
 PROGRESS_SECONDS = 5.0
-"""How often records are listed, for people to see how far a round is."""
+"""How often records are listed to show progress."""
 KEEP_SECONDS = 60.0
 """How often a lease is renewed during a round."""
 STOPPED = "stopped by a signal"
 
 
 class PartSweeper:
-    """``Sweeper`` on whichever workers ``open_workers`` gives. ``parallelism``: how many
-    delete (None: as many as these have). ``stop`` is asked about twice a second during a round; once it says
-    yes, the workers are stopped."""
+    """``Sweeper`` on the workers of ``open_workers``. ``parallelism``: the number of shares, or None for the
+    workers' own. ``stop`` is called about twice a second during a round; once it returns True, the workers
+    are stopped."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class PartSweeper:
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """See the port. One thread: quarantines are listed here anyway."""
+        """See the port. Runs in one thread."""
         waiting = Waiting(time.monotonic, time.sleep, random.random)
         throttle = Throttle(settings.rate)
         expected = {one.key: one for one in objects}
@@ -124,8 +124,8 @@ class PartSweeper:
         return answers
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
-        """See the port. What the workers themselves fail with becomes the round's problem: finished parts
-        have their records, and the next run reads them."""
+        """See the port. A failure of the workers themselves becomes the round's problem; the next run reads
+        the records of finished parts."""
         total = sum(part.rows for part in request.parts)
         with (
             self._progress.task("deleting", total) as step,
@@ -153,8 +153,8 @@ class PartSweeper:
 def _watched(
     stop: Callable[[], bool], keep: Callable[[], None], workers: Workers
 ) -> Iterator[list[LakeplanError]]:
-    """While the block runs, a thread keeps the lease, and stops the workers as soon as ``stop`` says so or
-    the lease is lost (the list then has why). The next run repeats parts that were begun."""
+    """While the block runs, a thread renews the lease, and stops the workers when ``stop`` returns True or
+    the lease is lost (the list then has the error). The next run repeats the parts that were begun."""
     lost: list[LakeplanError] = []
 
     def watch(over: threading.Event) -> None:
@@ -169,7 +169,7 @@ def _watched(
                     break
         except LakeplanError as error:
             lost.append(error)
-        finally:  # nobody deletes while nobody watches, whatever went wrong here
+        finally:  # no worker may delete without this watch, whatever ended it
             if not over.is_set():
                 workers.cancel()
 
@@ -179,8 +179,8 @@ def _watched(
 
 @contextmanager
 def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
-    """While the block runs, a thread lists every few seconds which parts have their record, and steps by
-    their objects. It is for people only: when the records cannot be listed, nothing is shown."""
+    """While the block runs, a thread lists every few seconds which parts have their record, and advances the
+    progress by their objects. When the records cannot be listed, no progress is shown."""
     if step is None:
         yield
         return
@@ -198,7 +198,7 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
                 continue
             step(sum(waiting.pop(key, 0) for key in done))
 
-    with _beside(watch, "progress", at_most=PROGRESS_SECONDS):  # what it asks for is only shown
+    with _beside(watch, "progress", at_most=PROGRESS_SECONDS):  # a slow listing must not delay the round
         yield
 
 
@@ -206,8 +206,8 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
 def _beside(
     watch: Callable[[threading.Event], None], name: str, *, at_most: float | None = None
 ) -> Iterator[None]:
-    """Runs ``watch`` in a thread while the block runs, and sets its event at the end. Waits for it, at most
-    so many seconds."""
+    """Runs ``watch`` in a thread while the block runs, then sets its event and waits for the thread, at most
+    ``at_most`` seconds."""
     over = threading.Event()
     thread = threading.Thread(target=watch, args=(over,), name=f"lakeplan-sweep-{name}", daemon=True)
     thread.start()

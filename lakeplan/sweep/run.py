@@ -1,8 +1,8 @@
-"""``sweep run``: deletes what an approved mark names, and proves it.
+"""``sweep run``: deletes the objects of an approved mark, and records what became of each.
 
-Before the first batch and every ten minutes it looks again, with rules, uncommitted data and refs read
-afresh: whatever anything holds now that did not hold it at the mark saves it. Records are written before and
-after every part (``lakeplan.sweep.deleting``), so that a run may be killed at any point and gone on with.
+Before the first batch and every ten minutes, it reads rules, uncommitted data and refs again. Objects that
+something needs now are saved. Records are written before and after every part (``lakeplan.sweep.deleting``),
+so a run may be killed at any point and continued by another.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from lakeplan.sweep.records import (
     read_end,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
-from lakeplan.values.simulation import Amount, RunnerChoice
+from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
 
 ROUND = timedelta(minutes=10)
-"""The longest time between two looks."""
+"""The longest time between two inspections."""
 MAX_SAVED = 1_000_000
-"""When more than this comes back to life, the mark no longer describes the repository."""
+"""When more objects are needed again, the mark no longer describes the repository."""
 HELD_AGAIN = "something holds it again"
 NO_PART_BEGUN = (
     "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
@@ -60,9 +60,9 @@ SEEN_ONCE = "never committed, and inspected only once: sweep.settle has not pass
 
 @dataclass(frozen=True)
 class SweepEnd:
-    """What a run saw. ``ends`` are all finished parts, of earlier runs too; ``pending`` objects are in parts
-    that nobody finished; ``problem`` says why, "" when none are. ``settings`` are those that it kept to.
-    ``approval`` is None when the state has none any more: then nothing was deleted by this run."""
+    """The outcome of a run. ``ends`` are all finished parts, also those of earlier runs. ``pending`` objects
+    are in unfinished parts, and ``problem`` says why there are any. ``settings`` are those that applied.
+    ``approval`` is None when the state lost it; this run deleted nothing then."""
 
     stored: StoredMark
     approval: Approval | None
@@ -72,23 +72,20 @@ class SweepEnd:
     problem: str = ""
     looks: int = 0
     came_back: int | None = None
-    """Objects that are gone, and that something held at the last inspection: in quarantine they can be
-    restored, else their data is lost. None while that is not known."""
+    """Deleted objects that something needed at the last inspection. Those in quarantine can be restored; the
+    data of others is lost. None when unknown."""
     closed: bool = False
     runner: RunnerChoice | None = None
-    """Who deleted; None when nothing was to be deleted."""
+    """Which runner deleted; None when there was nothing to delete."""
     journal: RunJournal | None = None
-    """The run's record in the history, where it began to delete."""
+    """The run's record in the history, if it began to delete."""
 
     @property
     def mark(self) -> Mark:
         return self.stored.mark
 
     def amount(self, status: Status) -> Amount:
-        total = Amount()
-        for end in self.ends:
-            total += end.amounts.get(status, Amount())
-        return total
+        return total_of(end.amounts.get(status, Amount()) for end in self.ends)
 
     @property
     def verified(self) -> int:
@@ -100,8 +97,8 @@ class SweepEnd:
 
 
 def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
-    """Sweeps one approved mark, or goes on with it. Raises LakeplanError when it may not be swept at all
-    (not approved, not settled, stale, another collector ran); what fails on the way is in the answer."""
+    """Sweeps an approved mark, or continues its sweep. Raises LakeplanError when it may not be swept (not
+    approved, not settled, stale, another collector ran). A later failure is in the answer."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
     read_sweeps(ports.state, site.key)  # a damaged record must not be found after the deletion
@@ -123,7 +120,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             left = runner.left()
             if not left:
                 break
-            # a long round may end in the middle of a large part: the next one goes on with it
+            # A long round may end in the middle of a large part, which the next one continues.
             if len(left) == before and ports.now() - began < ROUND / 2:
                 runner.problem = NO_PART_BEGUN
                 break
@@ -173,15 +170,15 @@ def sweep_journal(
 
 
 def _begun(journal: RunJournal, mark: Mark) -> RunJournal:
-    """Stored before the first deletion, so that a killed run is in the history too."""
+    """The journal, stored before the first deletion so that a killed run is in the history too."""
     journal.step(mark.key, status="pending", mark_id=mark.mark_id)
     return journal
 
 
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
-    """Ends a sweep that cannot go on (its mark is too old, another collector ran, the state was lost).
-    Deletes nothing: it finds out what is gone and what of that is held; everything else stays. Raises
-    LakeplanError for a sweep that nobody began."""
+    """Ends a sweep that cannot continue: its mark is too old, another collector ran, or the state was lost.
+    Deletes nothing. Records which objects are gone and how many of those are needed; the others are kept.
+    Raises UsageError for a sweep that was never begun."""
     mark = stored.mark
     approval = read_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)
@@ -202,13 +199,13 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
 
 
 def check_clocks(site: Site, mark: Mark, ports: SweepPorts, by: str) -> Clocks:
-    """The clocks that a sweep is judged by now. Raises ClockSkew when they differ."""
+    """The clocks that judge a sweep now. Raises ClockSkew when they differ."""
     return site_clocks(site, mark_prefix(mark.mark_id) + CLOCK_FILE, ports.now, by=by)
 
 
 def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, by: str) -> None:
-    """Raises LakeplanError, by name, when no round of the mark may begin now: clocks, rules that were lowered
-    since, other collectors, gates. ``site`` comes from ``held_to_approval``."""
+    """Raises LakeplanError when no round of the mark may begin now, because of clocks, lowered rules, other
+    collectors or gates. ``site`` comes from ``held_to_approval``."""
     clocks = check_clocks(site, mark, ports, by)
     check_pins(site.reader, ports.state, site.key)
     settle = site.desired.sweep.settle_seconds
@@ -218,8 +215,8 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
 
 
 def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPorts) -> None:
-    """Raises GateRefused once the approval that a run began with was removed or replaced: to remove it is the
-    way to stop a sweep that runs on another machine."""
+    """Raises GateRefused when the approval was removed or replaced since the run began. Removing it is how to
+    stop a sweep that runs on another machine."""
     if load_approval(ports.state, stored) != approval:
         raise GateRefused(
             "the approval was replaced while the sweep ran",
@@ -229,7 +226,7 @@ def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPor
 
 
 def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:
-    """Raises StalePlan or GateRefused, by name, when the mark may not be swept now by the site's settings."""
+    """Raises StalePlan or GateRefused when the site's settings do not let the mark be swept now."""
     where = mark.where
     check_readable(mark)
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
@@ -251,7 +248,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
 
 
 def check_same_repository(site: Site, mark: Mark) -> None:
-    """Raises StalePlan when the repository was deleted and made again since the mark, under the same name."""
+    """Raises StalePlan when the repository was deleted and created again since the mark."""
     created = site.reader.get_repository(site.desired.name).creation_date
     if mark.repository_created != created:
         raise StalePlan(
@@ -271,7 +268,7 @@ def check_alone(site: Site, mark: Mark) -> None:
 
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
-    """This very sweep, and the run id under which it writes the official report when it got that far."""
+    """The ids that this sweep itself leaves among the runs of collectors."""
     own = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
     if (run_id := official_run(site.store, mark.mark_id)) is not None:
         own.add(run_id)
@@ -298,7 +295,7 @@ class _Runner:
         self._chosen: RunnerChoice | None = None
 
     def read_records(self) -> None:
-        """What is finished, as the namespace shows it."""
+        """Reads which parts are finished, and what became of their objects, from the namespace."""
         self._done = newest_attempts(self._site.store, self._mark.mark_id)
         self.ends = []
         for part in self._mark.marked.going:
@@ -310,18 +307,15 @@ class _Runner:
             self.ends.append(self._read[key])
 
     def try_failed_again(self) -> None:
-        """From now on parts count as not finished while their records are those that this run found, and name
-        objects that failed."""
+        """Makes ``left`` return parts whose current record names failed objects, until they have a newer
+        record."""
         failed = {part_id(one.name) for one in self.ends if one.amounts.get(Status.FAILED, Amount()).objects}
         self._again = {name: self._done[name] + 1 for name in failed}
 
     def left(self) -> list[Part]:
-        """Parts that are not finished."""
-
-        def is_done(name: str) -> bool:
-            return self._done.get(name, -1) >= self._again.get(name, 0)
-
-        return [part for part in self._mark.marked.going if not is_done(part_id(part.name))]
+        """The parts that are not finished."""
+        parts = ((part, part_id(part.name)) for part in self._mark.marked.going)
+        return [part for part, name in parts if self._done.get(name, -1) < self._again.get(name, 0)]
 
     def ended(self, stored: StoredMark, approval: Approval | None, settings: SweepSettings) -> SweepEnd:
         """What is left, and of what is gone how much is held: both as they are now."""
@@ -340,7 +334,7 @@ class _Runner:
             return replace(end, problem="; ".join(text for text in (end.problem, why) if text))
 
     def round(self, left: list[Part]) -> RoundEnd:
-        """Looks again, then deletes until ten minutes have passed since."""
+        """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
         saved, never, looked_at = self._look(left)
         self.looks += 1
         until = looked_at + ROUND
@@ -360,7 +354,7 @@ class _Runner:
         return bool(self._done) or next(iter(begun), None) is not None
 
     def close(self, left: list[Part]) -> None:
-        """Gives every object of these parts its end, and deletes none."""
+        """Records what became of every object of these parts, and deletes none."""
         self._noted(self._ports.sweeper.delete(self._request(left, "close")))
 
     def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
@@ -384,19 +378,19 @@ class _Runner:
         )
 
     def _came_back(self, end: SweepEnd) -> int:
-        """Inspects a last time: how many of the objects that are gone something holds now. What was restored
-        since is not among them."""
+        """How many deleted objects something needs now, by a last inspection. Restored ones do not count."""
         if not end.amount(Status.DELETED).objects:
             return 0
         held, _, _ = self._look(list(self._mark.marked.going))
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
         there = self._site.store.find(sorted(gone))
-        # another object at the address, by its size, is not what holds it again
+        # An object of another size at the address is not the one that is needed.
         return sum(address not in there or there[address].size != size for address, size in gone.items())
 
     def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
-        """Addresses that are held again, with why; why nothing never committed may go, or ""; and when this
-        machine began to look at the repository itself. The others come first: they may take long."""
+        """The addresses that something needs, with why; why no object that was never committed may be
+        deleted, or ""; and when the inspection of the repository itself began. Other repositories are read
+        before that, because they may take long."""
         site, mark = self._site, self._mark
         foreign = all_others(site, keep=self._keep)
         looked_at = self._ports.now()

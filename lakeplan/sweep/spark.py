@@ -1,4 +1,4 @@
-"""Who deletes the parts of a round: Spark's Python workers."""
+"""Deletes the parts of a round in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SparkWorkers:
         return self._session.sparkContext.defaultParallelism
 
     def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
-        """See ``Workers``. ``work`` carries credentials: it travels as a function, over a socket."""
+        """See ``Workers``. ``work`` contains credentials, so it is sent with the function over a socket."""
 
         def sweep(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
             for batch in batches:
@@ -51,7 +51,7 @@ class SparkWorkers:
         ]
 
     def cancel(self) -> None:
-        """See ``Workers``: the processes are ended."""
+        """See ``Workers``. Spark ends the processes."""
         self._session.sparkContext.cancelAllJobs()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lakeplan import limits
 from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate, read_deletions
-from lakeplan.branches.ledger import Ledger, Record, dump_ledger, load_ledger
+from lakeplan.branches.ledger import Ledger, Mark, Record, dump_ledger, load_ledger
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.baselines import read_last_applied
 from lakeplan.review.history import find_run
@@ -105,7 +105,8 @@ def _index(state: MemoryState) -> None:
 
 def _ledger(state: MemoryState) -> None:
     rows = {"feature-1": Record(first=1_700_000_000, head="c1", first_head="c0", moved=1_700_000_100)}
-    data = dump_ledger(Ledger(KEY, 1_600_000_000, 1_700_000_000, 1_700_000_200, rows))
+    ledger = Ledger(KEY, 1_600_000_000, 1_700_000_000, 1_700_000_200, rows)
+    data = dump_ledger(ledger, Mark("run-1", 3, "https://lake.example", "s3://bucket/ns"))
     state.write("ledger", data, if_version=None)
 
 

@@ -234,7 +234,7 @@ class DescribeAHoldThatIsNotInTheTree:
 
     def it_keeps_while_its_release_is_in_the_future(self, case: Case) -> None:
         kept = case.keep(BRANCH)
-        put_object(case.path, f"{ON_BRANCH}released.json", b'{"at": "9000-01-01T12:00:00+00:00"}')
+        put_object(case.path, f"{ON_BRANCH}released.json", b'{"at": "8999-01-01T12:00:00+00:00"}')
         assert case.keep() == kept
 
     def it_says_nothing_of_other_holds(self, case: Case) -> None:
