@@ -1,4 +1,4 @@
-"""Deletes branches one by one, and how each of them ended."""
+"""Deletes branches one by one and reports the outcome of each."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lakeplan.values.plan import Failure, GateResult
 
 
 class Outcome(str, Enum):
-    """How one branch ended. ``MOVED``: its HEAD moved since it was judged; ``WRITTEN``: its uncommitted
-    changes are others; ``NEWLY_KEPT``: something keeps it that did not when it was judged; ``GONE``: somebody
-    else deleted it; ``NOT_REVIEWED``: not in the plan file; ``UNCERTAIN``: it is not known whether it was
-    deleted, or will be."""
+    """The outcome for one branch. ``MOVED``: its HEAD moved since it was judged. ``WRITTEN``: its uncommitted
+    changes differ. ``NEWLY_KEPT``: something keeps it that did not when it was judged. ``GONE``: somebody
+    else deleted it. ``NOT_REVIEWED``: it is not in the plan file. ``UNCERTAIN``: it is unknown whether it was
+    deleted or will be."""
 
     DELETED = "deleted"
     MOVED = "moved"
@@ -51,8 +51,8 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class BranchEnd:
-    """``maybe_deleted``: an answer was lost, so the branch that was judged may have been deleted, whatever is
-    there now. ``found``: another HEAD that a branch of its name had then."""
+    """``maybe_deleted``: an answer was lost, so the branch that was judged may have been deleted, even if one
+    of its name exists now. ``found`` is another HEAD that a branch of its name had then."""
 
     outlook: BranchOutlook
     outcome: Outcome
@@ -62,20 +62,20 @@ class BranchEnd:
 
     @property
     def fate(self) -> Fate:
-        """What the record says of it: undo brings back what is deleted or may be."""
+        """Its fate for the record: undo restores branches that were or may have been deleted."""
         if self.outcome is Outcome.DELETED:
             return Fate.DELETED
         return Fate.INTENDED if self.maybe_deleted else Fate.KEPT
 
     @property
     def is_new(self) -> bool:
-        """Whether a branch that has its name from now on may be another one."""
+        """Whether a branch of its name may be a new one from now on."""
         return self.maybe_deleted or self.outcome in (Outcome.DELETED, Outcome.GONE)
 
 
 @dataclass(frozen=True)
 class RepositoryEnd:
-    """One repository of a run; ``observed`` counts branches in the stored ledger."""
+    """One repository of a run. ``observed`` counts the branches in the stored ledger."""
 
     desired: DesiredRepository
     branches: tuple[BranchEnd, ...] = ()
@@ -101,13 +101,13 @@ class LifecycleReport:
 
 
 def is_held_elsewhere(end: RepositoryEnd) -> bool:
-    """Whether another run is at this repository."""
+    """Whether another run holds the lease of the repository."""
     return end.failure is not None and end.failure.exit_code == int(LeaseHeld.exit_code)
 
 
 TRIES = 3
-"""How often a deletion is sent whose answer was lost, and how often a branch is read until all that was read
-is fresh."""
+"""The number of attempts at a deletion whose answers are lost, and at reading a branch within
+``FRESH_SECONDS``."""
 
 _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
@@ -123,16 +123,16 @@ _KEPT = {
 
 @dataclass(frozen=True)
 class ReviewedBranch:
-    """A deletion as a plan file shows it. ``uncommitted`` counts changes; None: more than were counted.
-    ``last_write`` None: the plan did not know when the branch was written."""
+    """A deletion in a plan file. ``uncommitted`` counts the changes; None: more than were counted.
+    ``last_write`` None: the plan did not know it."""
 
     head: str
     uncommitted: int | None = 0
     last_write: datetime | None = None
 
     def shows(self, outlook: BranchOutlook) -> bool:
-        """Whether no more changes are uncommitted than the plan said, and none that are newer for all that
-        is known: as many others prove nothing."""
+        """Whether the plan showed the uncommitted changes: there are not more of them, and none is known to
+        be newer. Equal numbers alone could be other changes."""
         staged, written = outlook.staged, outlook.facts.last_write
         if staged is None or not (staged.changes or staged.more):
             return True
@@ -143,7 +143,8 @@ class ReviewedBranch:
 
 @dataclass(frozen=True)
 class Deleter:
-    """Of one repository. ``renew`` holds its lease, ``reviewed`` are the deletions of a plan file."""
+    """Deletes branches of one repository. ``renew`` renews its lease. ``reviewed`` are the deletions of a
+    plan file; None: any may be deleted."""
 
     survey: Survey
     readers: Readers
@@ -155,7 +156,8 @@ class Deleter:
     pins: PinRelease | None = None
 
     def delete(self, outlook: BranchOutlook) -> BranchEnd:
-        """How it ended; raises only what ends the whole repository (a lost lease)."""
+        """Deletes a branch and returns the outcome. Raises only what ends the whole repository: a lost
+        lease."""
         end = self._delete(outlook)
         if not end.is_new:
             self.keeping.stays(outlook.id)
@@ -172,7 +174,7 @@ class Deleter:
                     self.pins.before_deleting(outlook.id, outlook.facts.commit_id)
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
-            if not self.keeping.is_fresh():  # that may read all refs, and wait for rules to be written
+            if not self.keeping.is_fresh():  # the pins may have needed all refs, and a write of rules
                 why = self._why_not(outlook)
                 if why is not None:
                     return why if lost is None else _after_lost(why)
@@ -183,7 +185,7 @@ class Deleter:
             except RepositoryNotFound as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error))
             except NotFound:
-                # Or a proxy sent the deletion twice: undo can bring it back.
+                # Or a proxy sent the deletion twice, so undo must be able to restore it.
                 return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it", maybe_deleted=True)
             except LakeplanError as error:
                 if not may_have_acted(error):
@@ -198,8 +200,8 @@ class Deleter:
         return BranchEnd(outlook, Outcome.FAILED, str(lost), maybe_deleted=True)
 
     def _read_back(self, outlook: BranchOutlook, lost: LakeplanError) -> BranchEnd | None:
-        """What became of a deletion whose answer was lost. None: the branch is there as it was judged, and
-        the server is not at it any more."""
+        """The outcome of a deletion whose answer was lost. None: the branch exists as it was judged, and the
+        server will not delete it any more."""
         name = self.survey.desired.name
 
         def head() -> str | None:
@@ -215,13 +217,13 @@ class Deleter:
         if found != outlook.facts.commit_id:
             return _after_lost(_moved(outlook, found))
         if may_still_act(lost):
-            # A hook may be running: a second request would run it twice.
+            # A hook may be running, and a second request would run it twice.
             text = f"{lost.message}; it is still there, and the server may still delete it"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         return None
 
     def _why_not(self, outlook: BranchOutlook) -> BranchEnd | None:
-        """Why a branch is not to be deleted now, by reads none of which is older than ``FRESH_SECONDS``."""
+        """Why a branch must not be deleted now, or None. No read is older than ``FRESH_SECONDS``."""
         for _ in range(TRIES):
             self.renew()
             began = self.run.now()
@@ -236,11 +238,11 @@ class Deleter:
             took = (self.run.now() - began).total_seconds()
             if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
                 return why
-        text = f"the server deletes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
+        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
         return BranchEnd(outlook, Outcome.FAILED, text)
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:
-        """What is different from the survey, or from the reviewed plan."""
+        """How a branch differs from the survey or from the reviewed plan, or what keeps it now."""
         name, judged = self.survey.desired.name, outlook.facts.commit_id
         if self.reviewed is not None:
             planned = self.reviewed.get(outlook.id)
@@ -255,7 +257,7 @@ class Deleter:
         if keep is not None:
             return BranchEnd(outlook, Outcome.NEWLY_KEPT, _KEPT.get(keep, keep.value))
         written = outlook.staged is None or self._is_written(outlook)
-        # Read last: a commit empties what is uncommitted, and moves the HEAD.
+        # The HEAD is read last: a commit removes the uncommitted changes and moves the HEAD.
         head = self.readers.branches.find_branch(name, outlook.id)
         if head is None:
             return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
@@ -268,8 +270,8 @@ class Deleter:
         return None
 
     def _is_written(self, outlook: BranchOutlook) -> bool:
-        """Whether its uncommitted changes are not those of the survey, or so new that no policy would
-        delete it: an object written again under its path and with its size differs in its time alone."""
+        """Whether its uncommitted changes differ from the survey, or are so new that no policy would delete
+        it. An object that was written again with the same path and size differs only in its time."""
         reader, name, now = self.readers.branches, self.survey.desired.name, self.run.now()
         data = reader.staged(name, outlook.id)
         if outlook.staged is None or data.fingerprint != outlook.staged.fingerprint:
@@ -298,7 +300,7 @@ def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:
 
 
 def _after_lost(end: BranchEnd) -> BranchEnd:
-    """The end of a branch once the answer to a deletion of it was lost."""
+    """The end of a branch after the answer to an earlier deletion of it was lost."""
     if end.outcome is Outcome.GONE:
         return BranchEnd(end.outlook, Outcome.DELETED)
     text = f"{end.message}; the answer to an earlier request to delete it was lost"

@@ -1,4 +1,4 @@
-"""The documents of plan, run and undo, and their exit codes."""
+"""The JSON documents and exit codes of ``branches plan``, ``run``, ``undo`` and ``exempt``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlanSummary(TypedDict):
 
 
 class PlannedRepository(Following):
-    """``default_branch``, ``read_only`` and ``observed_since``: None with a ``failure``."""
+    """``default_branch``, ``read_only`` and ``observed_since`` are None if there is a ``failure``."""
 
     repository: str
     owner: str | None
@@ -66,7 +66,7 @@ class PlannedRepository(Following):
 
 
 class PlanDocument(TypedDict):
-    """``schemas/lifecycle.v1.json``, as the other two documents."""
+    """``schemas/lifecycle.v1.json``, which also has the next two documents."""
 
     format: Literal["lakeplan.lifecycle-plan/v1"]
     now: str
@@ -133,14 +133,15 @@ def _moment(seconds: int) -> str | None:
 
 @dataclass(frozen=True)
 class ReviewedPlan:
-    """``branches``: what the plan deletes. ``settings`` by ``server/name``."""
+    """``branches`` are the deletions of the plan. ``settings`` by ``server/name``."""
 
     branches: Reviewed
     settings: Mapping[str, ReviewedSettings]
 
 
 def reviewed_of(document: Any, where: str) -> ReviewedPlan:
-    """What a plan document deletes, and the settings it was made with. Raises FormatError on another file."""
+    """The deletions of a plan document and the settings with which it was made. Raises FormatError for any
+    other document."""
     try:
         if document["format"] != PLAN_FORMAT:
             raise ValueError(f"its format is {document['format']!r}")
@@ -169,7 +170,7 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
 
 
 def _written(text: Any) -> datetime | None:
-    """Raises ValueError for what is no moment with a zone."""
+    """A moment of a document, if any. Raises ValueError for anything but a moment with a zone."""
     if text is None:
         return None
     any_moment(text, "last_write")
@@ -198,7 +199,7 @@ class RunBranch(TypedDict):
 
 
 class NoticedBranch(TypedDict):
-    """A branch that the run gave notice of; ``deleted_from``: the first moment at which it may be deleted."""
+    """A branch whose deletion the run announced. It may be deleted from ``deleted_from`` on."""
 
     branch_id: str
     commit_id: str
@@ -279,7 +280,7 @@ def _branch_end(end: BranchEnd) -> RunBranch:
 
 
 def run_exit_code(report: LifecycleReport) -> ExitCode:
-    """The worst: nothing could be done, another run is at it, a gate refused, some of it failed."""
+    """The exit code for the worst that happened: an error, another run, a refused gate, a partial failure."""
     failed = [r for r in report.repositories if r.failure is not None]
     every = (*report.gates, *(g for r in report.repositories for g in r.gates))
     if failed and all(is_held_elsewhere(r) for r in failed):
@@ -308,7 +309,7 @@ class UndoneBranch(TypedDict):
 
 
 class UndoneRepository(TypedDict):
-    """``of_run``: the run that is undone, which was ``at`` that time."""
+    """``of_run`` is the run that is undone, ``at`` its time."""
 
     repository: str
     of_run: str
@@ -372,7 +373,7 @@ def undo_exit_code(report: UndoReport) -> ExitCode:
 
 # ---- exempt
 class ExemptionDocument(TypedDict):
-    """``until``: the branch may be deleted from then on; with ``removed`` that is when it was removed."""
+    """``until`` is the end of the exemption. With ``removed``, it is the moment of its removal."""
 
     format: Literal["lakeplan.exemption/v1"]
     repository: str

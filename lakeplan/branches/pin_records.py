@@ -1,7 +1,7 @@
-"""Pins as they are on a server and on record: which are lakeplan's own, the rules without their entries, and
-the rule of a pin before the last branch at its commit is deleted.
+"""Pins on a server and on record: which are lakeplan's own, the rules without their entries, and the change
+of a pin's rule before the last branch at its commit is deleted.
 
-The state names every pin that lakeplan made, before it makes it (``pins/<server>/<repository>.json``).
+Every pin is recorded in the state (``pins/<server>/<repository>.json``) before lakeplan creates it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _TEXT = {
 
 @dataclass(frozen=True)
 class PinRecord:
-    """The pins that lakeplan made in a repository, each with the rule that it was given last. ``config_hash``
-    is of the tree's settings at the last apply, ``version`` the record's in the state; None without one."""
+    """The pins that lakeplan created in a repository, each with its last rule. ``config_hash`` is the hash of
+    the tree's settings at the last apply, ``version`` that of the record in the state; None without one."""
 
     pins: tuple[Pin, ...] = ()
     config_hash: str = ""
@@ -69,7 +69,7 @@ class PinRecord:
 
 
 def read_pin_record(state: StateReader, repository: str) -> PinRecord:
-    """The record of ``server/name``. Raises FormatError for a damaged one."""
+    """The record of ``server/name``, empty if there is none. Raises FormatError for a damaged one."""
     key = repository_key(KIND, repository)
     found = state.read(key)
     if found is None:
@@ -86,7 +86,7 @@ def read_pin_record(state: StateReader, repository: str) -> PinRecord:
 def write_pin_record(
     state: StateWriter, repository: str, pins: PinRecord, *, run_id: str, at: datetime
 ) -> PinRecord:
-    """Replaces the record. Raises WriteConflict when the stored one is another than its ``version``."""
+    """Replaces the record. Raises WriteConflict if the stored one has another ``version``."""
     record: dict[str, Any] = {
         "repository": repository,
         "run_id": run_id,
@@ -99,7 +99,7 @@ def write_pin_record(
 
 
 class PinRecords:
-    """What the state has on record, by ``server/name``. Lists its records once and reads only those that
+    """The records of pins by ``server/name``. Lists the state's records once and reads only those that
     exist."""
 
     def __init__(self, state: StateReader) -> None:
@@ -114,9 +114,9 @@ class PinRecords:
 
 @dataclass(frozen=True)
 class StoredRules:
-    """The rules of a repository, and its pins. ``raw`` as the server has them; ``bare`` without the entries
-    of pins, which is what a tree requires, and what is compared. ``pins`` are hidden branches at the commit
-    in their name, recorded or not; ``others`` are only named like pins."""
+    """The rules and pins of a repository. ``raw`` are the server's rules, ``bare`` those without the entries
+    of pins, which are compared with the tree. ``pins`` are hidden branches at the commit in their name,
+    recorded or not. ``others`` only have names like pins."""
 
     raw: GcRules | None
     bare: GcRules | None
@@ -125,16 +125,15 @@ class StoredRules:
 
     @property
     def entries(self) -> Mapping[str, int]:
-        """The rules of pins, also of those whose branch is gone."""
+        """The rules of pins, including those whose branch no longer exists."""
         return {} if self.raw is None else _entries(self.raw, self.others)
 
     def with_entries(self, rules: GcRules | None) -> GcRules | None:
-        """Rules that are to be written, with the entries that there are: they are never dropped by a write
-        that is about something else."""
+        """Rules to be written, with the stored entries of pins, which no other write may drop."""
         return None if rules is None else with_rules_of(rules, self.entries)
 
     def own(self, record: PinRecord) -> tuple[Pin, ...]:
-        """The pins that are certainly lakeplan's, each as it is on record."""
+        """The pins that are certainly lakeplan's, each with its rule on record."""
         known = {pin.commit_id: pin for pin in record.pins}
         return tuple(known[pin.commit_id] for pin in own_pins(self.pins, known))
 
@@ -143,7 +142,8 @@ class StoredRules:
         return tuple(replace(pin, days=self.entries.get(pin.name)) for pin in pins)
 
     def foreign(self, record: PinRecord) -> list[str]:
-        """Branches that are named like pins and are not lakeplan's, with why. They are never deleted."""
+        """Branches that have names like pins but are not lakeplan's, with the reason. They are never
+        deleted."""
         known = record.commit_ids
         return [
             *(f"{b.id}: {_why_other(b)}" for b in self.others),
@@ -151,19 +151,19 @@ class StoredRules:
         ]
 
     def wrong(self, record: PinRecord) -> list[Pin]:
-        """Own pins whose rule is not the one on record: a server's collector must not run until it is. None
-        without rules, as nothing is collected."""
+        """Own pins whose rule differs from the one on record. Until it is corrected, a server's collector
+        must not run. Empty without rules, because then nothing is collected."""
         return [] if self.raw is None else missing_entries(self.raw, self.own(record))
 
     def gone(self, record: PinRecord) -> list[Pin]:
-        """Pins on record that are not there, or were moved."""
+        """Pins on record that no longer exist or were moved."""
         there = {branch.commit_id for branch in self.pins}
         return [pin for pin in record.pins if pin.commit_id not in there]
 
 
 def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> None:
-    """Raises GateRefused when a pin of ``server/name`` is gone or lacks its rule: a collection could then
-    delete what pins protect, or what others do."""
+    """Raises GateRefused if a pin of ``server/name`` is gone or lacks its rule: a collection could then
+    delete data that pins or branches protect."""
     record = read_pin_record(state, repository)
     if not record.pins:
         return
@@ -193,8 +193,8 @@ def replace_rules(
     where: str,
     again: str,
 ) -> None:
-    """Writes the second of ``rules`` if the server still stores the first, and reads it back. ``again``: what
-    a hint says to run. Raises StalePlan when somebody else wrote before or after."""
+    """Writes the second of ``rules`` if the server still stores the first, and reads it back. Hints say to
+    run ``again``. Raises StalePlan if somebody else wrote before or after."""
     before, after = rules
     reader = connection.reader
     if reader.get_gc_rules(repository) != before:
@@ -234,8 +234,8 @@ def _entries(raw: GcRules, others: Collection[LiveBranch]) -> dict[str, int]:
 
 
 def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = False) -> StoredRules:
-    """The rules with and without the entries of pins. Branches are listed where a rule is named like a pin's,
-    or with ``list_pins`` for pins without one. Raises ServerError."""
+    """The rules with and without the entries of pins. Pins are listed if there is an entry named like a pin,
+    or with ``list_pins``, because some pins have no entry. Raises ServerError."""
     raw = reader.get_gc_rules(repository)
     if not list_pins and (raw is None or not any(is_pin_name(name) for name in raw.branches)):
         return StoredRules(raw, raw)
@@ -250,9 +250,9 @@ def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = Fals
 # ---- before a branch is deleted
 @dataclass(frozen=True)
 class PinRelease:
-    """Of one repository (``key`` is ``server/name``). A pin of 0 days on a commit that nothing follows lets
-    its ancestors expire. So a branch at such a commit is deleted only once the pin has the default days
-    (``lakeplan.branches.pins``)."""
+    """Prepares the pins of one repository (``key`` is ``server/name``) for the deletion of branches. A pin of
+    0 days at a commit without children and branches makes its ancestors expire. So a branch at such a commit
+    is deleted only after the pin has got the default days (``lakeplan.branches.pins``)."""
 
     key: str
     reader: LakeFSReader
@@ -262,8 +262,8 @@ class PinRelease:
     zone: tzinfo
 
     def before_deleting(self, branch_id: str, commit_id: str) -> None:
-        """Takes the rule of 0 days out where the commit would be left to its pin. Raises GateRefused when the
-        branch must stay, because something would be kept less without it."""
+        """Removes the pin's rule of 0 days if only the pin will lead to the commit. Raises GateRefused if the
+        branch must be kept, because otherwise something would be kept for less time."""
         record = read_pin_record(self.state, self.key)
         if commit_id not in record.commit_ids:
             return

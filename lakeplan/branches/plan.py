@@ -1,4 +1,4 @@
-"""A branch plan: every branch with its verdict, what follows, and the gates."""
+"""Makes branch plans: every branch with its verdict, what follows from its deletion, and the gates."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates
 from lakeplan.review.selection import Selection, failure_of, lost_globs
-from lakeplan.simulation.requests import ImpactRequest, Simulator
+from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.state.clocks import clock_warning
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import SETTLED, BranchOutlook, MomentTotal
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
+from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.plan_parts import branch_row
@@ -31,8 +31,8 @@ from lakeplan.values.simulation import ImpactResult
 
 @dataclass(frozen=True)
 class InspectionOptions:
-    """``now`` is the moment of the inspection, ``as_of`` the one to judge at. ``simulate``: whether objects
-    are read. ``read_only``: whether no refs dump is requested."""
+    """``now`` is the moment of the inspection, ``as_of`` the moment to judge at. ``simulate``: objects are
+    read. ``read_only``: no refs dump is requested."""
 
     now: datetime
     as_of: datetime
@@ -42,7 +42,7 @@ class InspectionOptions:
 
 @dataclass(frozen=True)
 class Simulated:
-    """``survey`` with what follows beside each branch that is deleted, and what only a stale branch holds;
+    """A survey whose outlooks include what follows from each deletion and what only stale branches hold.
     ``objects_unknown`` says why objects are not known."""
 
     survey: Survey
@@ -52,8 +52,8 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A survey with what follows from its deletions, as far as commits say, and what to ask the simulation
-    about objects. ``warnings`` are for people."""
+    """A survey with what follows for commits from its deletions, and the requests to the simulation about
+    objects. ``warnings`` are for people."""
 
     survey: Survey
     consequences: Consequences | None
@@ -68,7 +68,8 @@ class Inspection:
         return [request for request in (self.request, self.stale_request) if request is not None]
 
     def with_answers(self, results: Mapping[str, ImpactResult | LakeplanError]) -> Simulated:
-        """``results`` by the keys of the requests; objects without one are unknown."""
+        """The survey with the answers of the simulation, by the keys of the requests. Objects without an
+        answer are unknown."""
         answer = results.get(self.request.key) if self.request is not None else None
         done = follow(self.survey, self.consequences, answer, simulated=self.options.simulate)
         if self.stale is None:
@@ -81,17 +82,20 @@ class Inspection:
 
 
 def inspect(
+    tree: DesiredTree,
     desired: DesiredRepository,
-    server: ServerConfig,
-    readers: Readers,
+    readers: Callable[[str], Readers],
     state: StateReader,
     options: InspectionOptions,
 ) -> tuple[Survey, tuple[str, ...]]:
-    """Surveys every branch of one repository, and what a person should know of that. Raises LakeplanError."""
-    clock = clock_warning(readers.refs, desired.name, options.now)
-    recalled = recall(state, readers, desired, server.endpoint_url, options.now)
+    """A survey of every branch of one repository, and warnings for people. Raises LakeplanError."""
+    server = tree.servers[desired.server]
+    desired = with_other_names(desired, tree, readers)
+    reader = readers(desired.server)
+    clock = clock_warning(reader.refs, desired.name, options.now)
+    recalled = recall(state, reader, desired, server.endpoint_url, options.now)
     when = When(options.now, options.as_of, server.zone)
-    found = survey(desired, readers, recalled, when, whole=True, read_only=options.read_only)
+    found = survey(desired, reader, recalled, when, whole=True, read_only=options.read_only)
     return found, (*((clock,) if clock else ()), *recalled.notes)
 
 
@@ -104,8 +108,8 @@ def weigh(
     *,
     key: str,
 ) -> Inspection:
-    """What follows from the deletions of a survey. The simulation is asked under ``key`` and, of stale
-    branches, under a key of its own."""
+    """The survey with what follows from its deletions. The request to the simulation has ``key``; the one
+    about stale branches has a separate key."""
     repository, name = found.repository, found.desired.name
 
     def request(key: str, what: Consequences | StaleBranches, detail: str) -> ImpactRequest:
@@ -132,8 +136,8 @@ def weigh(
 
 
 def what_follows(found: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences | None:
-    """The commits' part, of branches that are deleted at once or after a notice. None when there is none, or
-    without rules: nothing is collected then."""
+    """What follows for commits from the deletions that are due now or after a notice. None if there are none,
+    or no rules, without which nothing is collected."""
     if not found.expired or found.graph is None or found.rules is None:
         return None
     tags = found.refs.tags if found.refs is not None else ()
@@ -143,7 +147,8 @@ def what_follows(found: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences
 def follow(
     found: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
 ) -> Simulated:
-    """Both parts together. ``simulated``: whether the simulation was asked at all."""
+    """The survey with what follows for commits (``what``) and for objects (``result``). ``simulated``: the
+    simulation was asked."""
     if what is None:
         return Simulated(found)
     unknown = ""
@@ -181,7 +186,7 @@ class LifecyclePorts:
 
 @dataclass(frozen=True)
 class RepositoryOutlook:
-    """One repository of a branch plan; ``failure`` when it could not be inspected."""
+    """One repository of a branch plan. ``failure``: why it could not be inspected."""
 
     desired: DesiredRepository
     survey: Survey | None = None
@@ -226,8 +231,8 @@ class LifecyclePlan:
 def select(
     tree: DesiredTree, options: LifecycleOptions, readers: Callable[[str], Readers]
 ) -> tuple[list[DesiredRepository], list[RepositoryOutlook], list[str]]:
-    """Repositories with policies for lakeplan to enforce; those of servers that do not answer; and those
-    whose server has its own job. Raises UsageError when there is no policy at all."""
+    """The repositories whose policies lakeplan enforces, those of servers that do not answer, and those whose
+    server enforces policies itself. Raises UsageError if no selected repository has policies."""
     wanted: list[DesiredRepository] = []
     broken: list[RepositoryOutlook] = []
     others: list[str] = []
@@ -282,16 +287,14 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     wanted, broken, others = select(tree, options, ports.readers)
 
     def inspected(desired: DesiredRepository) -> Inspection | RepositoryOutlook:
-        server = tree.servers[desired.server]
         try:
-            desired = with_other_names(desired, tree, ports.readers)
-            readers = ports.readers(desired.server)
-            found, warnings = inspect(desired, server, readers, ports.state, options)
+            found, warnings = inspect(tree, desired, ports.readers, ports.state, options)
         except LakeplanError as error:
             return RepositoryOutlook(desired, failure=failure_of(error))
         finally:
             step()
-        return weigh(found, warnings, readers.refs, server.zone, options, key=desired.key)
+        refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone
+        return weigh(found, warnings, refs, zone, options, key=desired.key)
 
     with (
         ports.progress.task("looking at branches", len(wanted)) as step,
@@ -316,13 +319,9 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
 def _simulated(
     inspections: Sequence[Inspection | RepositoryOutlook], ports: LifecyclePorts
 ) -> list[RepositoryOutlook]:
-    """With the answers of the simulation, which is asked once for all repositories."""
+    """The outlooks with the answers of the simulation, which is asked once for all repositories."""
     requests = [r for each in inspections if isinstance(each, Inspection) for r in each.requests]
-    results: Mapping[str, ImpactResult | LakeplanError] = {}
-    if requests:
-        repositories = len({request.key.partition("#")[0] for request in requests})
-        with ports.progress.task(f"simulating {repositories} repositories", None):
-            results = ports.simulator.impact(requests)
+    results = simulate(requests, ports.simulator, ports.progress)
     return [_outlook(each, results) if isinstance(each, Inspection) else each for each in inspections]
 
 
@@ -343,8 +342,8 @@ def _count(outlook: RepositoryOutlook) -> int:
 def repository_gates(
     desired: DesiredRepository, outlooks: Sequence[BranchOutlook], overrides: gates.GateOverrides
 ) -> tuple[GateResult, ...]:
-    """How many branches one run may delete in a repository (``safety.max_deleted_branches``), and tags that
-    may lose data by it (``safety.on_tag_loss``). ``outlooks`` have what follows beside them."""
+    """The gates of one run on a repository: the number of deleted branches (``safety.max_deleted_branches``)
+    and tags that may lose data (``safety.on_tag_loss``). ``outlooks`` include what follows."""
     rows = [branch_row(outlook) for outlook in outlooks]
     return overrides.decide_each(gates.gates_of_branch_run(desired.key, rows, desired.safety), desired)
 
@@ -355,8 +354,8 @@ def whole_gates(
     overrides: gates.GateOverrides,
     deleting: Sequence[Sequence[GateResult]],
 ) -> tuple[GateResult, ...]:
-    """The same over all repositories; overridden when it is in every repository that deletes. ``deleting``
-    are the gates of these."""
+    """The gates of one run over all repositories. One counts as overridden if it is in every repository with
+    deletions; ``deleting`` are the gates of these."""
     return tuple(
         overrides.decide_whole(gate, deleting)
         for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)

@@ -1,4 +1,4 @@
-"""``branches run``: once, or on a schedule."""
+"""Runs ``branches run``, once or on a schedule."""
 
 from __future__ import annotations
 
@@ -62,15 +62,14 @@ from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
 LONGEST_SLEEP = 60.0
-"""Seconds: a clock that is set, or a machine that slept, is noticed within this."""
+"""In seconds. A changed clock, or a machine that was suspended, is noticed within this time."""
 
 
 def serve(
     cron: Cron, tick: Callable[[], int], now: Callable[[], datetime], wait: Callable[[float], bool]
 ) -> int:
-    """Runs ``tick`` at every moment of the schedule; runs that were missed are not made up for. ``wait``
-    sleeps so many seconds and says whether to stop. A run that fails is logged, and the next one comes.
-    Returns how many runs there were."""
+    """Calls ``tick`` at every moment of the schedule. Missed runs are not made up for, and a failed run is
+    logged. ``wait`` sleeps for seconds and returns whether to stop. Returns the number of runs."""
     ticks = 0
     due = _next(cron, now())
     while True:
@@ -90,7 +89,7 @@ def serve(
 
 
 def _next(cron: Cron, moment: datetime) -> datetime:
-    """In UTC, where no hour is skipped and none comes twice."""
+    """The next moment of a schedule. Schedules are in UTC, where no hour is skipped or repeated."""
     found = cron.next_after(moment)
     if found is None:
         raise UsageError(f"the schedule {cron.text!r} never occurs", hint="Check its day and month.")
@@ -99,12 +98,13 @@ def _next(cron: Cron, moment: datetime) -> datetime:
 
 _BAD = frozenset({Outcome.FAILED.value, Outcome.UNCERTAIN.value, Outcome.HOOK_REFUSED.value})
 SAVE_EVERY = 50
-"""Deletions between two saves of the record; what a killed run had not saved is still ``intended``."""
+"""Deletions between two saves of the record. If a run is killed, the ones not saved stay ``intended``."""
 
 
 @dataclass(frozen=True)
 class RunPorts:
-    """``stop`` is asked before every deletion (SIGTERM). ``publisher`` gives notice of deletions."""
+    """``stop`` is called before every deletion and returns whether to stop (SIGTERM). ``publisher`` gives
+    notice of deletions."""
 
     readers: Callable[[str], Readers]
     writer: Callable[[str], BranchWriter]
@@ -113,14 +113,14 @@ class RunPorts:
     stop: Callable[[], bool] = lambda: False
     publisher: Publisher = field(default_factory=NoPublisher)
     rules: Callable[[str], GcRulesWriter] | None = None
-    """Writes the rules of pins; None where there are none."""
+    """Writes the rules of pins; None: there are no pins."""
     claims: Callable[[str], ClaimServer] | None = None
-    """Where a named tree claims a repository before it deletes there; None: it does not."""
+    """The servers on which a named tree claims a repository before it deletes there; None: it does not."""
 
 
 @dataclass
 class _Held:
-    """A repository with deletions to make, its lease held."""
+    """A repository with branches to delete or to give notice of. Its lease is held."""
 
     desired: DesiredRepository
     lease: Lease
@@ -131,10 +131,10 @@ class _Held:
     old: list[DeletionRecord]
     clocks: Clocks
     ahead: timedelta = timedelta()
-    """How far the latest clock is ahead of this machine's, or more."""
+    """An upper bound for how far the latest clock is ahead of this machine's."""
     gates: tuple[GateResult, ...] = field(default=())
     mark: Mark | None = None
-    """As the ledger is to carry it, once the repository carries it."""
+    """The mark to store with the ledger, once the repository has its witness."""
     announced: Announced = field(default_factory=Announced)
 
     @property
@@ -146,10 +146,10 @@ class _Held:
 
 
 NOTICE_GIVEN = "notice_given"
-"""What became of a branch in the history, beside the values of ``Outcome``."""
+"""An outcome of a branch in the history, besides the values of ``Outcome``."""
 
 Reviewed = Mapping[str, Mapping[str, ReviewedBranch]]
-"""``server/name`` → branch: what a reviewed plan deletes."""
+"""The deletions of a reviewed plan, by ``server/name`` and branch."""
 
 
 def run_lifecycle(
@@ -160,8 +160,8 @@ def run_lifecycle(
     *,
     reviewed: Reviewed | None = None,
 ) -> LifecycleReport:
-    """Inspects every selected repository, then deletes where no gate refuses. Repositories fail one by one;
-    the rest continues."""
+    """Inspects every selected repository, then deletes branches where no gate refuses. A repository that
+    fails does not stop the others."""
     wanted, broken, others = select(tree, options, ports.readers)
     overrides = gates.GateOverrides(options.allowed, (), options.now.date())
     overrides.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
@@ -211,7 +211,8 @@ class _Runner:
 
     # ---- inspecting
     def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
-        """Inspects it under the repository's lease; it stays held where something is to be deleted."""
+        """Inspects a repository under its lease, which stays held if there is something to delete or
+        announce."""
         with ExitStack() as stack:
             try:
                 desired = with_other_names(desired, self._tree, self._ports.readers)
@@ -248,7 +249,7 @@ class _Runner:
         )
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
-        # What is first seen now is as young as the latest clock says, and judged by the earliest.
+        # New branches are dated by the latest clock and all are judged by the earliest.
         when = When(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
         found = survey(desired, readers, recalled, when, whole=False)
         if (found.deleted or found.notice_due) and found.hold_problems:
@@ -267,7 +268,7 @@ class _Runner:
         )
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
-        """The run's one write of the ledger; then the records of stopped runs are settled."""
+        """Stores the ledger, once a run, and then settles the records of stopped runs."""
         ledger, mark = without(held.survey.ledger, deleted), self._marked(held)
         write_ledger(self._ports.state, held.desired.key, ledger, mark, held.recalled.version)
         for record in held.old:
@@ -278,7 +279,7 @@ class _Runner:
             record.save()
 
     def _marked(self, held: _Held) -> Mark:
-        """Marks the repository, once a run."""
+        """The mark for the ledger, after the witness was written, once a run."""
         if held.mark is None:
             server, repository, mark = held.desired.server, held.survey.repository, held.recalled.mark
             if repository.read_only:
@@ -295,7 +296,7 @@ class _Runner:
 
     # ---- notices
     def give_notice(self, held: list[_Held]) -> None:
-        """Publishes what is to be deleted once the notice period is over. A run that stops gives none."""
+        """Publishes notices of the deletions that need one, unless the run is to stop."""
         waiting = [item for item in held if item.survey.notice_due]
         if not waiting or self._ports.stop():
             return
@@ -311,7 +312,7 @@ class _Runner:
 
     # ---- gates
     def weigh(self, held: list[_Held]) -> tuple[GateResult, ...]:
-        """Gates of each repository, and those over all of them."""
+        """Judges the gates of each repository. Returns those over all of them."""
         today = max((item.clocks.latest for item in held), default=self._options.now).date()
         overrides = gates.GateOverrides(self._options.allowed, tuple(self._tree.overrides), today)
         judged = {
@@ -325,7 +326,7 @@ class _Runner:
         return whole_gates(self._tree, count, overrides, [item.gates for item in held])
 
     def _followed(self, held: _Held) -> Survey:
-        """What this run deletes, with the commits that follow beside each branch; objects are not read."""
+        """A survey of what this run deletes, with what follows for commits. Objects are not read."""
         zone = self._tree.servers[held.desired.server].zone
         found = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
         what = what_follows(found, self._options.now, zone)
@@ -333,7 +334,7 @@ class _Runner:
 
     # ---- deleting
     def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:
-        """Deletes what may go, stores the ledger, lets the lease go."""
+        """Deletes branches unless a gate refuses, stores the ledger and releases the lease."""
         refused = refused or any(g.outcome is GateOutcome.REFUSED for g in held.gates)
         ends: list[BranchEnd] = []
         with held.stack:
@@ -352,7 +353,7 @@ class _Runner:
         return self._noted(self._end(held, ends, None))
 
     def close(self) -> None:
-        """Ends the record of the history, of a run that set out to delete something or gave notice."""
+        """Ends the history's record of a run that was to delete branches or gave notice."""
         if self._steps and (note := close_journal(self._journal, self._run)):
             log.warning("%s", note)
 
@@ -362,7 +363,8 @@ class _Runner:
         return steps
 
     def _noted(self, end: RepositoryEnd) -> RepositoryEnd:
-        """With the end in the history, where the run set out to delete something there, or gave notice."""
+        """Records the end of a repository in the history, if the run was to delete branches there or gave
+        notice. Returns it with a warning if that failed."""
         if end.key not in self._steps and not end.noticed:
             return end
         ends = {n.branch_id: (n.commit_id, NOTICE_GIVEN) for n in end.noticed}
@@ -387,7 +389,7 @@ class _Runner:
     def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
         going, desired = held.survey.deleted, held.desired
         if self._ports.claims is not None:
-            # Another tree may have exemptions and holds of its own here.
+            # Another tree may have exemptions and holds for this repository.
             server = self._ports.claims(desired.server)
             claim(desired.name, desired.key, desired.tree, server, self._run)
         record = self._record(held, going)
@@ -411,7 +413,7 @@ class _Runner:
         record.save()
 
     def _save_fates(self, held: _Held, ends: list[BranchEnd]) -> None:
-        """What was deleted goes on record even if another run, which took over, has settled it meanwhile."""
+        """Records what was deleted, even if another run has taken over and settled the record meanwhile."""
         fresh = read_deletions(self._ports.state, held.desired.key, self._run.run_id)
         if fresh is None:
             return
@@ -472,8 +474,8 @@ class _Runner:
 
 
 def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> None:
-    """Records what became of a branch that a stopped run may have deleted, by what is there now. One with
-    another HEAD may have been made again since, so that undo still has to know the HEAD on record."""
+    """Records the fate of a branch that a stopped run may have deleted, from what exists now. A branch with
+    another HEAD may have been created again, so undo still needs the HEAD on record."""
     if there is None:
         record.settle(name, Fate.DELETED)
     elif there.facts.commit_id == record.branches[name].head:

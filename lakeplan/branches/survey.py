@@ -1,4 +1,4 @@
-"""Surveys one repository's branches: what is known of each, and what becomes of it. Writes nothing."""
+"""Surveys the branches of one repository: the facts about each, and the verdict on it. Writes nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class When:
-    """``now`` is the moment of the inspection, ``as_of`` the one to judge at, ``zone`` places day limits."""
+    """``now`` is the moment of the inspection, ``as_of`` the moment to judge at. Days end in ``zone``."""
 
     now: datetime
     as_of: datetime
@@ -57,8 +57,8 @@ class When:
 
 @dataclass(frozen=True)
 class Survey:
-    """``ledger`` is the record after this inspection, to be stored by a run. ``refs`` and ``graph`` are
-    None where nothing needed them. ``rules`` are the stored GC rules."""
+    """Every branch of a repository. ``ledger`` is the one after this inspection, for a run to store. ``refs``
+    and ``graph`` are None if they were not needed. ``rules`` are the stored GC rules."""
 
     desired: DesiredRepository
     repository: Repository
@@ -69,23 +69,23 @@ class Survey:
     rules: GcRules | None = None
     blind_to: tuple[str, ...] = ()
     hold_problems: tuple[str, ...] = ()
-    """Holds that keep nothing for certain; known where something would be deleted."""
+    """Holds that certainly keep nothing; only determined if something would be deleted."""
     spared: Spared = field(default_factory=Spared)
 
     @property
     def notice_due(self) -> tuple[BranchOutlook, ...]:
-        """What would be deleted if its notice had been given, by name."""
+        """The branches that would be deleted if their notice had been given, by name."""
         return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.kept_by is Keep.NOTICE_DUE)
 
     @property
     def expired(self) -> tuple[BranchOutlook, ...]:
-        """What is deleted, at once or after its notice, by name."""
-        found = (o for _, o in sorted(self.outlooks.items()))
-        return tuple(o for o in found if o.verdict.deletes or o.verdict.kept_by in AWAITS_NOTICE)
+        """The branches that are deleted, at once or after their notice, by name."""
+        outlooks = (o for _, o in sorted(self.outlooks.items()))
+        return tuple(o for o in outlooks if o.verdict.deletes or o.verdict.kept_by in AWAITS_NOTICE)
 
     @property
     def deleted(self) -> tuple[BranchOutlook, ...]:
-        """What is deleted, by name."""
+        """The branches that are deleted at once, by name."""
         return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.deletes)
 
 
@@ -98,9 +98,9 @@ def survey(
     whole: bool,
     read_only: bool = False,
 ) -> Survey:
-    """Every branch and its verdict. ``whole`` also reads tags and pull requests of branches that stay, for
-    people to see; ``read_only`` requests no refs dump. Raises ServerError, and ConfigError for policies that
-    match the default branch."""
+    """Every branch and the verdict on it. ``whole`` also reads tags and pull requests of branches that are
+    kept, for people. ``read_only`` requests no refs dump. Raises ServerError, and ConfigError for policies
+    that match the default branch."""
     return _Surveyor(desired, readers, recalled, when, whole=whole, read_only=read_only).survey()
 
 
@@ -133,7 +133,7 @@ class _Surveyor:
 
     def survey(self) -> Survey:
         name, settings, before = self._desired.name, self._desired.lifecycle_settings, self._recalled.ledger
-        # A pin that somebody moved, or that a restore of the server made visible, is not for policies either.
+        # Policies do not apply to pins, even to one that was moved or that a server's restore made visible.
         live = {b.id: b for b in self._readers.branches.list_live(name) if not is_pin_name(b.id)}
         ledger = observe(
             before, self._desired.key, self._repository.creation_date, live.values(), self._when.now
@@ -155,7 +155,7 @@ class _Surveyor:
         return self._settled(ledger, self._with_pulls(outlooks))
 
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
-        """Settings of the tree last: they keep what the policies delete."""
+        """The survey after all that can keep a branch: holds, settings of the tree, and notices."""
         settings = self._desired.lifecycle_settings
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
@@ -168,7 +168,7 @@ class _Surveyor:
                 why = keepers.keeper_of(outlook, settings, merged=is_merged, protected=protected)
                 outlooks[name] = keepers.keep(outlook, why) if why else outlook
         outlooks = keepers.spare_newest(outlooks, self._desired.policies, settings.min_keep)
-        # Last, so that a notice names what nothing else keeps.
+        # Last, because a notice is given only for branches that nothing else keeps.
         outlooks = {n: self._after_notice(o) for n, o in outlooks.items()}
         rules = None
         if self._whole or any(o.verdict.deletes for o in outlooks.values()):
@@ -197,7 +197,7 @@ class _Surveyor:
         return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, channel))
 
     def _held(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
-        """Legal holds keep a branch whatever else the tree says."""
+        """The outlooks with holds applied: they keep a branch whatever else the tree says."""
         holds = active_holds(self._desired.holds, self._when.as_of)
         leaving = {name: o for name, o in outlooks.items() if o.verdict.deletes}
         if not holds or not leaving or self._refs is None:
@@ -229,7 +229,8 @@ class _Surveyor:
         )
 
     def _with_history(self, branch: LiveBranch, ledger: Ledger, outlook: BranchOutlook) -> BranchOutlook:
-        """A branch that was made anew under its name does not have the age of the old one."""
+        """The outlook after a check of the branch's history. A branch that was created again under the same
+        name does not have the age of the old one."""
         first = ledger.branches[branch.id].first_head
         if first == branch.commit_id:
             return outlook
@@ -262,13 +263,13 @@ class _Surveyor:
             except RepositoryNotFound:
                 raise
             except NotFound:
-                # Gone since it was listed; one of its name that comes back is a new one.
+                # It was deleted since it was listed. If a branch of its name appears, it is new.
                 return branch_id, UncommittedWrites(StagedData(), written=now)
             return branch_id, uncommitted_writes(
                 data,
                 ledger.branches[branch_id].staged,
                 now,
-                # A branch that is kept because of what is uncommitted needs no times.
+                # No times are needed if any uncommitted change keeps the branch.
                 None
                 if settings.keep_with_uncommitted
                 else lambda path: reader.written_at(name, branch_id, path),
@@ -307,13 +308,13 @@ class _Surveyor:
             self._readers.refs, self._desired.name, read_only=self._read_only
         )
         self._graph = CommitGraph.from_refs(self._refs)
-        # What pins alone lead to is no reason to delete a branch that leads there too.
+        # A branch must not be deleted only because a pin leads to its commits too.
         self._refs = without_pin_branches(self._refs)
         self._head_dates = {c.id: c.creation_us // 1_000_000 for c in self._refs.commits}
 
 
 def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
-    """With what ``branches exempt`` recorded, also where no policy would delete the branch yet."""
+    """The outlook with a recorded exemption, which is noted even if no policy would delete the branch yet."""
     notes = (*outlook.notes, exemption.text)
     if not outlook.verdict.deletes:
         return replace(outlook, notes=notes)
@@ -322,7 +323,7 @@ def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
 
 
 def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
-    """The same survey, with ``rules`` stored instead of those that were found."""
+    """The survey as if the server stored ``rules``."""
     outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
     return replace(found, outlooks=outlooks, rules=rules)
 
@@ -330,7 +331,7 @@ def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
 def _safe(
     outlook: BranchOutlook, graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
 ) -> BranchOutlook:
-    """With the moment until which its HEAD is kept once it is deleted."""
+    """The outlook with the moment until which its HEAD is kept after the deletion."""
     head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.deletes else None
     if graph is None or head is None:
         return replace(outlook, safe_until=None)
@@ -339,26 +340,27 @@ def _safe(
 
 def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:
     """Open pull requests by the branch that they come from."""
-    found: dict[str, tuple[PullRequest, ...]] = {}
+    pulls: dict[str, tuple[PullRequest, ...]] = {}
     for pull in reader.open_pulls(repository):
-        found[pull.source_branch] = (*found.get(pull.source_branch, ()), pull)
-    return found
+        pulls[pull.source_branch] = (*pulls.get(pull.source_branch, ()), pull)
+    return pulls
 
 
 def in_parallel(work: Callable[[str], T], items: Iterable[str]) -> list[T]:
-    """In the order of ``items``."""
+    """The results of ``work`` in the order of ``items``."""
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         return list(pool.map(work, items))
 
 
 FRESH_SECONDS = 15.0
 _NEW_COMMITS_READ = 1000
-"""Commits of a default branch that moved since the survey, to see whether it still has those it had then."""
+"""Commits that are read of a default branch that moved, to check that it still has those of the survey."""
 
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """``began``: when reading began. ``live`` is None where nothing needs it."""
+    """What can keep a branch, read at one time. ``began``: when reading began. ``live`` is None if not
+    needed."""
 
     began: datetime
     repository: Repository
@@ -371,7 +373,7 @@ class _Snapshot:
 
 
 class Keeping:
-    """Asked before every deletion of one repository."""
+    """Says before every deletion in a repository what keeps the branch, from what was read just before."""
 
     def __init__(
         self,
@@ -391,15 +393,15 @@ class Keeping:
         self._named = self._commits_named(survey.refs)
 
     def is_fresh(self) -> bool:
-        """Whether the last answer of ``keeper`` is recent enough to delete by it."""
+        """Whether the last answer of ``keeper`` is recent enough for a deletion."""
         if self._snapshot is None:
             return False
-        # A clock that was set back makes nothing fresh.
+        # If the clock was set back, nothing is fresh.
         return 0 <= (self._now() - self._snapshot.began).total_seconds() <= FRESH_SECONDS
 
     def keeper(self, outlook: BranchOutlook) -> Keep | None:
-        """What keeps a branch that was to be deleted when it was surveyed. Raises LakeplanError when that
-        cannot be read, or when the repository is another one by now."""
+        """What keeps a branch now that was to be deleted when it was surveyed. Raises LakeplanError if that
+        cannot be read, or if the repository was created again."""
         if self._snapshot is None or not self.is_fresh():
             self._snapshot = self._read()
         now, settings = self._snapshot, self._survey.desired.lifecycle_settings
@@ -409,7 +411,7 @@ class Keeping:
             return Keep.READ_ONLY
         if outlook.id in now.held:
             return Keep.HELD
-        # Recorded or removed since the survey: either way a person has just looked at this branch.
+        # It was recorded or removed since the survey. Either way a person has just dealt with this branch.
         if now.exemptions.get(outlook.id) != self._survey.spared.exemptions.get(outlook.id):
             return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
@@ -417,15 +419,15 @@ class Keeping:
         return why or self._min_keep(outlook.id, now.live)
 
     def forget(self) -> None:
-        """The next answer of ``keeper`` is read anew."""
+        """Makes the next call of ``keeper`` read everything again."""
         self._snapshot = None
 
     def stays(self, branch_id: str) -> None:
-        """A branch that was to be deleted is not."""
+        """Notes that a branch was not deleted."""
         self._not_staying.discard(branch_id)
 
     def _min_keep(self, branch_id: str, live: frozenset[str] | None) -> Keep | None:
-        """Whether too few other branches of a policy would remain, because somebody deleted some."""
+        """``MIN_KEEP`` if too few other branches of a policy would remain, because somebody deleted some."""
         if live is None:
             return None
         for policy in self._survey.desired.policies:
@@ -461,15 +463,15 @@ class Keeping:
         )
 
     def _hold(self) -> datetime:
-        """Which branches holds keep now that some other branch or tag moved or is gone: one that was not
-        needed to reach what is held may be. Returns when it last began to list both."""
+        """Updates which branches holds keep, if another branch or tag was moved or deleted: a branch may now
+        be needed to reach what is held. Returns when it last began to list branches and tags."""
         desired, refs, began = self._survey.desired, self._readers.refs, self._now()
         holds = active_holds(desired.holds, began)
         if not holds or self._refs is None or self._unmoved(self._refs) == self._refs:
             return began
         found = without_pin_branches(read_all_refs(refs, desired.name, read_only=False)[0])
         self._named |= self._commits_named(found)
-        # A dump may take minutes: what moved meanwhile leads to nothing for certain.
+        # A dump may take minutes. A ref that moved meanwhile must not count as leading to anything.
         began = self._now()
         self._refs = self._unmoved(found)
         leaving = {o.id: o for o in self._survey.deleted if o.id in self._not_staying}
@@ -478,7 +480,7 @@ class Keeping:
         return began
 
     def _unmoved(self, refs: Refs) -> Refs:
-        """Without tags, and branches that are to stay, that are not where they were."""
+        """The refs without tags and kept branches that have moved or are gone."""
         reader, name = self._readers.refs, self._survey.desired.name
         heads = {(b.id, b.commit_id) for b in reader.list_branches(name)}
         tags = set(reader.list_tags(name))
@@ -486,12 +488,13 @@ class Keeping:
         return replace(refs, branches=tuple(there), tags=tuple(t for t in refs.tags if t in tags))
 
     def _commits_named(self, refs: Refs | None) -> frozenset[str]:
-        """What holds name stays held when somebody deletes or moves the tag or branch during the run."""
+        """The commits that holds name. They stay held even if the tag or branch moves or is deleted during
+        the run."""
         holds = active_holds(self._survey.desired.holds, self._now())
         return frozenset(id for hold in holds for id in (keep.commits_named(hold, refs) if refs else ()))
 
     def _merged_still(self, repository: Repository) -> bool:
-        """Whether the default branch still has all commits that it had when merged branches were found."""
+        """Whether the default branch still has all commits that it had at the survey."""
         refs = self._survey.refs
         if refs is None or repository.default_branch != self._survey.repository.default_branch:
             return False

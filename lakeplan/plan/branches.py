@@ -1,7 +1,7 @@
-"""Branches in a plan: what ``branches run`` would delete, and what a server's own job takes with a branch.
+"""Branches in a plan: what ``branches run`` would delete, and what is lost when a server's job deletes one.
 
-Writes nothing. A repository is surveyed where its server's engine is ``lakeplan`` and the tree has policies
-for it; an apply deletes no branch, so nothing here is asked again when a plan is applied.
+Writes nothing. A repository is surveyed if its server's engine is ``lakeplan`` and the tree has policies for
+it. An apply deletes no branch, so it does not inspect them again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from lakeplan.branches.keepers import is_exempt, with_other_names
+from lakeplan.branches.keepers import is_exempt
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import in_parallel, pulls_by_source, under
@@ -30,14 +30,14 @@ from lakeplan.values.simulation import ImpactResult
 
 @dataclass(frozen=True)
 class BranchPorts:
-    """What an inspection of branches needs: a server's readers by name, and what runs observed before."""
+    """A server's readers by name, and the state with what earlier runs observed."""
 
     readers: Callable[[str], Readers]
     state: StateReader
 
 
 def is_ours(desired: DesiredRepository, server: ServerConfig) -> bool:
-    """Whether ``branches run`` enforces policies here."""
+    """Whether ``branches run`` enforces the policies of a repository."""
     return server.branch_lifecycle_engine == "lakeplan" and isinstance(
         desired.branch_lifecycle, PoliciesDesired
     )
@@ -50,19 +50,15 @@ def inspect_branches(
     rules: GcRules | None,
     options: InspectionOptions,
 ) -> Inspection | LakeplanError:
-    """Every branch of one repository; ``rules`` are those that the plan leaves behind. What cannot be read is
-    an error that does not fail the plan of the rules."""
-    server = tree.servers[desired.server]
+    """Every branch of one repository, judged under ``rules``, which the plan leaves behind. A returned error
+    does not fail the plan of the rules."""
     try:
-        desired = with_other_names(desired, tree, ports.readers)  # as the run does
-        readers = ports.readers(desired.server)
-        found, warnings = inspect(desired, server, readers, ports.state, options)
+        found, warnings = inspect(tree, desired, ports.readers, ports.state, options)
     except LakeplanError as error:
         return error
-    found = under(found, rules, server.zone)
-    # A key of its own: the same repository may also ask what its change of rules does.
-    key = f"{desired.key}#branches"
-    return weigh(found, warnings, readers.refs, server.zone, options, key=key)
+    refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone
+    # The request about the repository's change of rules has its plain key.
+    return weigh(under(found, rules, zone), warnings, refs, zone, options, key=f"{desired.key}#branches")
 
 
 def branches_plan(
@@ -70,7 +66,7 @@ def branches_plan(
     results: Mapping[str, ImpactResult | LakeplanError],
     as_of: datetime,
 ) -> BranchesPlan:
-    """The inspection with what follows from its deletions, as the plan lists it."""
+    """The inspection and what follows from its deletions, as listed in a plan."""
     if isinstance(inspection, LakeplanError):
         return BranchesPlan(as_of, unknown=str(inspection))
     done = inspection.with_answers(results)
@@ -94,7 +90,7 @@ def branches_plan(
 
 
 def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) -> bool:
-    """Whether a run deletes the branch by a moment, if nobody writes. A hold may end before."""
+    """Whether a run deletes the branch by a moment, if nobody writes. A hold may end before that."""
     if is_exempt(row.branch_id, desired.lifecycle_settings):
         return False
     if row.reason == Keep.HELD.value:
@@ -111,8 +107,8 @@ def with_losses(
     refs: Refs | None,
     default_branch: str,
 ) -> PoliciesPlan:
-    """Beside every branch that the proposed policies delete: what is uncommitted on it, open pull
-    requests from it, tags on it. What cannot be read is a note."""
+    """The plan of policies with what is lost with each branch that they delete: uncommitted changes, open
+    pull requests and tags. A note says what could not be read."""
     names = [fate.branch_id for fate in policies.fates if fate.goes_at is not None]
     if not names:
         return policies
@@ -147,4 +143,4 @@ def _staged(readers: Readers, repository: str, branch_id: str) -> StagedData:
     except RepositoryNotFound:
         raise
     except NotFound:
-        return StagedData()  # gone since it was listed: nothing is lost with it any more
+        return StagedData()  # the branch was deleted since it was listed

@@ -25,7 +25,7 @@ from lakeplan.retention.patterns import matches
 from lakeplan.review import gates
 from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import RefsReader, Selection, failure_of, lost_globs, read_all_refs
-from lakeplan.simulation.requests import ImpactRequest, Simulator
+from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
@@ -247,11 +247,7 @@ def _plan_all(
 
         judged = list(pool.map(one, work))
     requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
-    results: Mapping[str, ImpactResult | LakeplanError] = {}
-    if requests:
-        repositories = len({request.key.partition("#")[0] for request in requests})
-        with ports.progress.task(f"simulating {repositories} repositories", None):
-            results = ports.simulator.impact(requests)
+    results = simulate(requests, ports.simulator, ports.progress)
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
     plans = [
         each if isinstance(each, RepositoryPlan) else _with_answers(each, results, options, overrides)

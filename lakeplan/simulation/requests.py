@@ -15,6 +15,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.plan_parts import Bit
+from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions
 
@@ -48,6 +49,17 @@ class Simulator(Protocol):
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         """All repositories in one job. A repository that cannot be read gets its error; the others
         continue."""
+
+
+def simulate(
+    requests: Sequence[ImpactRequest], simulator: Simulator, progress: Progress
+) -> Mapping[str, ImpactResult | LakeplanError]:
+    """The answers to requests, by their keys. Without requests the simulator is not called."""
+    if not requests:
+        return {}
+    repositories = len({request.key.partition("#")[0] for request in requests})
+    with progress.task(f"simulating {repositories} repositories", None):
+        return simulator.impact(requests)
 
 
 class UncommittedPreparer(Protocol):
