@@ -17,6 +17,7 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.limits import parse_json
 from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.inspection import HIDDEN, why_hidden
 from lakeplan.sweep.rules import overlapping
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE
@@ -202,7 +203,11 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
             return other
         return ""
 
-    bad = [other for other in on_each(others, unreadable).values() if other]
+    try:
+        hidden = why_hidden(reader)
+    except LakeplanError as error:
+        return of_error(name, error)
+    bad = [*filter(None, on_each(others, unreadable).values()), *([HIDDEN] if hidden else ())]
     if not bad:
         return Check(name, "ok", f"{len(others):,} more can be read, as a mark needs")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"

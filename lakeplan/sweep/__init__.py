@@ -5,6 +5,7 @@ __all__ = [
     "contents",
     "documents",
     "finish",
+    "inspection",
     "judge",
     "official",
     "ports",

@@ -3,6 +3,7 @@ then other repositories."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
-from lakeplan.errors import GateRefused, LakeplanError, StalePlan
+from lakeplan.errors import GateRefused, LakeplanError, PermissionDenied, RepositoryNotFound, StalePlan
 from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
@@ -227,20 +228,39 @@ class Others:
     unreadable: dict[str, str]
 
 
+HIDDEN = "hidden from these credentials"
+"""Names what a server may leave out of its list."""
+
+
 @dataclass(frozen=True)
 class _Server:
-    """A server with its current repositories, or why they cannot be listed."""
+    """A server with its current repositories, or why they cannot be listed. ``hides``: why it may have
+    more."""
 
     reader: LakeFSReader
     repositories: tuple[Repository, ...] = ()
     error: LakeplanError | None = None
+    hides: str = ""
 
 
 def _list_server(reader: LakeFSReader) -> _Server:
     try:
-        return _Server(reader, tuple(reader.list_repositories()))
+        return _Server(reader, tuple(reader.list_repositories()), hides=why_hidden(reader))
     except LakeplanError as error:
         return _Server(reader, error=error)
+
+
+def why_hidden(reader: LakeFSReader) -> str:
+    """Why a server may leave repositories out of its list; "" when it does not. Since 2026 lakeFS lists only
+    those that the user may list, without a word. Whoever may read all is told that one of an unknown name
+    does not exist, and others that they may not read it."""
+    try:
+        reader.get_repository(secrets.token_hex(16))
+    except RepositoryNotFound:
+        return ""
+    except PermissionDenied as error:
+        return f"the server lists only repositories that these credentials may read ({error.message})"
+    return ""
 
 
 _ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]
@@ -319,9 +339,12 @@ def _of_site(
         return own.error
     foreign: list[ForeignRanges] = []
     unreadable: dict[str, str] = {}
+    others = {other.name for other, _ in site.other_servers}
     for name, server in servers.items():
-        if server.error is not None and any(other.name == name for other, _ in site.other_servers):
+        if server.error is not None and name in others:
             unreadable[f"of server {name}"] = server.error.message
+        if server.hides and (server is own or name in others):
+            unreadable[HIDDEN if server is own else f"{HIDDEN} of server {name}"] = server.hides
         for repository in server.repositories:
             if not _concerns(site, name, repository):
                 continue

@@ -293,6 +293,12 @@ class DescribeForSweep:
         assert found["result"] == "fail"
         assert "events" in found["message"]
 
+    def it_notices_that_the_server_may_hide_some_of_them(self, ready, folder):
+        ready.handle.faults.deny(r"GET .*/repositories/[0-9a-f]{32}$")
+        found = checks(ready, "--for", "sweep", code=1)["other repositories"]
+        assert found["result"] == "fail"
+        assert "hidden from these credentials cannot be read" in found["message"]
+
     def it_says_where_the_tree_must_say_more(self, ready):
         found = checks(ready, "--for", "sweep", code=1)["storage settings"]
         assert found["result"] == "fail"

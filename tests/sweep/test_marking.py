@@ -195,6 +195,8 @@ class DescribeWhatIsKept:
         assert set(world.kept(mark).values()) == {"protected"}
         assert world.going(mark) == {}
         world.holds = [{"prefix": "a.b", "until": "2020-01-01", "reason": "over"}]
+        assert world.going(world.mark()) == {}, "as if it were removed"
+        world.lake.clock.advance(days=1)
         assert len(world.going(world.mark())) == 1
 
     def it_keeps_what_is_near_its_limit(self, world: SweepWorld, repo: LakeRepository) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import RefsMemory
 from lakeplan.sweep.records import load_approval
 from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
-from lakeplan.values.repository import Refs
+from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.sweep import Status, StoreFacts
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
@@ -292,6 +293,60 @@ class DescribeApproving:
         assert list(mark.unreadable) == ["secret"]
         with pytest.raises(GateRefused, match="could not be read \\(secret\\)"):
             world.approve(mark)
+
+
+class Narrow:
+    """A reader whose user may list and read ``repo1`` only: lakeFS leaves the others out of its list."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def list_repositories(self, prefix: str = "") -> list[Repository]:
+        return [one for one in self._reader.list_repositories(prefix) if one.id == "repo1"]
+
+    def get_repository(self, repository: str) -> Repository:
+        if repository != "repo1":
+            raise PermissionDenied("cannot read the repository: it needs fs:ReadRepository")
+        found: Repository = self._reader.get_repository(repository)
+        return found
+
+
+class DescribeAServerThatHidesRepositories:
+    @pytest.fixture
+    def importer(self, world: SweepWorld, repo: LakeRepository) -> LakeRepository:
+        """It holds what expires in ``repo1``."""
+        other = world.lake.repository("repo2")
+        for address in world.going(world.mark()):
+            other.stage(address.rpartition("/")[2], f"local://repo1/{address}")
+        other.commit(0)
+        return other
+
+    def hide(self, world: SweepWorld) -> None:
+        world.readers["prod"] = Narrow(world.ports().reader("prod"))  # type: ignore[assignment]
+
+    def it_approves_no_mark(self, world: SweepWorld, importer: LakeRepository) -> None:
+        self.hide(world)
+        mark = world.mark()
+        assert mark.goes.objects == 2
+        assert list(mark.unreadable) == ["hidden from these credentials"]
+        with pytest.raises(GateRefused, match=r"could not be read \(hidden from these credentials\)"):
+            world.approve(mark)
+
+    def it_runs_no_mark_that_was_made_before(self, world: SweepWorld, repo: LakeRepository) -> None:
+        mark = world.mark()
+        world.approve(mark)
+        before = repo.stored()
+        self.hide(world)
+        with pytest.raises(GateRefused, match="lists only repositories that these credentials may read"):
+            world.run(mark)
+        assert repo.stored() == before
+
+    def it_is_none_whose_user_may_read_all(self, world: SweepWorld, importer: LakeRepository) -> None:
+        mark = world.mark()
+        assert (mark.goes.objects, mark.unreadable) == (0, {})
 
 
 class DescribeRunning:
