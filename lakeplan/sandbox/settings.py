@@ -545,7 +545,8 @@ def _read_token(token: str) -> Mark:
 def _uncommitted(repo: OpenRepository, mark: Mark) -> tuple[list[tuple[str, int]], Mark | None]:
     """The next addresses of a run, relative to the namespace, each with epoch seconds: as many as a file may
     hold, and where the next file begins. Of every branch, hidden ones too, and also what equals the HEAD's
-    object (a diff would not show it): reading the branch gives the staged address."""
+    object: reading the branch gives the staged address. lakeFS lists a diff since 2024, and omits that (read
+    in pkg/catalog/gc_write_uncommitted.go)."""
     found: list[tuple[str, int]] = []
     for branch in repo.branches(show_hidden=True):
         for path, entry in sorted(repo.staged(branch.id).items()):
