@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Cell, Page, code, names_of, prose, table
+from lakeplan.output.page import Cell, Page, code, markdown_failures, names_of, prose, table
 from lakeplan.output.report_shell import (
     About,
     Section,
@@ -232,9 +232,7 @@ def audit_markdown(document: AuditDocument) -> str:
             command = f": {code(one['command'])}" if one["command"] else ""
             parts.append(f"- {SEVERITIES[one['severity']][0]}: {prose(one['problem'])}{command}\n")
         parts += [f"- {prose(text)}\n" for text in row["nonsense"]]
-    for key, failure in document["failed"].items():
-        parts.append(f"\n#### {code(key)}: not read\n{prose(failure['message'])}\n")
-    return "".join(parts)
+    return "".join(parts) + markdown_failures(document["failed"], "not read")
 
 
 # ---- the page

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, code, names, names_of, prose, table
+from lakeplan.output.page import Cell, Page, code, markdown_failures, names, names_of, prose
+from lakeplan.output.tables import Name, Table, Value
 from lakeplan.output.text import count, count_of, csv_text, moment, size, volume
 
 if TYPE_CHECKING:
@@ -53,14 +54,13 @@ def _total(document: CheckDocument) -> str:
 def _repository(page: Page, row: CheckedRow) -> None:
     page.heading(row["repository"], "complete" if row["complete"] else "not complete")
     page.facts(dict(_facts(row)), lead_width=10)
-    if row["findings"]:
-        rows = [_cells(one) for one in row["findings"][:SHOWN]]
-        if page.has_room(_HEADERS, rows):
-            page.table(_HEADERS, rows)
-        else:
-            for found in row["findings"][:SHOWN]:
-                _block(page, found)
-        page.rest(len(row["findings"]), SHOWN, "in the JSON document")
+    found = findings_table(row)
+    if found.fits(page, SHOWN):
+        found.print_on(page, SHOWN)
+    else:
+        for finding, cells in zip(row["findings"][:SHOWN], found.rows, strict=False):
+            _block(page, finding, [cell.text for cell in cells])
+    page.rest(len(row["findings"]), SHOWN, "in the JSON document")
     for damaged in row["damaged"]:
         page.hanging(Cell("x", "bold red"), *_damaged(damaged), indent=2)
     for one in row["quarantine"]:
@@ -97,21 +97,26 @@ def _read(row: CheckedRow) -> str:
     return f"{volume(read['read'])}: {count(read['matched'])} as their checksums say{more}"
 
 
-def _cells(one: FindingRow) -> Sequence[str | Cell]:
-    return (
-        names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2),
-        one["commit_id"][:12],
-        names(one["paths"], 2) or one["address"],
-        Cell(_problem(one), "red"),
-        ", ".join(NAMED_BY[name] for name in one["named_by"]),
-        _run(one["collector_run"]),
-        one["quarantine"] and f"quarantine of {one['quarantine']}",
-    )
+def findings_table(row: CheckedRow) -> Table:
+    """What is missing or damaged, with what names it and what may have deleted it."""
+    rows: list[list[Value]] = [
+        [
+            Name(names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2)),
+            Name(one["commit_id"][:12]),
+            Name(names(one["paths"], 2) or one["address"]),
+            Cell(_problem(one), "red"),
+            Cell(", ".join(NAMED_BY[name] for name in one["named_by"])),
+            Name(_run(one["collector_run"])),
+            Name(one["quarantine"] and f"quarantine of {one['quarantine']}"),
+        ]
+        for one in row["findings"]
+    ]
+    return Table(_HEADERS, rows, names=len(_HEADERS))
 
 
-def _block(page: Page, one: FindingRow) -> None:
+def _block(page: Page, one: FindingRow, cells: Sequence[str]) -> None:
     """A finding where no table fits: the path on lines of its own, then what names it."""
-    _, commit, path, problem, named_by, run, copy = _cells(one)
+    _, commit, path, problem, named_by, run, copy = cells
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
     places += [f"branches {names(one['branches'], 3)}"] if one["branches"] else []
     where = page.join("in commit ", commit, "".join(f", {place}" for place in places))
@@ -190,19 +195,11 @@ def check_markdown(document: CheckDocument) -> str:
         parts += [f"- {prose(': '.join(_damaged(one)))}\n" for one in row["damaged"]]
         parts += [f"- quarantine {prose(_quarantine(one)[0])}\n" for one in row["quarantine"]]
         parts += [f"- {prose(text)}\n" for text in _warnings(row)]
-        if row["findings"]:
-            rows = [[_markdown_cell(cell) for cell in _cells(one)] for one in row["findings"][:SHOWN]]
+        if found := findings_table(row).markdown(SHOWN):
             more = len(row["findings"]) - SHOWN
-            parts += ["\n", table(_HEADERS, rows)]
+            parts += ["\n", found]
             parts += [f"\nand {count(more)} more, in the JSON document\n"] if more > 0 else []
-    for key, failure in document["failed"].items():
-        parts.append(f"\n#### {code(key)}: not checked\n{prose(failure['message'])}\n")
-    return "".join(parts)
-
-
-def _markdown_cell(cell: str | Cell) -> str:
-    text = cell.text if isinstance(cell, Cell) else cell
-    return code(text) if text else ""
+    return "".join(parts) + markdown_failures(document["failed"], "not checked")
 
 
 CSV_COLUMNS = (

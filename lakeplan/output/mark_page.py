@@ -11,14 +11,18 @@ from lakeplan.output.report_shell import (
     About,
     Section,
     cards,
-    cells,
-    folder,
-    table,
     table_of,
     whole_page,
 )
-from lakeplan.output.sweep import ages_table, class_rows, commits_table, forecast_words, keepers_table
-from lakeplan.output.tables import Table, volume_cells
+from lakeplan.output.sweep import (
+    ages_table,
+    classes_table,
+    commits_table,
+    forecast_words,
+    keepers_table,
+    prefixes_table,
+)
+from lakeplan.output.tables import Table
 from lakeplan.output.text import Money, count, count_of, moment, size, volume
 
 if TYPE_CHECKING:
@@ -78,11 +82,6 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         ),
         ("May be swept", moment(mark["sweep_from"]), f"to {moment(mark['sweep_until'])}"),
     ]
-    rows = [
-        ["delete" if goes_ else "keep", name, *cells(volume_cells(mark["classes"][key], cost)), why]
-        for key, goes_, name, why in class_rows(mark)
-    ]
-    headers = ("effect", "class", "objects", "size", *cost.header(" "), "why")
     unreadable = ", ".join(sorted(mark["unreadable"])[:5])
     body = [
         el("p", f"A sweep of this mark would delete {volume(goes, cost)}.", cls="lead"),
@@ -94,7 +93,7 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         if unreadable
         else None,
         cards(figures),
-        table("Classes", headers, rows, figures=range(2, 4 + cost.shown)),
+        table_of("Classes", classes_table(mark, cost), hidden_caption=False),
         _forecast(mark["contents"]),
     ]
     return Section("summary", "Summary", join(body))
@@ -112,17 +111,8 @@ def _forecast(contents: ContentsRow) -> Markup | None:
 def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
     if not tree:
         return None
-    headers = ("prefix", "objects", "size", *cost.header(" "), "kept objects", "kept size")
-    rows = [
-        [
-            folder(row["prefix"], row["depth"]),
-            *cells([*volume_cells(row["goes"], cost), *volume_cells(row["kept"])]),
-        ]
-        for row in tree
-    ]
-    folders = table(
-        "Objects and bytes by prefix", headers, rows, figures=range(1, 5 + cost.shown), hidden_caption=True
-    )
+    rows = [(row, row["depth"]) for row in tree]
+    folders = table_of("Objects and bytes by prefix", prefixes_table(rows, cost))
     words = "Each folder counts everything below it. Objects of several paths count for the first."
     return Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])

@@ -240,6 +240,15 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Con
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headers, rule, *rows))
 
 
+def markdown_failures(failed: Mapping[str, ErrorRow], what: str) -> str:
+    """Repositories that failed: what was not done, why, and what to do."""
+    return "".join(
+        f"\n#### {code(key)}: {what}\n{prose(error['message'])}\n"
+        + (f"\n{prose(error['hint'])}\n" if error["hint"] else "")
+        for key, error in failed.items()
+    )
+
+
 def folded(title: str, body: str) -> str:
     """Details that open on a click. ``title`` is Markdown of one line, ``body`` of whole lines."""
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"

@@ -3,7 +3,7 @@ treemap of prefixes (one HTML file without requests), and for spreadsheets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -18,13 +18,12 @@ from lakeplan.output.report_shell import (
     behind,
     cards,
     cells,
-    folder,
     table,
     table_of,
     unread_section,
     whole_page,
 )
-from lakeplan.output.tables import Amount, Name, Table, Value, volume_cells
+from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, count_of, csv_text, days, moment, safe, size, volume
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def _places(page: Page, row: StoredRow) -> None:
     largest = sorted(places, key=lambda place: (-place_sum(place)["size_bytes"], place["prefix"]))
     parts = [(place_sum(place), place["held"], place["reclaimable"]) for place in largest]
     rows = [
-        [Name(place["prefix"]), *(cell for part in of for cell in volume_cells(part))]
+        [Folder(place["prefix"]), *(cell for part in of for cell in volume_cells(part))]
         for place, of in zip(largest, parts, strict=True)
     ]
     headers = (f"{what}{unit}" for what in ("", "held\n", "reclaimable\n") for unit in ("objects", "size"))
@@ -380,25 +379,22 @@ def _places_of(row: StoredRow) -> Iterator[Markup]:
         return
     yield _treemap(row["repository"], places)
     yield el("ul", [el("li", _swatch(cls), words) for cls, words in _LEGEND], cls="legend")
-    headers = (
-        "prefix",
-        *(
-            f"{words}, {unit}"
-            for words in ("held", "reclaimable now", "too young", "unreferenced")
-            for unit in ("objects", "size")
-        ),
-    )
-    names: tuple[PlaceFigure, ...] = ("held", "reclaimable", "young", "unreferenced")
-    lines = [
+    names: Mapping[PlaceFigure, str] = {
+        "held": "held",
+        "reclaimable": "reclaimable now",
+        "young": "too young",
+        "unreferenced": "unreferenced",
+    }
+    headers = (f"{words}, {unit}" for words in names.values() for unit in ("objects", "size"))
+    rows = [
         [
-            folder(place["prefix"], place["depth"]),
-            *(cell for name in names for cell in cells(volume_cells(place[name]))),
+            Folder(place["prefix"], place["depth"]),
+            *(cell for name in names for cell in volume_cells(place[name])),
         ]
         for place in places
     ]
-    name = f"Prefixes of {row['repository']}"
-    found = table(name, headers, lines, figures=range(1, len(headers)), hidden_caption=True)
-    yield el("div", found, cls="folders")
+    folders = table_of(f"Prefixes of {row['repository']}", Table(("prefix", *headers), rows))
+    yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
     words = "Each folder counts everything below it. An object with several paths counts in each."
     yield el("p", f"{words} {count_of(left, 'smaller folder')} left out." if left else words, cls="dim")

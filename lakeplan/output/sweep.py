@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.tables import Name, Table, volume_cells
+from lakeplan.output.tables import Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import Money, amounts, count, count_of, csv_text, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         MarkListDocument,
         MarksDocument,
         ObjectsDocument,
+        PrefixRow,
         PurgeDocument,
         RestoreDocument,
         SweepDocument,
@@ -45,7 +46,9 @@ KEEPERS_SHOWN = 20
 
 def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
     """The tables that say what would be deleted, and what keeps the rest."""
-    _prefixes(page, contents, cost)
+    prefixes = contents["prefixes"]
+    _print(page, prefixes_table([(row, 0) for row in prefixes], cost), PREFIXES_SHOWN)
+    page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
     _print(page, ages_table(contents, cost))
     commits, keepers = contents["last_commits"], contents["kept_by"]
     _print(page, commits_table(contents, cost), COMMITS_SHOWN)
@@ -61,17 +64,13 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
             page.labelled("forecast:", "bold", words)
 
 
-def _prefixes(page: Page, contents: ContentsRow, cost: Money) -> None:
-    prefixes = contents["prefixes"]
-    if not prefixes:
-        return
-    rows = [
-        [Name(prefix_words(row["prefix"])), *volume_cells(row["goes"], cost), *volume_cells(row["kept"])]
-        for row in prefixes
+def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
+    """What would be deleted below each prefix, and what is kept there. Each has a depth in a tree of them."""
+    lines = [
+        [Folder(row["prefix"], depth), *volume_cells(row["goes"], cost), *volume_cells(row["kept"])]
+        for row, depth in rows
     ]
-    headers = ("prefix", "objects", "size", *cost.header(), "kept\nobjects", "kept\nsize")
-    _print(page, Table(headers, rows), PREFIXES_SHOWN)
-    page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
+    return Table(("prefix", "objects", "size", *cost.header(), "kept\nobjects", "kept\nsize"), lines)
 
 
 def ages_table(contents: ContentsRow, cost: Money) -> Table:
@@ -120,12 +119,6 @@ def forecast_words(row: ForecastRow) -> str:
     )
 
 
-def prefix_words(prefix: str | None) -> str:
-    if prefix is None:
-        return "(in no commit)"
-    return prefix or "(top level)"
-
-
 def age_words(row: AgeRow) -> str:
     """``7 to 30 days``, ``365 days or more``."""
     if row["to_days"] is None:
@@ -140,22 +133,15 @@ def keeper_words(row: KeeperName) -> str:
     return f"hold on {row['name']}" + (f" {row['prefix']}" if row["prefix"] is not None else "")
 
 
-CLASSES: Mapping[ClassName, tuple[str, str, str]] = {
-    "backlog": ("backlog", "expired already before the rules last changed", "red"),
-    "newly_expired": ("newly expired", "expired because of the last change of the rules", "red"),
-    "never_committed": ("never committed", "in no commit, and not uncommitted", "yellow"),
-    "at_risk": ("at risk", "the server would delete it, the documented rule keeps it", "green"),
-    "protected": ("protected", "kept by a tag, a hold or another repository", "green"),
-    "uncertain_address": (
-        "uncertain address",
-        "kept: an address in an unusual spelling may mean it",
-        "green",
-    ),
-    "near_limit": ("near a limit", "kept: within sweep.margin, or by the tree's newest expansion", "green"),
+_CLASSES: Mapping[ClassName, tuple[str, str]] = {
+    "backlog": ("backlog", "expired already before the rules last changed"),
+    "newly_expired": ("newly expired", "expired because of the last change of the rules"),
+    "never_committed": ("never committed", "in no commit, and not uncommitted"),
+    "at_risk": ("at risk", "the server would delete it, the documented rule keeps it"),
+    "protected": ("protected", "kept by a tag, a hold or another repository"),
+    "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may mean it"),
+    "near_limit": ("near a limit", "kept: within sweep.margin, or by the tree's newest expansion"),
 }
-
-
-BACKLOG_UNKNOWN = "expired; the rules before the last change are not known"
 
 
 def render_marks(
@@ -202,31 +188,29 @@ def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
     page.labelled(title, "bold", text, indent=0)
 
 
-def class_rows(mark: MarkDocument) -> Iterator[tuple[ClassName, bool, str, str]]:
-    """Of classes that have objects: whether they would be deleted, the name, and why they are what they
-    are."""
+def classes_table(mark: MarkDocument, cost: Money) -> Table:
+    """The classes that have objects: what a sweep does with them, and why."""
     collects = mark["settings"]["never_committed"] == "collect"
-    for key, (name, why, _) in CLASSES.items():
+    rows: list[list[Value]] = []
+    for key, (name, why) in _CLASSES.items():
         if not mark["classes"][key]["objects"]:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
         if key == "backlog" and mark["rules_before"]["known"] == "unknown":
-            why = BACKLOG_UNKNOWN
-        yield key, goes, name, why
+            why = "expired; the rules before the last change are not known"
+        verdict = Cell("delete", "red") if goes else Cell("keep", "green")
+        styled = Cell(name, "red" if goes else "")
+        rows.append([verdict, styled, *volume_cells(mark["classes"][key], cost), Cell(why)])
+    headers = ("effect", "class", "objects", "size", *cost.header(), "why")
+    return Table(headers, rows, names=2, words=1)
 
 
 def _mark(page: Page, mark: MarkDocument) -> None:
     page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
     cost = Money.of(mark)
-    rows: list[Sequence[str | Cell]] = []
-    for key, goes, name, why in class_rows(mark):
-        verdict = Cell("delete", "red") if goes else Cell("keep", "green")
-        styled = Cell(name, CLASSES[key][2] if goes else "")
-        rows.append((verdict, styled, *amounts(mark["classes"][key], cost), why))
-    if rows:
-        headers = ("", "", "objects", "size", *cost.header(), "")
-        page.table(headers, rows, figures=(2, 3, 4) if cost.shown else (2, 3), solid=(0, 1))
-    else:
+    classes = classes_table(mark, cost)
+    classes.print_on(page, solid=(0, 1))
+    if not classes.rows:
         page.line("nothing to delete", indent=2)
     page.dim(
         f"of {count_of(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"

@@ -109,17 +109,18 @@ def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
 
 @dataclass(frozen=True)
 class Table:
-    """``headers`` may have several lines. The first ``names`` columns are not figures. ``is_loud``: figures
-    that are not zero stand out on a terminal."""
+    """``headers`` may have several lines. The first ``names`` columns and the last ``words`` are not figures.
+    ``is_loud``: figures that are not zero stand out on a terminal."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Value]]
     names: int = 1
+    words: int = 0
     is_loud: bool = False
 
     @property
     def figures(self) -> range:
-        return range(self.names, len(self.headers))
+        return range(self.names, len(self.headers) - self.words)
 
     def without_marks(self) -> Table:
         """The same without its first column."""
@@ -147,7 +148,7 @@ class Table:
 
     def fits(self, page: Page, limit: int | None = None, *, indent: int = 2) -> bool:
         """Whether a terminal would fold none of these rows."""
-        return page.has_room(self.headers, self._cells(page, limit), indent=indent)
+        return not self.rows or page.has_room(self.headers, self._cells(page, limit), indent=indent)
 
     def _cells(self, page: Page, limit: int | None) -> list[list[str | Cell]]:
         return [[_terminal_cell(page, value, self.is_loud) for value in row] for row in self.rows[:limit]]
