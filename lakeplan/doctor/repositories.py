@@ -147,9 +147,6 @@ def _tried(what: str, permission: str, ask: Callable[[], object]) -> Check:
     return Check(name, "ok", "can be read")
 
 
-_MOST_DAYS = 36500
-
-
 @dataclass(frozen=True)
 class _Permissions:
     """One repository: its permissions, and what is odd about its stored rules."""
@@ -236,7 +233,7 @@ def _inspect_repository(name: str, reader: LakeFSReader, writer: GcRulesWriter |
                 branches = {b.id for b in reader.list_branches(name)}
             except LakeplanError as error:
                 answers["fs:ListBranches"] = error
-        oddities = tuple(stored_nonsense(rules, branches))
+        oddities = tuple(rules.oddities(branches))
     checks = (
         of_error(permission, answer, grant(permission, answer))
         if isinstance(answer, LakeplanError)
@@ -255,26 +252,7 @@ def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
         branches = {b.id for b in reader.list_branches(name)} if rules.branches else set()
     except LakeplanError:
         return ()  # nobody asked for a permission there
-    return tuple(stored_nonsense(rules, branches))
-
-
-def stored_nonsense(rules: GcRules, branches: set[str] | None) -> Iterator[str]:
-    """What a server stored although it means nothing (it validates nothing). ``branches`` None: not known."""
-    days = {"the default": rules.default_retention_days}
-    days |= {f"branch {name!r}": value for name, value in rules.branches.items()}
-    for name, value in days.items():
-        if value < 0:
-            yield f"{value} days for {name}: negative, perhaps a larger number cut to 32 bits"
-        elif value == 0:
-            yield f"0 days for {name}: every commit but the HEAD may expire at once"
-        elif value > _MOST_DAYS:
-            yield f"{value:,} days for {name}: more than a century"
-    if branches is not None:
-        yield from (
-            f"a rule for branch {name!r}, which does not exist"
-            for name in rules.branches
-            if name not in branches
-        )
+    return tuple(rules.oddities(branches))
 
 
 def _oddities(inspected: Mapping[str, _Permissions]) -> Check:

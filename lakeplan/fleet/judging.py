@@ -10,11 +10,10 @@ from datetime import datetime
 from enum import IntFlag
 
 from lakeplan.fleet.documents import AdviceRow, AuditedRow, DestroyedRow, Severity, StaleRow
-from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import DAY_US, to_us
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.values.repository import Refs
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.settings import Policy
 from lakeplan.values.simulation import Amount
 
@@ -121,17 +120,7 @@ def interval(gone: int, asked: int) -> tuple[float, float]:
 
 def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
     """Stored settings that cannot be meant, in words."""
-    found: list[str] = []
-    if rules is not None:
-        named = {"by default": rules.default_retention_days} | {
-            f"on branch {branch!r}": days for branch, days in rules.branches.items()
-        }
-        for where, days in named.items():
-            if days < 1:
-                found.append(f"{days} retention days {where}: only HEADs are kept")
-            elif days > MAX_DAYS:
-                found.append(f"{days:,} retention days {where}: nothing ever expires")
-    found += [f"a rule for branch {name!r}, which does not exist" for name in unknown_branches(rules, refs)]
+    found = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
     return sorted(found) + _clashes(policies)
 
 

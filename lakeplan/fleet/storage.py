@@ -27,7 +27,6 @@ from lakeplan.fleet.documents import (
 )
 from lakeplan.fleet.judging import masks_of
 from lakeplan.formats.namespace import is_candidate_key
-from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
@@ -36,7 +35,7 @@ from lakeplan.stores.protocols import ClassReader, NamespaceReader
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.simulation import Amount, AmountRow
 
 STORAGE_FORMAT: Final = "lakeplan.storage/v1"

@@ -20,14 +20,13 @@ from lakeplan.state.store import Sighting
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.progress import Progress
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body
 
 Split = Literal["repository", "server", "owner"]
 ROOT_FILE = "lakeplan.yaml"
 UNOWNED = "unowned"
 WORKERS = 8
-_MOST_DAYS = 36500
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ def _nonsense(rules: GcRules | None) -> str:
     if rules is None:
         return ""
     days = {"the default": rules.default_retention_days, **rules.branches}
-    return ", ".join(f"{d} days for {name}" for name, d in days.items() if not 1 <= d <= _MOST_DAYS)
+    return ", ".join(f"{d} days for {name}" for name, d in days.items() if not 1 <= d <= MAX_DAYS)
 
 
 def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:

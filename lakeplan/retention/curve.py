@@ -14,14 +14,12 @@ from datetime import datetime, timezone, tzinfo
 
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DAY_US, LATEST_US, limit_us, to_us
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 
 ALWAYS = -1
 """Kept whatever the varied number is: by a HEAD, or by a rule that does not vary."""
-MAX_DAYS = 36_500
-"""The most days a tree may require; a curve ends here."""
 NEVER = MAX_DAYS + 1
-"""No number of days up to ``MAX_DAYS`` keeps it."""
+"""No number of days up to ``MAX_DAYS`` keeps it; a curve ends there."""
 
 
 @dataclass(frozen=True)

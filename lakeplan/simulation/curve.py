@@ -13,7 +13,7 @@ from functools import cached_property
 from lakeplan import __version__
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.retention.curve import ALWAYS, MAX_DAYS, NEVER, Varied, days_needed
+from lakeplan.retention.curve import ALWAYS, NEVER, Varied, days_needed
 from lakeplan.retention.graph import CommitGraph, oldest_first
 from lakeplan.retention.rules import DAY_US, DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.cache import RangeCache
@@ -38,7 +38,7 @@ from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 
 

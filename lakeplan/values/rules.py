@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, TypedDict
@@ -38,6 +38,8 @@ class RulesBody(TypedDict):
     branches: list[BranchRule]
 
 
+MAX_DAYS = 36_500
+"""The most days a tree may require."""
 ABSENT_ETAG = "absent"
 """ETag of rules that are not set (the design: ``absent`` when unset)."""
 
@@ -69,6 +71,22 @@ class GcRules:
             "default_retention_days": self.default_retention_days,
             "branches": [{"branch_id": b, "retention_days": d} for b, d in self.branches.items()],
         }
+
+    def oddities(self, branches: Collection[str] | None) -> list[str]:
+        """What makes no sense, in words: servers validate nothing. ``branches`` are those that exist; None is
+        unknown."""
+        named = {"by default": self.default_retention_days} | {
+            f"on branch {branch!r}": days for branch, days in self.branches.items()
+        }
+        found = []
+        for where, days in named.items():
+            if days < 1:
+                cut = ", perhaps a larger number that was cut to 32 bits" if days < 0 else ""
+                found.append(f"{days} retention days {where}: only HEADs are kept{cut}")
+            elif days > MAX_DAYS:
+                found.append(f"{days:,} retention days {where}: more than a century, so nothing expires")
+        unknown = () if branches is None else sorted(self.branches.keys() - set(branches))
+        return found + [f"a rule for branch {name!r}, which does not exist" for name in unknown]
 
     @property
     def etag(self) -> str:

@@ -7,13 +7,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakeplan.doctor.doctor import check_clock, check_flavour, check_state
-from lakeplan.doctor.repositories import Check, stored_nonsense, summed
+from lakeplan.doctor.repositories import Check, summed
 from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.errors import StorageDenied
 from lakeplan.stores.folder import FolderState, FolderStore
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.repository import ServerIdentity
-from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 NOW = datetime(2026, 3, 31, tzinfo=timezone.utc)
@@ -79,13 +78,6 @@ def it_finds_a_store_that_can_only_be_read(tmp_path):
 
     assert results(Denied(str(tmp_path)))["writable"] == "fail"
     assert results(Denied(str(tmp_path)), "plan") == {"readable": "ok"}
-
-
-def it_lists_nonsense_and_leaves_sense_alone():
-    assert list(stored_nonsense(GcRules(1, {"main": 36500}), {"main"})) == []
-    found = list(stored_nonsense(GcRules(-2147483648, {"a": 0, "b": 36501}), {"a"}))
-    assert len(found) == 4
-    assert list(stored_nonsense(GcRules(1, {"gone": 1}), None)) == []
 
 
 def it_takes_the_worst_of_many_repositories_and_says_where():

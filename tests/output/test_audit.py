@@ -97,7 +97,7 @@ def it_shows_figures_money_and_what_to_do() -> None:
     assert "denied" in text
     assert "stopped before prod/third: continue with --resume" in text
     made = audit_markdown(document())
-    for part in ("3.0 GB", "DATA LOSS", "lakeplan check", "-3 retention days", "denied"):
+    for part in ("3.0 GB", "DATA LOSS", "lakeplan check", "-3 retention days", "denied\n\nask\n"):
         assert part in made, part
 
 

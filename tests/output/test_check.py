@@ -123,6 +123,12 @@ def it_names_every_line_of_a_csv_alike() -> None:
     assert lines[-1][:2] == ["prod/other", "not checked"]
 
 
+def it_says_in_a_comment_why_a_repository_was_not_checked_and_what_to_do() -> None:
+    failed = {"prod/other": {"message": "denied", "where": "", "hint": "Ask @org for it."}}
+    text = check_markdown({**document(finding()), "failed": failed})  # type: ignore[arg-type]
+    assert "not checked\ndenied\n\nAsk &#64;&#8203;org for it.\n" in text
+
+
 def it_lets_no_name_act() -> None:
     path = "=cmd|'/c calc'!A0\x1b[2J\n| x | [link](http://example.com) <img src=x>"
     made = document(finding(paths=[path], branches=["@SUM(1)"]))

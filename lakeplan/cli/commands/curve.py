@@ -29,11 +29,10 @@ from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.output.simulate import render_curve
 from lakeplan.plan.gather import gather
-from lakeplan.retention.curve import MAX_DAYS
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs, read_graph
 from lakeplan.simulation.inputs import read_rules
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 
 if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput, CurveRequest
