@@ -1,8 +1,8 @@
 """What scripts may build on: load a tree, read plans and histories, judge commits, read ranges, simulate.
 
 Everything named in ``__all__`` is typed, keeps its meaning within a major version, and never writes to a
-server. Errors are ``LakeplanError`` and its kinds; each says what, where and what to do. ``docs/api.md`` has
-examples that the tests run. All other modules are lakeplan's own and change without notice.
+server. Errors are ``LakeplanError`` and its subclasses; each says what, where and what to do. The tests run
+the examples of ``docs/api.md``. All other modules are lakeplan's own and change without notice.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
 
 # ---- trees and rules
 def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> Tree:
-    """Reads ``lakeplan.yaml`` in ``folder`` and every file it includes; asks no server.
+    """The tree of ``lakeplan.yaml`` in ``folder`` and every file that it includes. Contacts no server.
 
     ``environ`` is where ``${X}`` in the settings of servers is read from (``LAKEPLAN_VAR_X``); by default the
     process's own. Raises ConfigError with every problem of the tree.
@@ -103,8 +103,8 @@ def load_tree(folder: Path | str, environ: Mapping[str, str] | None = None) -> T
 
 
 def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
-    """What the tree asks for one repository, given as ``name`` or ``server/name``: profiles, globs and the
-    exact entry merged. It need not exist on a server; a glob is enough.
+    """The configuration of one repository, given as ``name`` or ``server/name``, with profiles, globs and the
+    exact entry merged. The repository need not exist on a server, and a matching glob is enough.
 
     Raises UsageError when no entry names it, or entries on several servers do.
     """
@@ -127,11 +127,11 @@ def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRule
 # ---- histories
 @dataclass(frozen=True)
 class CommitVerdict:
-    """What becomes of one commit under a rule set at one moment.
+    """The verdict on one commit under one rule set at one moment.
 
     ``server``: the server's walk keeps it. ``documented``: the documented rule does. ``branches``: those that
-    keep it by that rule, ascending. ``kept_until``: the last instant (UTC) at which the rule keeps it if
-    nobody writes; in the past for one that has expired, None for a HEAD.
+    keep it by the documented rule, ascending. ``kept_until``: the last instant (UTC) at which that rule keeps
+    it if nobody writes; in the past for an expired commit, None for a HEAD.
     """
 
     commit_id: str
@@ -189,7 +189,8 @@ def read_entries(
 
 
 def _moment(us: int) -> datetime | None:
-    """None where there is no end; moments that ``datetime`` has no room for are its first and last."""
+    """The moment of microseconds since 1970; None for one that never comes. A moment out of the range of
+    ``datetime`` becomes its first or last."""
     if us == NEVER_EXPIRES:
         return None
     return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
@@ -223,7 +224,8 @@ def read_plan(path: Path | str) -> Plan:
 
 
 def _with_objects(plan: Plan, path: Path) -> Plan:
-    """Without the file the plan can still be shown; what compares its objects says that they are missing."""
+    """The plan with the objects of the file beside it. Without that file the plan can still be shown, but not
+    compared."""
     try:
         return with_objects(plan, read_file(path, OBJECTS_BYTES))
     except FileNotFoundError:
@@ -238,8 +240,8 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """What the schema finds. Branches are left out, for speed: there may be millions, and all that it says of
-    them is that they map texts to texts, which decoding checks as well."""
+    """What is wrong by the schema; "" for nothing. Branches are left out, because there may be millions, and
+    decoding checks them too."""
     repositories = document.get("repositories")
     if isinstance(repositories, list) and all(isinstance(r, dict) for r in repositories):
         without = [{**r, "branches": {}} if isinstance(r.get("branches"), dict) else r for r in repositories]
@@ -284,9 +286,8 @@ def simulate(
     options: SimulateOptions = SimulateOptions(),
     runner: RunnerOptions = RunnerOptions(),
 ) -> SimulateDocument:
-    """What ``lakeplan simulate`` says of a namespace that holds a refs dump, as the document that
-    ``schemas/simulate.v1.json`` describes. With ``output`` Parquet tables are written there. ``as_of`` is
-    aware. Nothing is cached.
+    """The document of ``lakeplan simulate`` (``schemas/simulate.v1.json``) for a namespace with a refs dump.
+    With ``output`` Parquet tables are written there. ``as_of`` is aware. Nothing is cached.
 
     Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
     when Spark stops. There is no partial answer.

@@ -1,4 +1,4 @@
-"""Errors that reach a person: what happened, where, what to do. And the exit codes of every command.
+"""Errors that people see: what happened, where, and what to do. Also the exit codes of every command.
 
 The tree, with the exit code of each class that sets one::
 
@@ -69,7 +69,7 @@ class LakeplanError(Exception):
         self.detail = detail
 
     def replaced(self, **texts: str) -> LakeplanError:
-        """This error with another ``where`` or ``hint``."""
+        """A copy of this error with some texts replaced."""
         return _rebuild(type(self), {**self.__dict__, **texts})
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class CredentialsError(LakeplanError):
 
 
 class FormatError(LakeplanError):
-    """A damaged or foreign file. ``where`` names it; nothing was taken from it."""
+    """A damaged or foreign file, which ``where`` names. Nothing of it was used."""
 
 
 class ServerError(LakeplanError):
@@ -219,8 +219,8 @@ _PASSED_ON = frozenset({408, 502, 504})
 
 
 def may_have_acted(error: LakeplanError) -> bool:
-    """Whether a server may have done what a request asked for, although this is how the request ended: no
-    answer, a failure of the server or of a proxy before it (5xx), or one of 408 and 429, which proxies send
+    """Whether a server may have done what a request asked for although the request failed: there was no
+    answer, the server or a proxy before it failed (5xx), or the status is 408 or 429, which proxies also send
     for requests that they passed on."""
     if isinstance(error, UnexpectedAnswer):
         return error.status >= 500 or error.status in (408, 429)
@@ -228,8 +228,8 @@ def may_have_acted(error: LakeplanError) -> bool:
 
 
 def may_still_act(error: LakeplanError) -> bool:
-    """Of errors that ``may_have_acted``: whether the server may still be at it, because the answer is not the
-    server's own."""
+    """Whether the server may still be working on a request that ``may_have_acted``, because the answer is not
+    the server's own."""
     if isinstance(error, UnexpectedAnswer):
         return error.status in _PASSED_ON
     return isinstance(error, ServerUnreachable)

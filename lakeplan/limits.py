@@ -2,8 +2,8 @@
 
 ``docs/limits.md`` lists those that a large installation can meet.
 
-Whatever comes from a pull request, a server, a store or a cache may be made to exhaust the machine that reads
-it. The limits are far above what real repositories need. Beyond one of them reading stops with an error; no
+Input from a pull request, a server, a store or a cache may be crafted to exhaust the machine that reads it.
+The limits are far above what real repositories need. Beyond one of them reading stops with an error; no
 limit ever shortens an input silently. The values are names of this module, so that tests can lower them.
 """
 
@@ -187,8 +187,8 @@ def parse_json(
 
 
 def number_of(text: str) -> int | None:
-    """The number that a text of at most 18 decimal digits is; None for any other text. (``int`` raises
-    ValueError for a text of thousands of digits.)"""
+    """The number in a text of at most 18 decimal digits; None for any other text. (``int`` raises ValueError
+    for a text of thousands of digits.)"""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
@@ -224,14 +224,14 @@ def check_text(data: bytes) -> None:
 
 
 def memory_of_text(data: bytes) -> int:
-    """Bytes that UTF-8 text takes at most in memory, where its widest character decides for all."""
+    """The most bytes that UTF-8 text can take in memory, where every character is as wide as the widest."""
     if data.isascii():
         return len(data)
     return len(data) * (4 if data.translate(None, bytes(range(0xF0))) else 2)
 
 
 def why_unreadable(error: OSError | ValueError) -> str:
-    """What ``read_file``, or decoding what it gave, failed with."""
+    """Why ``read_file``, or decoding its bytes, failed."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return str(error) if isinstance(error, TooLarge) else "it is not UTF-8 text"
@@ -246,7 +246,8 @@ def size_text(size: int) -> str:
 
 
 def _check_depth(document: Any) -> None:
-    """Level by level: only documents with many brackets get here."""
+    """Raises TooLarge for a document that is nested too deeply. Only called for documents with many
+    brackets."""
     level, depth = [document], 0
     while level:
         depth += 1

@@ -1,7 +1,7 @@
 """Asks before the first use of an address at a terminal, and remembers the answer outside the tree.
 
-A tree comes from a pull request, a mail, a colleague. Whoever changes an address in it would get the
-credentials of everybody who runs a command on it, so a person approves each address once.
+A tree may come from somebody else, in a pull request for example. An address that they changed would get the
+credentials of everybody who runs a command on the tree. So a person approves each address once.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _log = logging.getLogger(__name__)
 
 
 def address_question(tree: Path, environ: Mapping[str, str], progress: Progress) -> Approve | None:
-    """Asks at the terminal, once for each address of a tree; None without a terminal."""
+    """A function that asks at the terminal, once for each address of a tree; None without a terminal."""
     if not sys.stdin.isatty():
         return None
     return AddressQuestion(tree.resolve(), KnownAddresses(_place(environ, tree.resolve())), progress)
 
 
 def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
-    """For a command whose options name the addresses of ``tree``: approves them, and remembers them for the
-    commands that follow. Only for a command at a terminal."""
+    """A function that approves and saves every address, for a command at a terminal whose options name the
+    addresses of ``tree``."""
     known = KnownAddresses(_place(environ, tree.resolve()))
 
     def approve(what: str, url: str) -> bool:
@@ -84,8 +84,8 @@ def is_state_inside(url: str, tree: Path) -> bool:
 
 @dataclass(frozen=True)
 class KnownAddresses:
-    """Approved addresses by tree and by what they are of. The file is the user's alone: one that others may
-    write, or that is damaged, counts as empty."""
+    """Approved addresses, by tree and by purpose. A file that other users may write, or that is damaged,
+    counts as empty."""
 
     place: Path | None
 

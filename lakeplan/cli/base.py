@@ -40,7 +40,8 @@ Pair = tuple[DesiredRepository, DesiredRepository | None]
 
 @dataclass(frozen=True)
 class Pairing:
-    """Two trees. ``base`` is None where the commit has none; ``safety`` is the base's."""
+    """The tree at the base commit (None if that commit has none) and the checked-out tree. ``safety`` is the
+    base's."""
 
     base: Tree | None
     head: Tree
@@ -48,9 +49,9 @@ class Pairing:
 
     def repositories(self, plan: Plan) -> Iterator[Pair]:
         """Pairs (at the base, in the tree) of the repositories that the plan contains or the base names, both
-        by the tree's name of their server. Without an entry at the base, the base's defaults count. None: the
-        tree no longer names it. If the base has several names for a server, a repository may have several
-        pairs."""
+        by the tree's name of their server. Without an entry at the base, the first has the base's defaults.
+        The second is None if the tree no longer names the repository. If the base has several names for a
+        server, a repository may have several pairs."""
         seen = {(r.server, r.name) for r in plan.repositories if not is_glob(r.name)}
         seen |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
         for server in self.head.servers:
@@ -92,19 +93,19 @@ class Pairing:
                 yield from changed_server(old, now)
 
     def before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
-        """The base's repositories on a server of the tree. Of several names of the server at the base its
-        own counts, where an entry names the repository there."""
+        """The base's repositories on a server of the tree, by name. If the base has several names for the
+        server, an entry under the present name wins."""
         found: dict[str, list[DesiredRepository]] = {}
         for at_base in self._servers_at_base(server):
             for name, one in _by_name(self.base, at_base, live).items():
-                # The present name comes first, so only names that are no more add to each other.
+                # The present name comes first. Only entries under former names are collected together.
                 if name not in found or found[name][0].server != server:
                     found.setdefault(name, []).append(one)
         return {name: [replace(one, server=server) for one in several] for name, several in found.items()}
 
     def _servers_at_base(self, server: str) -> Mapping[str, ServerConfig]:
-        """What a server of the tree was at the base, by the names it had there, its present one first. A
-        server whose endpoint is new is compared with the one that had its name."""
+        """The base's servers with the endpoint of a server of the tree, by name, the present name first. If
+        the endpoint is new: the base's server of the same name."""
         old = self.base.servers if self.base is not None else {}
         endpoint = _endpoint(self.head.servers[server])
         same = [name for name, config in old.items() if _endpoint(config) == endpoint]
@@ -140,8 +141,7 @@ def _by_name(tree: Tree | None, server: str, live: set[str]) -> dict[str, Desire
 
 @dataclass(frozen=True)
 class Base:
-    """The base of a plan. ``tree`` is None where the commit has none: the defaults hold then, which are what
-    a server without lakeplan has been reviewed with."""
+    """The base of a plan. ``tree`` is None if the commit has no tree; the default settings then apply."""
 
     ref: str
     commit: str
@@ -155,9 +155,9 @@ class Base:
         return HeldTree(tree, self.guards, self.ref, Pairing(self.tree, tree, self.guards.safety).before)
 
     def finish(self, plan: Plan, tree: Tree, held: HeldTree) -> Plan:
-        """The plan with its base: every loosening, and the limits its apply is held to."""
+        """The plan with its base, every loosening, and the limits that its apply must respect."""
         mine = guards_of(tree)
-        # A first tree has nowhere to have moved its state from, and gives up no repository.
+        # A first tree has moved no state and given up no repository.
         before = self.guards
         if self.tree is None:
             before = replace(before, state_url=mine.state_url, manages=mine.manages)
@@ -253,7 +253,8 @@ class PlanChecks:
 
     @property
     def may_run(self) -> bool:
-        """Without a base they are the checkout's own, which only somebody who trusts it may run."""
+        """Whether checks may run. Without a base they come from the checkout, which only somebody who trusts
+        it may run."""
         return self.base is not None or self.forced or sys.stdin.isatty()
 
     @property

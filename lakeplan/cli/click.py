@@ -1,4 +1,4 @@
-"""The classes of click below typer: up to 0.25 typer imports click, later releases have an own copy."""
+"""The classes of click below typer: up to 0.25 typer imports click, later releases have their own copy."""
 
 from __future__ import annotations
 

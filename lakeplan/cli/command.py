@@ -15,7 +15,7 @@ from lakeplan.cli.console import configure_logging
 from lakeplan.cli.options import Options, common_options
 
 COMMON = "redact_paths no_color no_progress log_level quiet"
-"""Of nearly every command, after its own options."""
+"""Options of nearly every command. Help shows them after its own."""
 
 
 class _Command(TyperCommand):
@@ -71,9 +71,9 @@ class CommandGroup:
 def command(
     short_help: str = "", *, help: str = "", common: str = COMMON, without: str = ""
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Makes a command of a function, whose docstring is its help unless ``help`` is given. ``common``: names
-    of options, in the order of help; ``without``: which of them it has not. ``short_help``: of a command of
-    two words; others have theirs in ``SHORT_HELP``."""
+    """Makes a command of a function, whose docstring is its help unless ``help`` is given. ``common`` names
+    shared options in the order of help, ``without`` those of them that the command lacks. ``short_help`` is
+    for commands of two words; others have theirs in ``SHORT_HELP``."""
     kept = tuple(name for name in common.split() if name not in without.split())
 
     def made(function: Callable[..., int | None]) -> Command:

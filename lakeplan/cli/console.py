@@ -48,7 +48,7 @@ def stderr(*, no_color: bool = False) -> Console:
 
 
 def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequence[str] = ()) -> None:
-    """What, where, what to do: on stderr."""
+    """Prints an error with its place and hint on stderr."""
     console = stderr()
     place = f"{where}: " if where else ""
     say(console, _indented(f"error: {place}{message}"), label=("error:", "bold red"))
@@ -65,7 +65,7 @@ def require_terminal(command: str, *, hint: str = "Add --auto-approve.") -> None
 
 
 def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:
-    """Whether a person answers with the word yes; else ``otherwise`` is said."""
+    """Asks a question. Returns whether the answer is the word yes; if it is not, prints ``otherwise``."""
     if typer.prompt(question, default="", show_default=False).strip() == "yes":
         return True
     stderr(no_color=no_color).print(otherwise)
@@ -79,9 +79,9 @@ def _indented(text: str) -> str:
 
 
 def say(console: Console, text: str, *, label: tuple[str, str] | None = None) -> None:
-    """Prose for people, which may quote anybody; ``label`` is what it begins with and a style. On a terminal
-    its words are wrapped, further lines are indented, and a path or URL longer than a line is not cut;
-    elsewhere every line stays one, for grep and logs."""
+    """Prints text for people, which may quote untrusted input. ``label`` is the beginning of the text and its
+    style. On a terminal words are wrapped, further lines are indented, and a path or URL longer than a line
+    is not cut. Elsewhere no line is wrapped, for grep and logs."""
     lines = safe_lines(text, console.encoding).split("\n")
     if console.file.isatty():
         lines = [row for line in lines for row in _wrapped(line, console.width)]

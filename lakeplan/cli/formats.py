@@ -133,12 +133,12 @@ _MODES = {format.name: format.mode for format in FORMATS}
 
 
 def formats_of(kind: str) -> tuple[str, ...]:
-    """The formats of a kind of document; one that is in no register has the rich form and JSON."""
+    """The formats of a kind of document. A kind that no format lists has the rich form and JSON."""
     return tuple(f.name for f in FORMATS if f.name in (RICH, JSON) or kind in f.renderers)
 
 
 def texts_of(kind: str, document: Document, context: RenderContext) -> dict[str, Callable[[], str | bytes]]:
-    """What makes each format of a document, JSON and the rich form aside. Bytes are no text."""
+    """A function for each format of a document, except JSON and the rich form. Binary formats give bytes."""
     renderers = {format.name: format.renderers[kind] for format in FORMATS if kind in format.renderers}
     return {name: partial(renderer.text, document, context) for name, renderer in renderers.items()}
 

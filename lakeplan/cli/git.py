@@ -145,8 +145,8 @@ def head_of(folder: Path) -> str | None:
 
 
 def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
-    """Whether files of a tree in ``folder`` are others than in the checked-out commit: changed, added, or
-    YAML files that are gone. None outside git, or where git cannot tell."""
+    """Whether the files of a tree in ``folder`` differ from the checked-out commit: a file was changed or
+    added, or a YAML file is missing. None outside git, or where git cannot tell."""
     try:
         work = find_work_folder(folder)
         below = [f"{work.prefix}/"] if work.prefix else []
@@ -161,7 +161,7 @@ def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
 
 
 def _differs(path: Path, blob: _Blob) -> bool:
-    """Git's own name of the content, with the line ends of a checkout and those of a commit."""
+    """Whether the content has another id in git, with the line ends of a checkout and those of a commit."""
     try:
         data = limits.read_file(path, limits.TREE_FILE_BYTES)
     except (OSError, TooLarge):
@@ -193,8 +193,8 @@ def has_file(work: WorkFolder, commit: str, name: str) -> bool:
 
 
 def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
-    """Writes the files that the folder has in ``commit`` to ``target``; how many. Symbolic links stay links
-    (nothing is written through one). Raises LakeplanError."""
+    """Writes the files that the folder has in ``commit`` to ``target``, and returns their number. Symbolic
+    links stay links (nothing is written through one). Raises LakeplanError."""
     below = [f"{work.prefix}/"] if work.prefix else []
     blobs = [blob for blob in _list(work, commit, "-r", below) if blob.mode in (*_REAL_FILES, _SYMLINK)]
     large = [blob for blob in blobs if blob.size > _LARGEST]
@@ -277,7 +277,8 @@ def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, byt
 
 # ---- which repository
 def _logical(folder: Path) -> Path:
-    """The absolute path with the links that the user came through, as ``pwd -L`` has it."""
+    """The absolute path, with the symbolic links in the path of the current folder, as ``pwd -L`` prints
+    it."""
     shell = os.environ.get("PWD", "")
     try:
         usable = os.path.isabs(shell) and os.path.samefile(shell, os.curdir)

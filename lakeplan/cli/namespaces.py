@@ -74,8 +74,8 @@ class CacheChoice:
     limit_bytes: int = DEFAULT_LIMIT
 
     def open(self, *, local: bool) -> RangeCache | None:
-        """``local``: Spark's workers are on this machine. Workers elsewhere get no folder that nobody chose:
-        nobody would keep it small there."""
+        """The cache; None if there is none. ``local``: the workers run on this machine. On other machines the
+        default folder is not used, because nothing limits its size there."""
         if self.where is None and not local:
             return None
         return open_cache(self.where, limit_bytes=self.limit_bytes, environ=os.environ)
@@ -107,7 +107,7 @@ CacheOptions = Annotated[CacheChoice, Options(_cache_choice)]
 
 @dataclass(frozen=True)
 class LazySimulator:
-    """What simulates is imported only when something has to be simulated."""
+    """A simulator that imports its engine only when there is something to simulate."""
 
     runners: Runners
     progress: Progress
@@ -143,7 +143,7 @@ class InventoryPlace:
 
 @dataclass(frozen=True)
 class NamespaceAccess:
-    """How a namespace without its server is read, as given; checked only when one is read this way."""
+    """The options for reading a namespace without its server. They are checked only when they are used."""
 
     no_listing: NoListing = False
     inventory: Annotated[
@@ -176,13 +176,13 @@ NamespaceOptions = Annotated[NamespaceAccess, Options(NamespaceAccess)]
 
 
 def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:
-    """For a plan."""
+    """The inventory that a plan uses for a request."""
     server = request.key.partition("/")[0]
     return inventory_of(session, server, request.storage_id or "", request.storage_namespace)
 
 
 def inventory_of(session: Session, server: str, storage_id: str, namespace: str) -> Inventory | None:
-    """What the tree says in ``servers.<name>.storages`` of a repository's storage."""
+    """The inventory that ``servers.<name>.storages`` names for a repository's storage; None without one."""
     config = session.tree.servers[server]
     storage = config.storages.get(storage_id)
     if storage is None or storage.inventory is None:

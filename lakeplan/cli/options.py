@@ -143,7 +143,7 @@ ReadTimeout = Annotated[
 
 
 def formats(names: Sequence[str]) -> OptionInfo:
-    """``--format`` of a command that has these, the first when none is asked for."""
+    """The option ``--format`` of a command with these formats."""
     option: OptionInfo = typer.Option(
         "--format",
         help=f"Output format: {', '.join(names)}. Repeatable, each with its own --out.",
@@ -154,8 +154,9 @@ def formats(names: Sequence[str]) -> OptionInfo:
 
 
 def documents(kind: str, *others: str) -> Options:
-    """``--format`` and ``--out``: where the documents of a command go, which are of this kind. ``others``:
-    with some of its options they are; the command checks that their formats are not asked for without."""
+    """The options ``--format`` and ``--out`` of a command whose documents are of this ``kind``. ``others``
+    are kinds that the command writes with some of its options; it refuses their formats without these
+    options."""
     names = tuple(dict.fromkeys(name for each in (kind, *others) for name in formats_of(each)))
 
     def outputs(

@@ -1,6 +1,6 @@
-"""What a pipeline of GitHub or GitLab runs: commands of lakeplan, and how they ended for the host.
+"""Runs commands of lakeplan in a pipeline of GitHub or GitLab, and reports to the host how they ended.
 
-The commands run as processes of their own, exactly as a person would type them."""
+Each command runs in a separate process, exactly as a person would type it."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ class Pipeline:
 
     # ---- comments
     def answer(self, workflow: str) -> int:
-        """Does what a comment on a pull request asks for, where its author may; nothing for any other.
-        ``workflow`` is the file whose runs plan."""
+        """Does what a comment on a pull request asks for, if its author may. ``workflow`` is the file of the
+        workflow that plans."""
         host = GitHub.of(self.environ)
         asked = asked_in(host.event)
         if asked is None:
@@ -210,7 +210,7 @@ class Pipeline:
         return ExitCode.OK
 
     def _approve(self, host: GitHub, asked: Asked) -> str:
-        """Who is in no team that approves learns nothing of any mark."""
+        """Approves a mark. People outside the team of approvers learn nothing about any mark."""
         team, token = (
             load_tree(self.tree, self.environ).approvers,
             self.environ.get("LAKEPLAN_TEAM_TOKEN", ""),
@@ -328,7 +328,7 @@ def _text(path: Path) -> str:
 
 
 def _commit_in(path: Path, mark_id: str) -> str | None:
-    """The commit of the tree that a mark was made of, out of the document that shows it before its sweep."""
+    """The tree commit of a mark, from the document of ``sweep show``; None if that has none."""
     try:
         (commit,) = [
             m["tree_commit"] for m in parse_json(read_file(path))["marks"] if m["mark_id"] == mark_id

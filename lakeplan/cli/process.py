@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 300
-"""Characters of what the environment says."""
+"""Characters of one text from the environment."""
 
 
 def parse_time(text: str) -> datetime:
@@ -130,8 +130,8 @@ def new_mark_id(now: datetime) -> str:
 
 
 def is_gone(holder: Mapping[str, Any]) -> bool:
-    """Whether a lease's process ran on this machine and does not any more. False when that is unknown:
-    host names repeat among containers, so the machine's boot and process namespace decide."""
+    """Whether the process of a lease ran on this machine and has ended. False when that is unknown. Host
+    names repeat among containers, so the machine's boot and process namespace decide."""
     pid, machine = holder.get("pid"), _machine()
     if not machine or holder.get("machine") != machine or not isinstance(pid, int) or pid <= 0:
         return False
@@ -145,8 +145,7 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
 
 
 def _machine() -> str:
-    """Tells one boot of one machine, and one process namespace in it, from all others; "" when unknown
-    (not Linux)."""
+    """An id of this boot of this machine and of this process namespace; "" when unknown (not Linux)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -182,8 +181,8 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
 
 
 class Stop:
-    """Whether a signal asked to stop. It has no lock, which the signal's handler could find locked, and it
-    sleeps in short steps: a wait that the signal comes just before of would not be woken by it."""
+    """Whether a signal asked to stop. It has no lock, because the signal's handler could find it locked. It
+    sleeps in short steps, because a signal that comes just before a long wait would not end it."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -195,7 +194,7 @@ class Stop:
         return self._asked
 
     def wait(self, seconds: float = math.inf) -> bool:
-        """Until it is asked for, or so many seconds; whether it was."""
+        """Waits until a stop is asked for, at most ``seconds``. Returns whether it was."""
         end = time.monotonic() + seconds
         while not self._asked and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STEP))
@@ -204,8 +203,8 @@ class Stop:
 
 @contextmanager
 def stopping(*numbers: signal.Signals) -> Iterator[Stop]:
-    """SIGTERM, or these signals, ask to stop: what is at hand is finished, records are stored, and the run
-    ends."""
+    """In the block, SIGTERM or these signals ask the command to stop: it finishes its current step, stores
+    its records and ends."""
     stop = Stop()
     before = {number: signal.signal(number, stop.ask) for number in numbers or (signal.SIGTERM,)}
     try:

@@ -1,4 +1,4 @@
-"""Progress bars on standard error while long work runs; nothing at all where no person is looking."""
+"""Progress bars on standard error during long work; nothing where that is no terminal."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class _Task:
 class TerminalProgress:
     """One line per running task on standard error; silent when that is no terminal that can move its cursor.
 
-    The lines go when their task ends, however it ends, and the terminal is given back whole when none runs:
-    a question or an error always has it to itself. Tasks and steps may come from any thread; a step after
-    its task's end is nothing.
+    A line disappears when its task ends. While no task runs nothing is drawn, so that a question or an error
+    has the terminal to itself. Tasks and steps may come from any thread; a step after the end of its task is
+    ignored.
     """
 
     console: Console = field(default_factory=stderr)

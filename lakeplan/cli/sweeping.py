@@ -95,8 +95,8 @@ def sweep_ports(
     stop: Callable[[], bool] = lambda: False,
     verify_cache: bool = False,
 ) -> Iterator[SweepPorts]:
-    """Everything a sweep command needs; Spark, if it was started, ends with the block. ``verify_cache``: some
-    of what is known of other repositories is read again."""
+    """Everything that a sweep command needs; Spark, if it was started, ends with the block. ``verify_cache``:
+    a sample of the cached facts about other repositories is read again."""
     # Arrow and numpy take long to import: only commands that need them pay for them.
     from lakeplan.simulation.foreign import open_foreign_cache
     from lakeplan.simulation.marking import StepMarker
@@ -215,7 +215,7 @@ CollectorOptions = Annotated[CollectorChoice, Options(CollectorChoice)]
 
 
 def open_collector(session: Session, site: Site, options: CollectorChoice) -> SparkSubmit:
-    """Raises UsageError for options that will not do, CredentialsError."""
+    """The official collector for a repository. Raises UsageError for unusable options, CredentialsError."""
     if not options.collector:
         raise UsageError(
             "sweep.engine is lakefs-spark-client, but --collector does not say which version to run",

@@ -112,17 +112,17 @@ class Session:
         return LakeFSRulesWriter.connect(*self._access(server))
 
     def pins(self) -> PinRecords:
-        """What the state has on record of pins."""
+        """The records of pins in the state."""
         return PinRecords(self.state())
 
     def branch_writer(self, server: str) -> LakeFSBranchWriter:
-        """Deletes and makes branches, on a connection of its own."""
+        """Deletes and creates branches, on a separate connection."""
         if server not in self._branch_writers:
             self._branch_writers[server] = LakeFSBranchWriter.connect(*self._access(server))
         return self._branch_writers[server]
 
     def preparer(self, server: str) -> LakeFSPreparer:
-        """Has a server record what is uncommitted."""
+        """Asks a server to record its uncommitted objects."""
         return LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
 
     def identify(self, server: str) -> ServerIdentity:

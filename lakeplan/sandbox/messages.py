@@ -33,7 +33,7 @@ def bad_request(message: str) -> ApiError:
 
 @contextmanager
 def prefixed(prefix: str) -> Iterator[None]:
-    """Errors inside say first what was tried."""
+    """Puts ``prefix`` before the message of every ApiError that is raised inside."""
     try:
         yield
     except ApiError as error:

@@ -535,7 +535,7 @@ def prepare_uncommitted(repo: OpenRepository, request: Request) -> Response:
 
 
 def _read_token(token: str) -> Mark:
-    """Raises ApiError 400 for what is none of ours."""
+    """Raises ApiError 400 for a token that this server did not issue."""
     try:
         return Mark(**json.loads(urlsafe_b64decode(token.encode())))
     except (ValueError, TypeError):  # binascii.Error is a ValueError

@@ -1,4 +1,4 @@
-"""The picture of the server's early stop: one history with two sets of ids, judged by ``core.retention``.
+"""The picture of the server's early stop: one history with two sets of ids, judged by ``lakeplan.retention``.
 
 Nothing in it is asserted: ids are those that the commits' content gives, verdicts and walks are computed. The
 two histories differ in the message of one commit.

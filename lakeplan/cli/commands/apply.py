@@ -240,7 +240,7 @@ class ApplyFlow:
                 allowed=self.options.allowed,
                 tree_commit=self.run.tree_commit,
                 known=known_repositories(self.session.state()),
-                # What nobody was shown does not go by itself: with --sweep everything is shown.
+                # An automatic sweep deletes only what the plan showed: with --sweep it shows everything.
                 backlog=self.sweep is not None,
                 simulate=self._simulate_mode(),
             ),
@@ -267,7 +267,7 @@ class ApplyFlow:
         return flow.apply(plan) or planned
 
     def refresh(self) -> int:
-        """Applies what patterns of the tree give to branches that have less. Nobody has to review that."""
+        """Raises branches to the retention of their patterns. That needs no review."""
         state = self.session.state()
         options = PlanOptions(
             as_of=self.session.as_of,
@@ -295,7 +295,7 @@ class ApplyFlow:
             return code
         print_failures(plan)
         keys = tuple(r.key for r in plan.writes)
-        # Everything else is another apply's: what is unmanaged, and the rest of the tree.
+        # This apply concerns neither unmanaged repositories nor the rest of the tree.
         narrowed = replace(self.options, selection=Selection(targets=keys))
         flow = replace(self, options=narrowed)
         return max(flow.apply(replace(plan, targets=keys)), code, ExitCode.PARTLY_DONE if plan.failed else 0)
@@ -337,7 +337,7 @@ class ApplyFlow:
         )
 
     def _write_refusal(self, error: LakeplanError) -> None:
-        """The files that say how an apply ended, for one that wrote nothing."""
+        """Writes the report files of an apply that wrote nothing to a server."""
         files = tuple(o for o in self.outputs.all if o.path is not None and o.format in (JSON, MARKDOWN))
         document = refusal_document(self.run.run_id, error)
         replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
@@ -346,8 +346,8 @@ class ApplyFlow:
         return replace(RenderContext.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
     def _record_baselines(self, plan: Plan) -> None:
-        """Nothing is to be written: the state records that, so that drift sees edits from now on, and the
-        repositories are claimed."""
+        """Records in the state that nothing is to be written, so that drift sees edits from now on, and
+        claims the repositories."""
         state = self.session.state()
         seen = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
         facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}

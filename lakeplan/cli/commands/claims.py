@@ -139,7 +139,7 @@ def adopt(
 
 
 def newly_matched(session: Session, selection: Selection) -> list[str]:
-    """``server/name`` of live repositories that a glob names, and that no apply has seen."""
+    """``server/name`` of live repositories that only a glob names, and that no apply recorded."""
     known = reviewed_repositories(session.state())
     found = []
     for server in session.tree.servers:
@@ -152,8 +152,8 @@ def newly_matched(session: Session, selection: Selection) -> list[str]:
 
 
 def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
-    """Adds an empty entry for each to a file of the tree. Raises LakeplanError, with the file as it was,
-    where the tree would not name them by it."""
+    """Adds an empty entry for each repository to a file of the tree. Raises LakeplanError and restores the
+    file if the tree would not contain the entries."""
     path = tree.root / file
     try:
         inside(tree.root, path)

@@ -1,6 +1,6 @@
 """``lakeplan demo``: the quickstart on a local lakeFS, one command after the other.
 
-Every command is printed and runs in a process of its own; another exit code than the expected ends the demo.
+Every command is printed and runs in a separate process. An unexpected exit code ends the demo.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Demo:
         }
 
     def run(self) -> None:
-        """Raises LakeplanError when a command ends otherwise than it should."""
+        """Runs the quickstart. Raises LakeplanError for an unexpected exit code."""
         self._say("Three repositories with histories of months.")
         self.lakeplan("sandbox", "seed", "history.yaml", "--endpoint", self._endpoint_url)
         self.lakeplan("validate")
@@ -172,7 +172,7 @@ class Demo:
         return json.loads(out.read_text())["rule_sets"][0]["objects"]
 
     def _edit_by_hand(self, repository: str, days: int) -> None:
-        """Somebody sets rules past the tree, with the API alone."""
+        """Sets rules through the API alone, as somebody might who does not use the tree."""
         import requests
 
         self._say(f"Somebody sets the rules of {repository} on the server to {days} days.")

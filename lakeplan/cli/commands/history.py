@@ -49,7 +49,7 @@ Connect = Callable[[str], LakeFSReader]
 
 
 def edit_text(found: Disagreement) -> str:
-    """The edit that a person would make, with where."""
+    """The edit to make by hand, and where."""
     desired, repository = found.desired, found.step.repository
     lines = gc_lines(found.step.before) if found.rules else []
     lines += [line for setting in found.settings for line in setting_lines(setting.kind, setting.before)]
@@ -77,8 +77,9 @@ class TreeEdit(EditedTree):
     """Edits a tree in place so that it contains the rules to restore."""
 
     def make(self, tree: Tree, wanted: Sequence[RunStep], connect: Connect) -> Tree:
-        """The tree after the edits: it says what is wanted, and the same as before of everything else.
-        Raises StalePlan with the edits to make by hand, and nothing changed, when that cannot be reached."""
+        """Edits the files and returns the tree, which then contains the rules to restore and is otherwise the
+        same. Where that is impossible, it restores the files and raises StalePlan with the edits to make by
+        hand."""
         first = disagreements(tree, wanted, connect)
         if any(found.settings for found in first):
             raise _not_editable(first, "policies and object rules are not edited by lakeplan")

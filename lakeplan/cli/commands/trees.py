@@ -156,7 +156,7 @@ def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetim
 
 @contextmanager
 def of_options() -> Iterator[None]:
-    """A tree that is made of options has no file that a person could open: UsageError instead."""
+    """Raises UsageError for a ConfigError of a tree that is made of options: there is no file to open."""
     try:
         yield
     except ConfigError as error:
@@ -257,7 +257,7 @@ def make_checked(
     *,
     state: str | None = None,
 ) -> Import:
-    """The tree of all repositories that a tree can express. Each other one is left out, with why."""
+    """The tree of all repositories that a tree can express. Every other one is left out, with the reason."""
     made = make_tree(endpoints, imported, left_out, split, state=state)
     if not _problems(made, scratch / "all"):
         return made
