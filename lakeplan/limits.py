@@ -180,7 +180,7 @@ def parse_json(
     try:
         document = json.loads(data, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs)
     except RecursionError:
-        raise TooLarge(f"it has more than {JSON_DEPTH} levels, one in another") from None
+        raise TooLarge(f"it is nested more than {JSON_DEPTH} levels deep") from None
     if opened > JSON_DEPTH:
         _check_depth(document)
     return document
@@ -252,7 +252,7 @@ def _check_depth(document: Any) -> None:
     while level:
         depth += 1
         if depth > JSON_DEPTH + 1:
-            raise TooLarge(f"it has more than {JSON_DEPTH} levels, one in another")
+            raise TooLarge(f"it is nested more than {JSON_DEPTH} levels deep")
         following: list[Any] = []
         for value in level:
             if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Names of the tree at hand, for shells and for commands that take one repository."""
+"""Names of a tree, for shells and for commands that take one repository."""
 
 from __future__ import annotations
 

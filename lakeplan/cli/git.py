@@ -176,9 +176,9 @@ def has_file(work: WorkFolder, commit: str, name: str) -> bool:
     something else, such as a link, a submodule or a file in the place of a folder."""
     path = f"{work.prefix}/{name}" if work.prefix else name
     parts = PurePosixPath(path).parts
-    asked = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    modes = {blob.path: blob.mode for blob in _list(work, commit, "-t", asked)}
-    for at in asked:
+    paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    modes = {blob.path: blob.mode for blob in _list(work, commit, "-t", paths)}
+    for at in paths:
         mode = modes.get(at)
         if mode is None:
             return False
@@ -257,8 +257,8 @@ def _list(work: WorkFolder, commit: str, how: str, paths: Sequence[str]) -> Iter
 
 
 def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, bytes]]:
-    asked = "".join(f"{b.object_id}\n" for b in blobs).encode()
-    answer = _git(work.top, "cat-file", "--batch", given=asked)
+    ids = "".join(f"{b.object_id}\n" for b in blobs).encode()
+    answer = _git(work.top, "cat-file", "--batch", given=ids)
     data, at = answer.stdout, 0
     for blob in blobs:
         end = data.find(b"\n", at)
@@ -360,10 +360,12 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
 def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
     """As ``subprocess.run``, but git is stopped as soon as its answer is too long or stops: a commit of
     1 kB may list folders without end, and a file that git opens may be a pipe that nobody writes to."""
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
-        asked.write(given)
-        asked.seek(0)
-        with subprocess.Popen(command, stdin=asked, stdout=subprocess.PIPE, stderr=said, env=environ) as git:
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+        stdin.write(given)
+        stdin.seek(0)
+        with subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environ
+        ) as git:
             assert git.stdout is not None
             try:
                 _limit_memory(git.pid)
@@ -372,8 +374,8 @@ def _run(command: list[str], environ: dict[str, str], given: bytes) -> subproces
                     git.wait(limits.GIT_SILENT_SECONDS)
             finally:
                 git.kill()  # does nothing to one that has ended
-        said.seek(0)
-        return subprocess.CompletedProcess(command, git.returncode, answer, said.read(limits.MIB))
+        stderr.seek(0)
+        return subprocess.CompletedProcess(command, git.returncode, answer, stderr.read(limits.MIB))
 
 
 def _answer(pipe: int) -> bytes:

@@ -40,20 +40,20 @@ class Options:
         """One parameter an option, in the order of help: what typer reads."""
         found = []
         for parameter in self._parameters():
-            said = _declaration(parameter)
-            if isinstance(said, Options):
-                found += said.declared
-            elif said is not None:
-                found.append(_named(parameter, said))
+            declaration = _declaration(parameter)
+            if isinstance(declaration, Options):
+                found += declaration.declared
+            elif declaration is not None:
+                found.append(_named(parameter, declaration))
         return found
 
     def value(self, given: Mapping[str, Any]) -> Any:
         """``given``: every option of the command by its name."""
         values = {}
         for parameter in self._parameters():
-            said = _declaration(parameter)
-            if isinstance(said, Options):
-                values[parameter.name] = said.value(given)
+            declaration = _declaration(parameter)
+            if isinstance(declaration, Options):
+                values[parameter.name] = declaration.value(given)
             elif parameter.name in given:
                 values[parameter.name] = given[parameter.name]
         return self.make(**values)
@@ -65,16 +65,16 @@ class Options:
 
 
 def _declaration(parameter: Parameter) -> Options | ParameterInfo | None:
-    said = getattr(parameter.annotation, "__metadata__", ())
-    return next((one for one in said if isinstance(one, (Options, ParameterInfo))), None)
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return next((one for one in metadata if isinstance(one, (Options, ParameterInfo))), None)
 
 
-def _named(parameter: Parameter, said: ParameterInfo) -> Parameter:
+def _named(parameter: Parameter, declaration: ParameterInfo) -> Parameter:
     """The parameter with the name of its option: its own, with dashes, where the declaration gives none.
     typer would do the same, but adds ``--no-NAME`` to every flag."""
-    if not isinstance(said, OptionInfo) or said.param_decls or said.default is not ...:
+    if not isinstance(declaration, OptionInfo) or declaration.param_decls or declaration.default is not ...:
         return parameter
-    named = copy(said)
+    named = copy(declaration)
     named.param_decls = (f"--{parameter.name.replace('_', '-')}",)
     return parameter.replace(annotation=Annotated[parameter.annotation.__origin__, named])
 

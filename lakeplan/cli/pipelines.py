@@ -177,8 +177,8 @@ class Pipeline:
 
     def _approvers(self, host: Host, request: Request) -> str:
         """Names for the history: what the workflow says, else the host; "" where neither does."""
-        if said := self.environ.get(APPROVED_BY, ""):
-            return said
+        if approvers := self.environ.get(APPROVED_BY, ""):
+            return approvers
         try:
             return ", ".join(host.approvers(request)[:MOST_APPROVERS])
         except HostError as error:
@@ -195,7 +195,7 @@ class Pipeline:
             _say("The comment contains no lakeplan command.")
             return ExitCode.OK
         try:
-            said = plan_again(host, asked, workflow) if asked.name == PLAN else self._approve(host, asked)
+            answer = plan_again(host, asked, workflow) if asked.name == PLAN else self._approve(host, asked)
         except NotAllowed as error:
             _say(f"{error}\n{error.hint}")
             host.react(asked.comment, "-1")
@@ -204,9 +204,9 @@ class Pipeline:
                 host.write_comment(asked.number, text, None)
             self._write_outputs(ExitCode.REFUSED, summary=error.message)
             return ExitCode.REFUSED
-        _say(said)
+        _say(answer)
         host.react(asked.comment, "+1")
-        self._write_outputs(ExitCode.OK, summary=said)
+        self._write_outputs(ExitCode.OK, summary=answer)
         return ExitCode.OK
 
     def _approve(self, host: GitHub, asked: Asked) -> str:

@@ -200,7 +200,7 @@ def _since(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise bad_request('parameter "since" in query has an error: it is no RFC 3339 time') from None
+        raise bad_request('parameter "since" in query has an error: it is not an RFC 3339 time') from None
     if moment.tzinfo is None:
         raise bad_request('parameter "since" in query has an error: it has no time zone')
     return int(moment.timestamp() * 1_000_000)

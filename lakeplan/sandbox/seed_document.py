@@ -74,7 +74,7 @@ def load(text: str, file: str) -> yaml.Node:
         place = _position(error.problem_mark)
         raise ConfigError(f"{place}{error.problem or error.context}", where=file) from error
     except yaml.YAMLError as error:
-        raise ConfigError("is no YAML", where=file, detail=str(error)) from error
+        raise ConfigError("this is not YAML", where=file, detail=str(error)) from error
     if root is None:
         raise ConfigError("the seed file is empty", where=file, hint="Start the file with `repositories:`")
     return root

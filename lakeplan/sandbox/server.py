@@ -125,7 +125,7 @@ class Faults:
         if left is not None and left < 1:
             raise ValueError("a fault needs a count of at least 1")
         if not 400 <= status <= 599:
-            raise ValueError(f"{status} is no error status")
+            raise ValueError(f"{status} is not an error status")
         with self._lock:
             self._armed.append(Fault(re.compile(pattern), status, message, left))
 

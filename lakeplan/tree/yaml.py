@@ -344,7 +344,7 @@ class _Builder:
         if event.tag is not None and event.tag not in _ANY_TAGS:
             self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
         if len(self._stack) >= limits.YAML_DEPTH:
-            self._stop(source, f"more than {limits.YAML_DEPTH} levels, one in another")
+            self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
         self._count(1, 0, source)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -367,7 +367,7 @@ class _Builder:
             self._stop(source, f"*{event.anchor} is inside what it names")
         node, size, characters, height = known
         if len(self._stack) + height > limits.YAML_DEPTH:
-            self._stop(source, f"more than {limits.YAML_DEPTH} levels, one in another")
+            self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
         self._count(size, characters, source)
         self._place(node, size, characters, height)
 

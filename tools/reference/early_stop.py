@@ -101,8 +101,8 @@ def _panel_shapes(panel: Panel, top: int) -> str:
         f'<path class="edge" d="M{_OLDER + 240} {top + _LANE}C{_OLDER + 330} {top + _LANE} {_OLDER + 330} '
         f'{top + 64} {_OLDER + 480} {top + 64}"/>',
     ]
-    said = [_text(24, top + 208 + 18 * n, line, "") for n, line in enumerate(panel.lines)]
-    said.append(
+    texts = [_text(24, top + 208 + 18 * n, line, "") for n, line in enumerate(panel.lines)]
+    texts.append(
         _text(
             24,
             top + 216 + 18 * len(panel.lines),
@@ -112,7 +112,7 @@ def _panel_shapes(panel: Panel, top: int) -> str:
     )
     head = f'<line class="grid" x1="24" x2="{WIDTH - 24}" y1="{top}" y2="{top}"/>'
     return "\n".join(
-        [head, _text(24, top + 26, panel.title, "head"), *edges, *(_dot(d, top) for d in panel.dots), *said]
+        [head, _text(24, top + 26, panel.title, "head"), *edges, *(_dot(d, top) for d in panel.dots), *texts]
     )
 
 
@@ -190,8 +190,8 @@ def early_stop_picture() -> str:
     rules = (
         f"Rules: main {RULES.days_for('main')} days, every other branch {RULES.default_retention_days} days."
     )
-    said = [f"{panel.title}. {panel.result}" for panel in panels]
-    return picture("The same history, twice: what the early stop does", rules, panels, " ".join(said))
+    texts = [f"{panel.title}. {panel.result}" for panel in panels]
+    return picture("The same history, twice: what the early stop does", rules, panels, " ".join(texts))
 
 
 def _panel(number: int, drawn: History) -> Panel:

@@ -43,7 +43,7 @@ from lakeplan.values.pins import has_pin_commit, is_pin_name
 from lakeplan.values.repository import Refs, Repository
 
 DAY = timedelta(hours=24)
-NO_RUN = "no run of uncommitted addresses is at hand: uncommitted objects are shown as if they were not"
+NO_RUN = "no list of uncommitted addresses was found, so uncommitted objects are not shown as such"
 
 
 def live_world(

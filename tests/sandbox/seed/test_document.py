@@ -102,7 +102,7 @@ class DescribeMistakes:
             ("repo: []", "`repositories` is missing"),
             ("- a", "must be a mapping"),
             ("a: &x [1]\nb: *x", "line 2, column 4: aliases are not supported"),
-            ("a: \x00", "is no YAML"),
+            ("a: \x00", "this is not YAML"),
         ],
     )
     def it_refuses_what_is_no_seed(self, text, mistake):
