@@ -68,6 +68,8 @@ TEXT_BYTES = 256 * MIB
 TREE_FILE_BYTES = 8 * MIB
 TREE_BYTES, TREE_NODES = 64 * MIB, 1_000_000
 """All files of a tree, and all their values. A value takes 600 bytes in memory, and 10 µs to read."""
+RESOLVED_VALUES = 2_000_000
+"""Values of all repositories of a tree, with what each takes from globs and profiles."""
 TREE_ENTRIES = 200_000
 """Files and folders that the patterns of ``include`` may visit."""
 INCLUDE_PARTS = 50

@@ -273,7 +273,7 @@ def select(
         for name, error in lost.items()
         if tree.servers[name].branch_lifecycle_engine == "lakeplan"
         for glob in lost_globs(tree, name, options.selection)
-        if _has_policies(glob)
+        if "branch_lifecycle" in glob.resolved
     ]
     return wanted, broken, others
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import combinations, groupby
 
+from lakeplan import limits
 from lakeplan.retention.patterns import REPOSITORY_NAMES, Budget, is_glob, matches, specificity, witness
 from lakeplan.tree.layers import (
     MAX_PROFILE_DEPTH,
@@ -104,9 +105,10 @@ def check_names_of_servers(
     of_server: dict[str, list[Entry]] = {}
     for entry in entries:
         of_server.setdefault(entry.server, []).append(entry)
-    for one, other in combinations(of_server, 2):
-        if not _are_same(servers[one], servers[other]):
-            continue
+    names: dict[str, list[str]] = {}
+    for name in of_server:
+        names.setdefault(_address(servers[name]), []).append(name)
+    for one, other in (pair for same in names.values() for pair in combinations(same, 2)):
         pairs = ((e, other, of_server[other]) for e in of_server[one])
         known = directory.exact_names(one)
         back = ((e, one, of_server[one]) for e in of_server[other] if not e.is_glob and e.name not in known)
@@ -120,12 +122,11 @@ def check_names_of_servers(
                 problems.add(entry.source, ("repositories", entry.key), text)
 
 
-def _are_same(one: ServerConfig, other: ServerConfig) -> bool:
+def _address(server: ServerConfig) -> str:
     try:
-        urls = [parse_web_url(server.endpoint_url).url for server in (one, other)]
+        return parse_web_url(server.endpoint_url).url.removesuffix("/api/v1")
     except BadUrl:
-        return False  # which is a problem of its own
-    return len({url.removesuffix("/api/v1") for url in urls}) == 1
+        return server.name  # which is a problem of its own
 
 
 def _also_named(
@@ -164,18 +165,29 @@ def check_entries(
             unsound.add(id(entry))
         else:
             usable.append(entry)
-    budget = Budget()
+    budget, values = Budget(), 0
     for entry in usable:
         name = _example(entry, directory, budget) if entry.is_glob else entry.name
         naming = directory.naming(entry.server, name) if name else None
         if naming is None or any(id(e) in unsound for e in naming.entries):
             continue
         merged = _check_resolved(entry, naming, directory, problems)
+        values += len(merged.values)
+        if values > limits.RESOLVED_VALUES:
+            problems.add(entry.source, ("repositories", entry.key), too_many_values())
+            return
         _check_engine(entry, merged, servers[entry.server].branch_lifecycle_engine, problems)
         _check_official(entry, merged, problems)
     for _, globs in groupby(sorted((e for e in usable if e.is_glob), key=_rank), key=_rank):
         for one, other in combinations(list(globs), 2):
             _check_pair(one, other, directory, problems, budget)
+
+
+def too_many_values() -> str:
+    return (
+        f"with what they take from globs and profiles, the repositories have more than"
+        f" {limits.RESOLVED_VALUES:,} values: name fewer of them, or give them fewer rules"
+    )
 
 
 def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, cast, get_args
 
+from lakeplan import limits
 from lakeplan.retention.patterns import (
     REPOSITORY_NAMES,
     TooManyGlobs,
@@ -25,6 +26,7 @@ from lakeplan.tree.crosscheck import (
     check_names_of_servers,
     check_overrides,
     check_profiles,
+    too_many_values,
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
 from lakeplan.tree.layers import Directory, Entry, Layer, Naming, make_layer
@@ -373,7 +375,7 @@ class DesiredTree(Protocol):
         """The repository, live or not; None when no entry names it."""
 
     def globs(self, server: str) -> list[DesiredRepository]:
-        """Each glob of a server as if it were a repository's name, with what its entry alone says."""
+        """Each glob of a server as if it were a repository's name: its owner and blocks."""
 
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""
@@ -420,11 +422,17 @@ class Tree(RootFile):
         live ones. Raises ConfigError when a glob gives a live repository settings that cannot be meant."""
         live = set(live_repositories)
         problems = Problems()
-        found = []
+        found, values = [], 0
         for name in sorted(self.directory.exact_names(server) | live):
             repository = self._resolve_one(server, name, problems)
-            if repository is not None:
-                found.append(repository)
+            if repository is None:
+                continue
+            values += len(repository.values)
+            if values > limits.RESOLVED_VALUES:
+                path = ("repositories", repository.entry)
+                problems.add(repository.source or Source(ROOT_FILE, 1, 1), path, too_many_values())
+                break
+            found.append(repository)
         problems.raise_any(where=str(self.root / ROOT_FILE))
         return found
 
@@ -455,12 +463,17 @@ class Tree(RootFile):
         return replace(found, notice_channel=channel.name if channel is not None else "")
 
     def globs(self, server: str) -> list[DesiredRepository]:
-        """Each glob of a server as if it were a repository's name, with what its entry alone says."""
-        alone = (Naming((entry,), None) for entry in self.directory.globs(server))
-        return [
-            build(server, one.entry.name, one, self.directory.merged(one), self.safety, tree=self.name)
-            for one in alone
-        ]
+        """Each glob of a server as if it were a repository's name, with the owner and the blocks
+        (``resolved``) of its entry. Another glob may have what it cannot do without."""
+        found = []
+        for entry in self.directory.globs(server):
+            merged = self.directory.merged(Naming((entry,), None))
+            owner = merged.values.get(("owner",))
+            glob = DesiredRepository(
+                server, entry.name, entry.key, None, "", dict(merged.blocks), {}, source=entry.source
+            )
+            found.append(replace(glob, owner=str(owner.value)) if owner is not None else glob)
+        return found
 
     def may_manage(self, server: str, name: str) -> bool:
         """Whether ``manages`` leaves a repository to this tree."""

@@ -30,7 +30,8 @@ def two(world, monkeypatch: pytest.MonkeyPatch):
         "apiVersion: lakeplan/v1\nrepositories:\n"
         f"  prod/analytics: {{owner: data, gc: {{default_retention_days: 30}}, {POLICIES}}}\n"
         f"  lake/team-*: {{owner: team, gc: {{default_retention_days: 9}}, {POLICIES}}}\n"
-        "  lake/*-raw: {gc: {default_retention_days: 20}}\n",
+        # rules that are whole by the next one only, which names all that this one does
+        "  lake/team-*-raw: {gc: {branches: [{branch_id: main, retention_days: 20}]}}\n",
     )
     return world
 
@@ -65,7 +66,7 @@ def it_says_so_of_a_change_that_is_planned_against_a_base(two) -> None:
     two.git("commit", "-m", "first")
     result = two.lakeplan("plan", "--base", "HEAD", "--format", "json")
     assert result.code == 3, result.out + result.err
-    assert [r["name"] for r in result.json["repositories"] if r["failure"]] == ["*-raw", "team-*"]
+    assert [r["name"] for r in result.json["repositories"] if r["failure"]] == ["team-*", "team-*-raw"]
     assert result.json["loosenings"] == []
 
 

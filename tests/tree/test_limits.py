@@ -225,3 +225,38 @@ def it_refuses_a_tree_of_devices_and_huge_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     text = HEAD + "repositories: {lake: {gc: {file: pipe.json}}}\n"
     assert "not a regular file" in problem_of(tmp_path, text)
+
+
+def it_compares_very_many_servers_in_little_time(tmp_path: Path) -> None:
+    """Half a million pairs took 10 seconds."""
+    servers = names(1_000, "  s?: {endpoint_url: 'http://h?.example'}\n", "")
+    entries = names(1_000, "  s?/lake: {}\n", "")
+    text = f"apiVersion: lakeplan/v1\nservers:\n{servers}repositories:\n{entries}"
+    (tmp_path / "lakeplan.yaml").write_text(text)
+    with at_most_cpu_seconds(3):
+        load_tree(tmp_path, {})
+
+
+class DescribeValuesThatManyRepositoriesTakeFromOneProfile:
+    rules = names(100, "{branch_id: b?, retention_days: 9}")
+    profile = f"profiles: {{p: {{gc: {{default_retention_days: 9, branches: [{rules}]}}}}}}\n"
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "RESOLVED_VALUES", 1_000)
+
+    def it_reads_no_more_of_them_than_the_limit(self, tmp_path: Path) -> None:
+        entries = names(10, "  lake-?: {use: [p]}\n", "")
+        assert "more than 1,000 values" in problem_of(
+            tmp_path, f"{HEAD}{self.profile}repositories:\n{entries}"
+        )
+
+    def it_resolves_no_more_live_repositories_of_a_glob(self, tmp_path: Path) -> None:
+        (tmp_path / "lakeplan.yaml").write_text(
+            f"{HEAD}{self.profile}repositories: {{'lake-*': {{use: [p]}}}}\n"
+        )
+        tree = load_tree(tmp_path, {})
+        assert len(tree.resolve("prod", [f"lake-{n}" for n in range(4)])) == 4
+        with pytest.raises(ConfigError) as caught:
+            tree.resolve("prod", [f"lake-{n}" for n in range(5)])
+        assert "more than 1,000 values" in "".join(caught.value.problems)
