@@ -36,7 +36,7 @@ APPLY_FORMAT: Final = "lakeplan.apply/v1"
 
 
 def report_document(report: ApplyReport) -> ApplyDocument:
-    """Every repository's end, what was not written, and the counts."""
+    """The document of an apply."""
     return {
         "format": APPLY_FORMAT,
         "run_id": report.run_id,
@@ -54,7 +54,7 @@ def report_document(report: ApplyReport) -> ApplyDocument:
 
 
 def refusal_document(run_id: str, error: LakeplanError) -> ApplyDocument:
-    """The document of an apply that wrote nothing."""
+    """The document of an apply that was refused and wrote nothing."""
     ends: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
     listed = error.reasons if isinstance(error, (StalePlan, GateRefused)) else ()
     return {
@@ -72,7 +72,7 @@ def _end_of(report: ApplyReport) -> EndName:
 
 
 def exit_code_of(report: ApplyReport) -> ExitCode:
-    """3 when some failed; the error's own code when nothing else was to be done."""
+    """The exit code: 3 if some repositories failed, or the error's own code if all failed by the same one."""
     if not report.failed:
         return ExitCode.OK
     codes = {r.exit_code for r in report.failed}
@@ -83,17 +83,17 @@ def exit_code_of(report: ApplyReport) -> ExitCode:
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """``force`` skips the ETag checks and nothing else. ``targets`` narrows what the plan file names.
-    ``refresh_patterns`` also gives branches that appeared since the plan their pattern's days, where that
-    is more than they have. Without ``simulate`` no object is read, which is the gate ``unknown-impact``.
-    ``replan``: a plan that is stale only because the servers changed is made again, and applied when nothing
-    but what was reviewed would be deleted."""
+    """``force`` skips only the ETag checks. ``selection`` narrows the repositories of the plan file.
+    ``refresh_patterns`` also gives branches that are newer than the plan the days of their pattern, if these
+    are more than they have. Without ``simulate`` no object is read, so the gate ``unknown-impact`` refuses.
+    ``replan``: a plan that is stale only because the servers changed is made again, and applied if nothing
+    would be deleted that was not reviewed."""
 
     force: bool = False
     allowed: frozenset[str] = frozenset()
     refresh_patterns: bool = False
     only_refresh: bool = False
-    """The plan is one of ``refresh_plan``."""
+    """The plan was made by ``refresh_plan``."""
     simulate: bool = True
     selection: Selection = field(default_factory=Selection)
     replan: bool = False
@@ -109,8 +109,8 @@ def apply_plan(
     *,
     plan_digest: str,
 ) -> ApplyReport:
-    """Plans again, checks everything, then writes. Raises StalePlan, GateRefused, or UsageError for a plan of
-    settings that the tree does not have, with nothing written."""
+    """Plans again, checks everything, then writes. Raises StalePlan, GateRefused, or UsageError for a plan
+    with ``--set``; then nothing is written."""
     if reviewed.what_if:
         raise UsageError(
             f"this plan assumes {' and '.join(reviewed.what_if)} (--set): it can be read, not applied",
@@ -142,8 +142,8 @@ def apply_plan(
         steps = check(reviewed, live, limits, now=run.now(), force=options.force)
     later = _later_branches(steps, live) if options.refresh_patterns else {}
     if later:
-        # Days of one branch move the server's walk of others (lakefs/retention.md: more may keep less), so
-        # rules that keep more can lose more: what is really written is judged, too.
+        # More days for one branch can make the server keep less of others (lakefs/retention.md), so the rules
+        # that are really written are judged too.
         over = {key: branches | later.get(key, frozenset()) for key, branches in again.expand_over.items()}
         live = make_plan(tree, replace(again, expand_over=over), plan_ports)
         limits = replace(limits, checks=checked(live))
@@ -156,7 +156,7 @@ def apply_plan(
         raise _stale_plan(replayed)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
-    # A refresh compares with nothing but the days of patterns: it has not seen the rest as the tree has it.
+    # A refresh compares only the days of patterns, so it does not know whether the rest agrees.
     agreeing = () if options.only_refresh else live.repositories
     unseen = record_baselines(agreeing, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
@@ -165,7 +165,7 @@ def apply_plan(
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
-    """For every repository that is written and has pins, or is to have some."""
+    """How to sync the pins of every repository that is written and has, or requires, pins."""
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
@@ -176,7 +176,7 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
 
 
 def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
-    """By repository the commits whose pins may be deleted: those that the plan showed."""
+    """By ``server/name`` the commits whose pins may be deleted, because the plan showed that."""
     return {
         r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
         for r in reviewed.writes
@@ -184,12 +184,12 @@ def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
 
 
 def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
-    """A step that writes these rules, also when it was there for its policies alone."""
+    """A step that writes these rules, even if it only wrote policies before."""
     return replace(step, after=after, action=action_of(step.before, after))
 
 
 def _narrowed(plan: Plan, selection: Selection) -> Plan:
-    """Only the repositories that are requested now. The others stay unwritten."""
+    """The plan with the selected repositories only."""
     if selection.everything:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
@@ -202,9 +202,9 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
 
 
 def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
-    """How to plan again: the whole tree is compared, only what is to be written is judged. Figures, gates and
-    what overrides them are of today, whatever the plan file says. ``--allow`` counts later, when it is known
-    which repositories it would concern."""
+    """How to plan again: the whole tree is compared, but only the writes are judged. Figures, gates and
+    overrides are those of today, whatever the plan file says. ``--allow`` counts later, when it is known
+    which repositories it concerns."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
         as_of=run.now(),
@@ -219,16 +219,16 @@ def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str
 
 
 def reviewed_repositories(state: StateReader) -> frozenset[str]:
-    """``server/name`` of those whose rules an apply wrote, or that were once found as the tree has them."""
+    """``server/name`` of repositories whose rules an apply wrote, or once found to agree with the tree."""
     return known_repositories(state) | repositories_of(state, "baselines")
 
 
 def refresh_plan(
     tree: DesiredTree, options: PlanOptions, ports: Ports
 ) -> tuple[Plan, tuple[RepositoryPlan, ...]]:
-    """A plan that gives branches the days that patterns of the tree have for them, where the stored rules
-    give fewer, and nothing else; and the repositories that need a review all the same. More days for one
-    branch can have the server keep less of another (lakefs/retention.md): then a commit would expire."""
+    """A plan that only gives branches the days of their patterns where the stored rules have fewer, and the
+    repositories that still need a review. More days for one branch can make the server keep less of another
+    (lakefs/retention.md), so that a commit would expire."""
     made = make_plan(tree, replace(options, refresh=True, simulate="none"), ports)
     safe = tuple(r for r in made.writes if r.impact.status is ImpactStatus.UNAFFECTED)
     review = tuple(r for r in made.writes if r not in safe)
@@ -236,7 +236,7 @@ def refresh_plan(
 
 
 def _resolved(tree: DesiredTree, live: Plan) -> list[DesiredRepository]:
-    """What the tree asks of the repositories of a plan."""
+    """The desired configuration of the repositories of a plan."""
     names = {
         s: [r.name for r in live.repositories if r.server == s and r.failure is None] for s in tree.servers
     }
@@ -244,8 +244,8 @@ def _resolved(tree: DesiredTree, live: Plan) -> list[DesiredRepository]:
 
 
 def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, frozenset[str]]:
-    """Branches that appeared since the plan and whose pattern gives them more days than the reviewed rules:
-    a refresh adds or raises, never lowers."""
+    """Branches that are newer than the plan and whose pattern has more days than the reviewed rules. A
+    refresh adds or raises days, but never lowers them."""
     unexpanded = {r.key: r.unexpanded for r in live.repositories}
     found = {}
     for step in steps:
@@ -258,15 +258,15 @@ def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, fr
 
 @dataclass(frozen=True)
 class _Limits:
-    """Safety limits as the tree has them now: by ``server/name``, and of the whole plan; and what overrides
-    gates now. ``on_unmanaged`` is about whole servers: an apply of a selection ignores it, as a plan does."""
+    """Today's safety limits, by ``server/name`` and of the whole plan, and today's overrides.
+    ``on_unmanaged`` concerns whole servers, so an apply of a selection ignores it, as a plan does."""
 
     by_repository: Mapping[str, Safety]
     of_plan: Safety
     overrides: GateOverrides
     on_unmanaged: Literal["ignore", "warn", "fail"] = "warn"
     checks: tuple[GateResult, ...] = ()
-    """What the tree's checks say of this apply."""
+    """The results of the tree's checks for this apply."""
 
 
 def _check_gates(
@@ -276,7 +276,8 @@ def _check_gates(
     overrides: GateOverrides,
     judge: Callable[[Plan], tuple[GateResult, ...]] | None,
 ) -> tuple[GateResult, ...]:
-    """Of the live plan where checks may be run, else of the review. A check without a result refuses."""
+    """The results of checks: of the live plan if they may be run, else of the review. A check without a
+    result refuses."""
     if judge is not None:
         return judge(live)
     named = {r.key: r for r in live.repositories}
@@ -288,11 +289,10 @@ def _check_gates(
 def check(
     reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime, force: bool
 ) -> tuple[RepositoryPlan, ...]:
-    """What to write, in order, or an error with nothing written.
+    """The repositories to write, in order.
 
-    ``live`` is the reviewed plan's repositories planned again from the checked-out tree. ``force`` skips the
-    ETag checks and nothing else. Raises StalePlan (exit 5) and GateRefused (exit 4). Repositories the live
-    plan could not read are left to fail on their own.
+    ``live`` is the plan made again from the checked-out tree. ``force`` skips only the ETag checks. Raises
+    StalePlan (exit 5) and GateRefused (exit 4). A repository that could not be read fails later by itself.
     """
     stale = _stale(reviewed, live, check_etag=not force)
     if stale:
@@ -359,8 +359,8 @@ def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
 
 
 def _moved(reviewed: Plan, live: Plan) -> tuple[str, ...]:
-    """Why the plan is stale, where every stale repository still has its reviewed configuration and all could
-    be read; empty when it is not stale, or for another reason."""
+    """Why the plan is stale, if all repositories could be read and have their reviewed configuration. Empty
+    if it is not stale, or stale for another reason."""
     again = {r.key: r for r in live.repositories}
     for repository in reviewed.writes:
         current = again.get(repository.key)
@@ -372,12 +372,11 @@ def _moved(reviewed: Plan, live: Plan) -> tuple[str, ...]:
 def check_again(
     reviewed: Plan, live: Plan, limits: _Limits, moved: tuple[str, ...], *, now: datetime
 ) -> tuple[RepositoryPlan, ...]:
-    """What to write of a plan that was made again over the present branches, in order, or an error with
-    nothing written.
+    """The repositories to write, in order, of a plan that was made again over today's branches.
 
-    ``moved`` says why the reviewed plan is stale. All of it must have the reviewed configuration, and what it
-    would delete must be among what was reviewed, object by object and branch by branch: a tolerance is for
-    plans that are not stale. Raises StalePlan (exit 5) and GateRefused (exit 4).
+    ``moved`` says why the reviewed plan is stale. The new plan must have the reviewed configuration, and
+    everything that it would delete must have been reviewed, object by object and branch by branch. There is
+    no tolerance. Raises StalePlan (exit 5) and GateRefused (exit 4).
     """
     again = {r.key: r for r in live.repositories}
     age = now - reviewed.as_of
@@ -400,12 +399,12 @@ def check_again(
 
 
 def _has_reviewed(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """As ``ceiling.only_moved``, of rules that were expanded over other branches than the plan's."""
+    """As ``ceiling.only_moved``, for rules that were expanded over other branches than the plan's."""
     return ceiling.only_moved(replace(reviewed, after=live.after), live)
 
 
 def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
-    """Raises GateRefused when a gate is shut or more would be lost than was reviewed."""
+    """Raises GateRefused if a gate refuses or more would be lost than was reviewed."""
     refused = _refusals(reviewed, live, limits, now=now)
     if refused:
         error = GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
@@ -420,9 +419,8 @@ _GATE_HINT = (
 
 
 def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> list[str]:
-    """Gates are judged by what the live plan found and by today's overrides. What refused at the review
-    still refuses, unless something overrides it today; nothing that the plan file calls passed or allowed
-    counts."""
+    """The refusals, judged by the live plan and today's overrides. A gate that refused at the review still
+    refuses unless it is overridden today. Gates that the plan file calls passed or allowed do not count."""
     age = now - reviewed.as_of
     again = {r.key: r for r in live.repositories}
     old = ceiling.too_old(reviewed, limits.of_plan, now)
@@ -457,8 +455,8 @@ _JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)
 def _plan_gates(
     reviewed: Plan, judged: list[RepositoryPlan], unmanaged: tuple[str, ...], limits: _Limits
 ) -> list[GateResult]:
-    """Gates over all repositories that are to be written, and over what the servers have now; and those that
-    refused the whole plan at the review and that nothing overrides today."""
+    """The gates over all repositories to write and over today's servers, and those that refused the whole
+    plan at the review and are not overridden today."""
     policy = limits.on_unmanaged
     found = list(
         plan_gates(judged, limits.of_plan, limits.overrides, unmanaged=unmanaged, on_unmanaged=policy)
@@ -478,5 +476,5 @@ def _not_known_then(key: str) -> GateResult:
 
 
 def _refuses(gate: GateResult) -> bool:
-    """An apply is not stopped by what only ``branches run`` would do."""
+    """Whether a gate stops an apply. Some stop only ``branches run``."""
     return gate.outcome is GateOutcome.REFUSED and gate.stops == APPLY

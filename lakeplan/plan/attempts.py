@@ -1,4 +1,4 @@
-"""The write of one setting of one repository: what was seen before it, how far it came, how it ended."""
+"""Writes one setting of one repository: checks it, writes it, reads it back, and records the end."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from lakeplan.values.settings import (
 )
 
 TRIES = 3
-"""How often a write whose answer was lost is sent. Before each but the first, what is stored is read for
-longer than a server's caches last, and must still be what was checked."""
+"""Attempts at a write whose answers are lost. Before each further one, the stored value is read for longer
+than a server's caches last, and must still be the checked one."""
 
 FRESH_SECONDS = 15.0
-"""What was checked longer ago is read again before it is written over: the state's store may be slow."""
+"""A value that was checked longer ago is read again before it is written over: the state may be slow."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What an apply does to one repository. ``live`` is the repository planned again just before, when the
-    gates were judged. ``force`` skips the ETag checks and sends no precondition."""
+    """The work of an apply on one repository. ``live`` is its plan made again when the gates were judged,
+    just before. ``force`` skips the ETag checks and sends no precondition."""
 
     repository: RepositoryPlan
     live: RepositoryPlan | None
@@ -60,7 +60,7 @@ class Job:
 
 
 class Attempt(ABC):
-    """Check, write, read back, record; subclasses know what is written."""
+    """One write: check, write, read back, record. Subclasses define what is written."""
 
     def __init__(self, job: Job, setting: str) -> None:
         self.repository, self.live, self.force = job.repository, job.live, job.force
@@ -73,23 +73,24 @@ class Attempt(ABC):
     @property
     @abstractmethod
     def called(self) -> str:
-        """What messages call it: ``the rules``."""
+        """Its name in messages, such as ``the rules``."""
 
     @abstractmethod
     def etags(self) -> tuple[str, str]:
-        """lakeplan's ETags of what was seen before, and of what is to be there."""
+        """lakeplan's ETags of the value before the write and of the planned one."""
 
     @abstractmethod
-    def action(self) -> str: ...
+    def action(self) -> str:
+        """The planned action, a value of ``Action``."""
 
     @abstractmethod
     def check(self, connection: WritableServer) -> bool:
-        """Reads what is stored. True when it is to be written, False when it is as planned already. Raises
-        StalePlan when it is neither that nor what was planned on, and PermissionDenied."""
+        """Reads the stored value. Returns whether it must be written: False if it is as planned. Raises
+        StalePlan if it is neither as planned nor as when planned, and PermissionDenied."""
 
     @abstractmethod
     def check_unchanged(self) -> None:
-        """Raises StalePlan when what was read last is not what was planned on."""
+        """Raises StalePlan if the value read last is not the one when planned."""
 
     @abstractmethod
     def bodies(self) -> Mapping[str, Any]:
@@ -105,35 +106,35 @@ class Attempt(ABC):
 
     @abstractmethod
     def read(self, connection: WritableServer) -> None:
-        """Reads what is stored now."""
+        """Reads the stored value."""
 
     @abstractmethod
     def is_stored(self) -> bool:
-        """Whether what was read last is what is to be there."""
+        """Whether the value read last is the planned one."""
 
     @abstractmethod
     def is_as_checked(self) -> bool:
-        """Whether what was read last is what ``check`` saw, so that it may be written over."""
+        """Whether the value read last is the one that ``check`` read, so that it may be written over."""
 
     @abstractmethod
     def found(self) -> Any:
-        """What was read last, for the history."""
+        """The value read last, for the history."""
 
     @abstractmethod
     def difference(self) -> str:
-        """How what was read last differs from what is to be there, in words."""
+        """How the value read last differs from the planned one, in words."""
 
     @abstractmethod
     def record(self) -> None:
-        """Stores what was read back in the state."""
+        """Records the value that was read back in the state."""
 
     def run_it(self, connection: WritableServer, renew: Callable[[], None]) -> Outcome:
-        """``renew`` holds the repository's lease for longer, and raises once somebody else has it."""
+        """Checks and writes. ``renew`` renews the repository's lease, and raises if somebody else has it."""
         outcome = Outcome.ALREADY
         self._checked_at = self.run.now()
         if self.check(connection):
-            # Before the write, so that a killed run shows what it was about to replace, and so that nobody
-            # else is held responsible for what it wrote.
+            # Recorded before the write, so that a killed run shows what it was about to replace, and drift
+            # does not take its write for somebody else's.
             bodies = self.bodies()
             self._note(status="pending", **bodies)
             self.prepare(connection)
@@ -154,8 +155,8 @@ class Attempt(ABC):
         return outcome
 
     def _send(self, connection: WritableServer, renew: Callable[[], None]) -> None:
-        """Writes until it is read back. Raises StalePlan when something else is read, WriteUncertain when
-        reading does not show what became of it."""
+        """Writes until the planned value is read back. Raises StalePlan if another value is read, and
+        WriteUncertain if reading does not show the outcome."""
         lost: list[LakeplanError] = []
         for _ in range(TRIES):
             try:
@@ -185,7 +186,7 @@ class Attempt(ABC):
         raise lost[-1]
 
     def _check_again(self, connection: WritableServer) -> None:
-        """Raises StalePlan when somebody changed what was checked, if that is a while ago."""
+        """Raises StalePlan if the check was a while ago and somebody changed the value since."""
         if 0 <= (self.run.now() - self._checked_at).total_seconds() <= FRESH_SECONDS:
             return
         self.read(connection)
@@ -193,12 +194,12 @@ class Attempt(ABC):
             raise self.changed_since_judged()
 
     def _put(self, connection: WritableServer) -> LakeplanError | None:
-        """The error that leaves open what the server did; None when it accepted the write."""
+        """Sends the write once. Returns an error that leaves its outcome open; None if it was accepted."""
         self._sent = True
         try:
             self.put(connection)
         except PreconditionFailed as error:
-            return error  # of an earlier try that did take effect, perhaps one that a proxy repeated
+            return error  # an earlier attempt may have taken effect, or a proxy repeated the request
         except LakeplanError as error:
             if not may_have_acted(error):
                 self._sent = False
@@ -234,7 +235,7 @@ class Attempt(ABC):
         )
 
     def failed(self, error: LakeplanError) -> Applied:
-        """The end of a write that raised. What was read back is applied, whatever failed after it."""
+        """The end after an error. A value that was read back is applied, whatever failed afterwards."""
         text, outcome, code = str(error), Outcome.FAILED, int(error.exit_code)
         if self._written:
             text = f"{self.called} were written and read back, but could not be recorded: {text}"
@@ -254,8 +255,8 @@ class Attempt(ABC):
         return Applied(key, action, outcome, before, after, message, hint, exit_code, self._setting)
 
     def changed_since_judged(self) -> StalePlan:
-        """Something else was stored when the gates were judged, so what a write does now was not: not even by
-        force."""
+        """The error if another value is stored than when the gates were judged, which ``force`` does not skip
+        either: the effect of the write was not judged."""
         return StalePlan(
             f"somebody else changed {self.called} during this run",
             where=self.repository.key,
@@ -263,7 +264,7 @@ class Attempt(ABC):
         )
 
     def _note(self, **values: Any) -> None:
-        """In the history GC rules are at the repository itself, each other setting under its name."""
+        """Adds values to the history: of GC rules to the repository itself, of others under their name."""
         key = self.repository.key
         if self._setting == GC:
             self._history.step(key, **values)
@@ -297,7 +298,7 @@ class RulesAttempt(Attempt):
         return True
 
     def check_may_write(self, connection: WritableServer) -> None:
-        """Raises StalePlan and PermissionDenied for rules that are not yet as planned."""
+        """Checks rules that are not yet as planned. Raises StalePlan and PermissionDenied."""
         repository, judged = self.repository, self.live
         if judged is not None and judged.before_etag == repository.after_etag:
             raise self.changed_since_judged()
@@ -325,7 +326,7 @@ class RulesAttempt(Attempt):
         return {"before": _body(self._before), "after": _body(self.repository.after)}
 
     def prepare(self, connection: WritableServer) -> None:
-        """Nothing comes before a write of rules."""
+        """Does nothing: rules can be written at once."""
 
     def put(self, connection: WritableServer) -> None:
         store_rules(connection, self.repository.name, self._stored.with_entries(self.repository.after))
@@ -371,7 +372,7 @@ StoredList = Stored[Policy] | Stored[ObjectRule]
 
 
 class SettingAttempt(Attempt):
-    """One list."""
+    """Writes policies or object rules, as a whole list."""
 
     def __init__(self, job: Job, setting: PoliciesPlan | ObjectRulesPlan) -> None:
         super().__init__(job, setting.kind.value)
@@ -423,7 +424,7 @@ class SettingAttempt(Attempt):
         if not after:
             connection.settings_writer.delete_items(name, kind)
             return
-        # What is unset has no ETag to match: then reading before and after is all there is.
+        # A list that is not set has no ETag to match. Then only the reads before and after protect it.
         etag = "" if self.force else self._etag
         items = with_server_ids(after, self._before)
         connection.settings_writer.set_items(name, kind, items, if_match=etag)
@@ -444,7 +445,7 @@ class SettingAttempt(Attempt):
         return what_changed(self._plan.after, self._last_read.items)
 
     def record(self) -> None:
-        """Bodies with the server's ids, and both ETags."""
+        """Records the list with the server's ids, and both ETags."""
         record_setting(
             self.state,
             self.repository.key,
@@ -472,13 +473,13 @@ class SettingAttempt(Attempt):
         )
 
     def _record_heads(self, connection: WritableServer, policies: Sequence[Policy]) -> None:
-        """Remembers branch → HEAD of every branch that a policy names, so that ``branches undo`` can make
-        again what the server's job deletes. Commits made after this are not in it."""
+        """Records the HEAD of every branch that a policy matches, so that ``branches undo`` can restore those
+        that the server's job deletes. Later commits are not recorded."""
         live = connection.branches.list_live(self.repository.name)
         named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]
         record_heads(self.state, self.repository.key, named, self.run)
 
 
 def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:
-    """A list in wire form."""
+    """A list in its wire form."""
     return None if items is None else [item_body(item) for item in items]

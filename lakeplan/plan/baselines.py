@@ -1,6 +1,6 @@
-"""The baseline of each repository: what drift compares the server with.
+"""The baseline of each repository, which drift compares with the server.
 
-It is what the last apply wrote or, where an import or a later apply found a setting as the tree has it, that.
+It has what the last apply wrote, or what an import or a later apply found to agree with the tree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class MatchingRun:
-    """The import, or the apply, that found a repository as the tree has it."""
+    """The import or apply that found a repository to agree with the tree."""
 
     run_id: str
     at: datetime
@@ -43,11 +43,11 @@ class MatchingRun:
 
 @dataclass(frozen=True)
 class LastApplied:
-    """What the state recorded of a repository's last apply. ``rules`` None: they were cleared.
-    ``rules_recorded`` False: no apply wrote any, only ``settings``: the policies and object rules that were
-    read back, empty where they were cleared; without a key nothing was applied. ``attempts`` are what later
-    writes were to leave whose end no run could record, oldest first. ``seen`` is the run that found values of
-    it there and did not have to write them; with an empty ``run_id`` nothing was ever written."""
+    """The state's record of a repository's last apply. ``rules`` None: they were cleared. ``rules_recorded``
+    False: no apply wrote any. ``settings`` are the policies and object rules that were read back: empty if
+    they were cleared, without a key if nothing was applied. ``attempts`` are the values of later writes whose
+    end could not be recorded, oldest first. ``seen`` is the run that found values to agree and did not write
+    them. With an empty ``run_id`` nothing was ever written."""
 
     rules: GcRules | None
     config_hash: str
@@ -60,25 +60,25 @@ class LastApplied:
 
     @property
     def newest(self) -> MatchingRun:
-        """The run that last wrote or saw values of it."""
+        """The run that last wrote values of the repository, or found that they agree."""
         written = MatchingRun(self.run_id, self.at, "apply")
         return self.seen if self.seen is not None and self.seen.at >= self.at else written
 
     def with_rules(self, stored: GcRules | None) -> LastApplied:
-        """With the rules that are stored now as those applied, where an attempt was to leave them."""
+        """The record with the stored rules as the applied ones, if an attempt was to write them."""
         attempted = stored in self.attempts.get(None, ())
         return replace(self, rules=stored, rules_recorded=True) if attempted else self
 
     @property
     def has_remainder(self) -> bool:
-        """Whether something that it wrote may still be on the server."""
+        """Whether the server may still have something that the apply wrote."""
         attempted = any(body for bodies in self.attempts.values() for body in bodies)
         return self.rules is not None or any(self.settings.values()) or attempted
 
 
 def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
-    """What the records of ``server/name`` say; None without one. Raises LakeplanError naming a record that
-    cannot be read: it must not pass for "never applied"."""
+    """The last apply of ``server/name`` by its records; None without one. Raises LakeplanError for a record
+    that cannot be read, which must not look like "never applied"."""
     seen, _ = read_baseline(state, repository)
     written = _read_written(state, repository, seen)
     try:
@@ -124,7 +124,7 @@ def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem,
 def _attempts(
     record: Mapping[str, Any], seen: Mapping[str, Sighting]
 ) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
-    """Attempts whose end a later inspection has not shown."""
+    """The attempts whose end is not known from a later inspection."""
     for name, attempts in record.items():
         since = seen[name].at if name in seen else None
         open_ones = [a for a in attempts if since is None or moment_in(a["at"]) >= since]
@@ -139,7 +139,7 @@ def _attempts(
 
 
 def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -> LastApplied | None:
-    """With every setting as it was seen, where that is newer than what was written."""
+    """The record with every setting that was observed later than it was written."""
     newer = {name: sighting for name, sighting in seen.items() if _is_newer(sighting, name, written)}
     if not newer:
         return written
@@ -155,7 +155,8 @@ def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -
 
 
 def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> bool:
-    """A run sees what it does not write: of one run both count."""
+    """Whether an observed setting is newer than the written one. Of one run both count, because it observes
+    what it does not write."""
     if written is None or sighting.run_id == written.run_id or sighting.at >= written.at:
         return True
     return not written.rules_recorded if name == GC else SettingKind(name) not in written.settings
@@ -163,8 +164,8 @@ def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> boo
 
 @dataclass(frozen=True)
 class Recorded:
-    """``repositories``: whose baseline is new, as ``server/name``. ``note``: whose could not be recorded, and
-    why, or ""."""
+    """``repositories`` got a new baseline (``server/name``). ``note`` says which could not be recorded and
+    why, or is ""."""
 
     repositories: tuple[str, ...]
     note: str = ""
@@ -173,21 +174,21 @@ class Recorded:
 def record_baselines(
     repositories: Iterable[RepositoryPlan], state: StateWriter, run: Run, *, at: datetime
 ) -> Recorded:
-    """Records every setting that a plan, made ``at``, found as the tree has it."""
+    """Records every setting that a plan, made ``at``, found to agree with the tree."""
     agreeing = {r.key: found for r in repositories if (found := _agreeing(r, run, at))}
     return record_sightings(agreeing, state)
 
 
 def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> Recorded:
-    """Records what was seen, by ``server/name`` and setting, unless the records say it already."""
+    """Records observed values, by ``server/name`` and setting, unless they are on record."""
 
     def one(key: str) -> LakeplanError | bool:
         try:
-            if _says(read_last_applied(state, key), agreeing[key]):
+            if _is_on_record(read_last_applied(state, key), agreeing[key]):
                 return False
             write_baseline(state, key, agreeing[key])
         except WriteConflict:
-            return False  # another run recorded what it saw
+            return False  # another run has recorded what it observed
         except LakeplanError as error:
             return error
         return True
@@ -205,7 +206,7 @@ def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: Stat
 
 
 def note_baselines(journal: RunJournal, recorded: Recorded, run: Run) -> str:
-    """Stores the run that recorded them in the history. Returns why that failed, or ""."""
+    """Adds the run that recorded baselines to the history. Returns why that failed, or ""."""
     journal.record["repositories"] = {key: {"status": "seen"} for key in recorded.repositories}
     return close_journal(journal, run)
 
@@ -222,8 +223,8 @@ def _agreeing(plan: RepositoryPlan, run: Run, at: datetime) -> dict[str, Sightin
     return {n: Sighting(body, plan.config_hash, run.run_id, at, "apply") for n, body in bodies.items()}
 
 
-def _says(last: LastApplied | None, seen: Mapping[str, Sighting]) -> bool:
-    """Whether the records say already what was seen."""
+def _is_on_record(last: LastApplied | None, seen: Mapping[str, Sighting]) -> bool:
+    """Whether the observed values are on record."""
     if last is None:
         return False
     for name, sighting in seen.items():

@@ -1,4 +1,4 @@
-"""The JSON documents of apply and drift, as their schemas have them. Moments are ISO 8601 in UTC."""
+"""The types of the JSON documents of apply and drift. Moments are ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ItemRow = TypedDict(
         "wanted": Mapping[str, str],
     },
 )
-"""A policy or an object rule that drifted; a side is empty where there is no such item."""
+"""A policy or an object rule that drifted. A side without the item is empty."""
 
 
 class LastApplyRow(TypedDict):
@@ -78,7 +78,8 @@ class LastApplyRow(TypedDict):
 
 
 class LastAppliedRow(TypedDict):
-    """``baselines.MatchingRun``: the run that last wrote the values or found them as the tree has them."""
+    """``baselines.MatchingRun``: the run that last wrote the values or found that they agree with the
+    tree."""
 
     run_id: str
     at: str
@@ -117,7 +118,7 @@ class LastSweepRow(TypedDict):
 
 
 class RecordedRow(TypedDict):
-    """What the state has of a repository, drifted or not."""
+    """The state's records of a repository, whether or not it drifted."""
 
     repository: str
     owner: str | None
@@ -137,8 +138,8 @@ class DriftSummary(TypedDict):
 
 
 class WrittenRow(TypedDict):
-    """A value of the tree that is the server's now: days, or of a policy or an object rule the values that
-    differ, as text. None: not set. ``path``: of the value, or the item's kind and id."""
+    """A value of the tree that was set to the server's: days, or the differing values of a policy or an
+    object rule, as text. None: not set. ``path`` is that of the value, or the item's kind and id."""
 
     repository: str
     path: str
@@ -148,7 +149,8 @@ class WrittenRow(TypedDict):
 
 
 class NotWrittenRow(TypedDict):
-    """``path``: of the value, or the kind and id of a policy or an object rule; the kind alone for all."""
+    """A value that was not written. ``path`` is that of the value, or the kind and id of a policy or an
+    object rule, or the kind alone for the whole list."""
 
     repository: str
     path: str
@@ -156,8 +158,8 @@ class NotWrittenRow(TypedDict):
 
 
 class DriftDocument(TypedDict):
-    """``schemas/drift.v1.json``. ``repositories`` are those that drifted. ``written`` and ``not_written`` are
-    of ``--write``."""
+    """``schemas/drift.v1.json``. ``repositories`` are those that drifted. Only ``--write`` adds ``written``
+    and ``not_written``."""
 
     format: Literal["lakeplan.drift/v1"]
     as_of: str

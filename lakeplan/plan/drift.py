@@ -1,4 +1,4 @@
-"""Drift of every repository of a tree, and its document. Asks only with GET."""
+"""Finds the drift of every repository of a tree, and makes its document. Sends only GET requests."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class DriftPorts:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """``repositories``: everything that was inspected, sorted by name. ``notes`` are what else to know; they
-    are no drift and no failure."""
+    """``repositories`` are all that were inspected, sorted by name. ``notes`` are for people, and neither
+    drift nor failures."""
 
     as_of: datetime
     tree_commit: str | None
@@ -71,9 +71,9 @@ class DriftReport:
 def find_drift(
     tree: DesiredTree, selection: Selection, ports: DriftPorts, *, as_of: datetime, tree_commit: str | None
 ) -> DriftReport:
-    """Every selected repository that the tree manages or that was applied once, and new ones nobody manages.
-    Repositories that cannot be read carry their failure; the others continue. Raises UsageError for a
-    selection that selects nothing: a misspelt one must not read as "no drift"."""
+    """The drift of every selected repository that the tree manages or that was applied once, and new
+    unmanaged ones. A repository that cannot be read has its failure and does not stop the others. Raises
+    UsageError for a selection that matches nothing, because a misspelt one must not look like "no drift"."""
     recorded = known_repositories(ports.state) | repositories_of(ports.state, "baselines")
     # Other trees may keep their records in the same state.
     known = frozenset(key for key in recorded if tree.may_manage(*key.split("/", 1)))
@@ -179,7 +179,7 @@ def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
 
 
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:
-    """Rules applied on a server that the tree does not name any more: nobody can look, so it is said."""
+    """A repository on a server that the tree no longer names. Its rules cannot be read, which a note says."""
     try:
         last = read_last_applied(state, key)
     except LakeplanError as error:
@@ -211,7 +211,7 @@ def _unmanaged(
         try:
             last = read_last_applied(state, key)
         except LakeplanError:
-            continue  # its own line says so; without it more counts as new, never less
+            continue  # reported as its failure; without it more repositories count as new, never fewer
         if last is not None:
             applies.append(last.at)
     return [
@@ -228,7 +228,7 @@ DRIFT_FORMAT: Final = "lakeplan.drift/v1"
 
 
 def drift_document(report: DriftReport) -> DriftDocument:
-    """The report as plain JSON data (``schemas/drift.v1.json``): only what drifted or failed is listed."""
+    """The document of a report (``schemas/drift.v1.json``), which lists only what drifted or failed."""
     return {
         "format": DRIFT_FORMAT,
         "as_of": utc_text(report.as_of),
@@ -289,7 +289,7 @@ def _repository(drift: RepositoryDrift) -> DriftedRow:
 
 
 def _recorded(drift: RepositoryDrift) -> RecordedRow:
-    """What the state has of a repository, drifted or not."""
+    """The state's records of a repository, whether or not it drifted."""
     applied, sweeps = drift.last, drift.sweeps
     return {
         "repository": drift.repository,

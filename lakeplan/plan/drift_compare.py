@@ -1,5 +1,5 @@
-"""In which ways a repository drifted: last applied, stored and wanted, value by value. Also records HEADs
-where a server deletes branches."""
+"""How a repository drifted: compares last applied, stored and wanted values. Also records HEADs where a
+server deletes branches."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from lakeplan.values.settings import Policy, SettingItem, SettingKind
 
 class DriftClass(str, Enum):
     """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree requires
-    values that were not applied. ``patterns-stale``: branches came or went, so patterns give other rules.
-    ``pins-missing``: pins that are gone, or whose rules are others than they need.
-    ``released``: rules that were applied, and that the tree does not manage any more. ``unmanaged-new``: a
-    repository that no entry names and that is younger than the server's last apply."""
+    values that were not applied. ``patterns-stale``: patterns result in other rules, because branches were
+    created or deleted. ``pins-missing``: pins are gone or lack the rules that they need. ``released``: rules
+    were applied that the tree no longer manages. ``unmanaged-new``: no entry names a repository that is newer
+    than the last apply on its server."""
 
     SERVER_EDITED = "server-edited"
     TREE_AHEAD = "tree-ahead"
@@ -52,7 +52,7 @@ class DriftClass(str, Enum):
 
 @dataclass(frozen=True)
 class DriftedValue:
-    """One value in one class. None is "not set"; ``applied`` is None too where nothing was ever applied."""
+    """One value in one class. None means not set; ``applied`` is also None if nothing was ever applied."""
 
     drift: DriftClass
     path: str
@@ -64,10 +64,11 @@ class DriftedValue:
 def drift_of(
     desired: DesiredRepository, stored: GcRules | None, branches: Iterable[str], last: LastApplied | None
 ) -> tuple[DriftedValue, ...]:
-    """Every drifted value of a repository whose rules the tree manages, by class, then as a plan orders them.
+    """Every drifted value of a repository whose rules the tree manages, by class, then in the order of a
+    plan.
 
-    ``last`` is an apply that wrote GC rules; without one every value that the server lacks is ``tree-ahead``.
-    A value that the server already has is neither ahead nor stale, no matter who wrote it.
+    ``last`` is the last apply that wrote GC rules. Without one, every value that the server lacks is
+    ``tree-ahead``. A value that the server has is neither ahead nor stale, whoever wrote it.
     """
     live = set(branches)
     wanted = _wanted(desired, live)
@@ -91,7 +92,7 @@ def drift_of(
 
 
 def pins_missing(stored: StoredRules, record: PinRecord) -> tuple[DriftedValue, ...]:
-    """Pins that are gone or lack the rule that they were given. ``applied`` and ``wanted`` are that rule."""
+    """Pins that are gone or lack the rule on record, which is ``applied`` and ``wanted``."""
     raw = stored.raw.branches if stored.raw is not None else {}
     return tuple(
         DriftedValue(DriftClass.PINS_MISSING, branch_path(pin.name), pin.days, raw.get(pin.name), pin.days)
@@ -100,7 +101,8 @@ def pins_missing(stored: StoredRules, record: PinRecord) -> tuple[DriftedValue, 
 
 
 def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, ...]:
-    """The values that a server still has, applied once, although the tree manages them no more."""
+    """The values that were applied once and that the server still has, although the tree no longer manages
+    them."""
     if stored is None:
         return ()
     return tuple(
@@ -110,8 +112,8 @@ def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, .
 
 
 def unmanaged_new(created: Mapping[str, datetime], last_apply: datetime | None) -> tuple[str, ...]:
-    """Of the live repositories that no entry names, those made since the last apply on their server; all of
-    them when there was none. A repository without a creation date counts as new."""
+    """Of the live repositories that no entry names, those created since the last apply on their server, or
+    all if there was none. A repository without a creation date counts as new."""
     return tuple(sorted(n for n, at in created.items() if last_apply is None or not _before(at, last_apply)))
 
 
@@ -128,8 +130,8 @@ def _wanted(desired: DesiredRepository, live: Iterable[str]) -> GcRules | None:
 
 
 def _is_stale(change: ValueChange, desired: DesiredRepository, live: set[str], last: LastApplied) -> bool:
-    """Whether a branch came or went is all that is behind a difference. Where that is unknown, because
-    the configuration changed since, it is the tree's."""
+    """Whether a value differs only because a branch was created or deleted. If the configuration changed too,
+    that is unknown, and the difference counts as the tree's."""
     if change.path == DEFAULT_PATH or not isinstance(desired.gc, GcDesired):
         return False
     branch = change.path.removeprefix(branch_path(""))
@@ -162,8 +164,8 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class DriftedItem:
-    """One policy or object rule in one class. ``item`` is its id, or its patterns; the three sides are its
-    values as text under the names of the tree, empty where there is no such item."""
+    """One policy or object rule in one class. ``item`` is its id, or its patterns. The three sides have its
+    values as text under the names of the tree; a side without the item is empty."""
 
     drift: DriftClass
     setting: SettingKind
@@ -186,7 +188,8 @@ def setting_drift(
     kind: SettingKind, wanted: Items | None, stored: Items | None, applied: Items | None, *, recorded: bool
 ) -> tuple[DriftedItem, ...]:
     """Every drifted item of a list that the tree manages, ``server-edited`` ones first. ``applied`` counts
-    only where an apply of the list is ``recorded``; without, all that the server lacks is ``tree-ahead``."""
+    only if an apply of the list is ``recorded``. Otherwise everything that the server lacks is
+    ``tree-ahead``."""
     items = list(_items(wanted or (), stored or (), (applied or ()) if recorded else ()))
     edited = [i for i in items if recorded and not _same(i.applied, i.stored, i.wanted)]
     ahead = [
@@ -203,7 +206,8 @@ def setting_drift(
 def setting_released(
     kind: SettingKind, stored: Items | None, applied: Items | None
 ) -> tuple[DriftedItem, ...]:
-    """The items that a server still has of a list that was applied once and that the tree manages no more."""
+    """The items that a server still has of a list that was applied once and that the tree no longer
+    manages."""
     return tuple(
         _drifted_setting(DriftClass.RELEASED, kind, item)
         for item in _items((), stored or (), applied or ())
@@ -212,7 +216,7 @@ def setting_released(
 
 
 def _items(wanted: Items, stored: Items, applied: Items) -> Iterable[_Item]:
-    """All items of the three lists, those of the tree first and in its order."""
+    """All items of the three lists: first those of the tree, in its order."""
     pairs = pair_items(stored, wanted)
     present = [have if have is not None else want for have, want in pairs]
     lead = [item for item in present if item is not None]
@@ -222,7 +226,7 @@ def _items(wanted: Items, stored: Items, applied: Items) -> Iterable[_Item]:
 
 
 def _same(have: SettingItem | None, want: SettingItem | None, tree: SettingItem | None) -> bool:
-    """Whether two sides say the same; where the tree leaves the id to the server, whatever their ids are."""
+    """Whether two sides are equal. Ids do not count if the tree leaves the id to the server."""
     if have is None or want is None:
         return have is want
     if isinstance(want, Policy) and isinstance(tree, Policy) and tree.id is None:
@@ -244,8 +248,8 @@ def _drifted_setting(drift: DriftClass, kind: SettingKind, item: _Item) -> Drift
 
 @dataclass(frozen=True)
 class HeadPorts:
-    """Where heads are read from and recorded; nothing else of drift can write. ``useless`` says why records
-    would be of no use, if so: then none is made."""
+    """Where HEADs are read and recorded. Nothing else of drift can write. ``useless`` says why records would
+    be of no use; then none is made."""
 
     branches: Callable[[str], BranchReader]
     state: StateWriter
@@ -254,8 +258,8 @@ class HeadPorts:
 
 
 def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports: HeadPorts) -> str:
-    """Records the HEAD of every branch that a policy of the tree or of the server names, unless the newest
-    record says the same. Returns why it could not be done, or ""."""
+    """Records the HEAD of every branch that a policy of the tree or of the server matches, unless the newest
+    record has the same. Returns why that failed, or ""."""
     try:
         policies = _policies(desired, reader)
         if not policies:
@@ -274,7 +278,8 @@ def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports:
 
 
 def _policies(desired: DesiredRepository, reader: LakeFSReader) -> Sequence[Policy]:
-    """Both: the job follows those that are stored, and an apply may push the tree's at any time."""
+    """The policies of the tree and of the server: the server's job uses the stored ones, and an apply may
+    write the tree's at any time."""
     stored = reader.get_policies(desired.name).items or ()
     return (*desired.policies, *stored)
 
@@ -285,9 +290,9 @@ GC_RULES = "its GC rules"
 
 @dataclass(frozen=True)
 class RepositoryDrift:
-    """One repository: how it drifted (nothing: it did not), or why that is unknown. ``values`` are of
-    its GC rules, ``items`` of its policies and object rules, ``stored`` the whole lists of those on the
-    server. ``state_note``: what of the state could not be read, beside what was applied last."""
+    """How one repository drifted, if at all, or why that is unknown. ``values`` are those of its GC rules,
+    ``items`` are policies and object rules, and ``stored`` has their whole lists on the server.
+    ``state_note`` says which other records in the state could not be read."""
 
     repository: str
     owner: str | None = None
@@ -304,7 +309,7 @@ class RepositoryDrift:
 
 
 def manages(desired: DesiredRepository, server: ServerConfig) -> bool:
-    """Whether the tree asks anything of the server for this repository."""
+    """Whether the tree manages any setting on the server for this repository."""
     return desired.gc is not None or desired.object_lifecycle is not None or server_policies(desired, server)
 
 
@@ -316,8 +321,8 @@ def compare(
     state: StateReader,
     owner: str | None,
 ) -> RepositoryDrift:
-    """A repository that the tree manages, or that was applied or imported once. ``desired`` is None without
-    an entry. Raises LakeplanError when it cannot be compared."""
+    """Compares a repository that the tree manages, or that was applied or imported once. ``desired`` is None
+    if no entry names it. Raises LakeplanError if it cannot be compared."""
     last = read_last_applied(state, key)
     managed = desired is not None and manages(desired, server)
     settings = _ServerSettings(
@@ -349,8 +354,8 @@ def compare(
 
 
 class _ServerSettings:
-    """Asks the server for what the tree manages or an apply recorded, and for nothing else. ``left`` is what
-    was found to be released, in words."""
+    """Reads from the server what the tree manages or an apply recorded, and nothing else. ``left`` says in
+    words which settings were released."""
 
     def __init__(
         self,
@@ -383,7 +388,7 @@ class _ServerSettings:
         return found
 
     def pins(self) -> tuple[DriftedValue, ...]:
-        """Pins on record, also where the tree does not require them any more."""
+        """Missing pins on record, even if the tree no longer requires them."""
         if not self._pins.pins:
             return ()
         self.notes += [f"the pin {pin.name} is gone" for pin in self._stored_rules().gone(self._pins)]

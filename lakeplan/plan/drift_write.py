@@ -1,4 +1,4 @@
-"""Puts what was changed on servers into the files of a tree, value by value."""
+"""Writes values that were changed on servers into the files of a tree."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from lakeplan.values.desired import DesiredRepository, GcDesired, Source
 from lakeplan.values.settings import Policy, SettingKind
 
 Change = Callable[[str], str | None]
-"""The text of a file after one edit; None where the edit cannot be made."""
+"""Returns the text of a file after one edit, or None if the edit is impossible."""
 
 
 class TreeFiles(Protocol):
     def edit(self, file: str, change: Change) -> bool:
-        """Writes the file as the change leaves it. False when it cannot be made. Raises LakeplanError."""
+        """Edits a file. Returns whether the change was possible. Raises LakeplanError."""
 
     def load(self) -> Tree:
-        """The tree as its files are now. Raises ConfigError."""
+        """The tree in its files now. Raises ConfigError."""
 
     def keep(self) -> None:
-        """What was written until now is not taken back by ``undo``."""
+        """Makes ``undo`` keep what was written until now."""
 
     def undo(self) -> None:
-        """Puts back what was written since."""
+        """Reverts what was written since ``keep``."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class DriftWritten:
 
 
 class _Refused(Exception):
-    """Why a value is not written."""
+    """A value is not written; the message says why."""
 
 
 @dataclass(frozen=True)
 class _Edit:
-    """One edit of one value or item. ``users`` are all repositories that it changes, as ``server/name``."""
+    """One edit for one value or item. ``users`` are all repositories that it changes, as ``server/name``."""
 
     value: DriftedValue | DriftedItem
     file: str
@@ -67,9 +67,9 @@ class _Edit:
 def write_drift(
     tree: Tree, found: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: TreeFiles
 ) -> DriftWritten:
-    """Every value that is another on the server than in the baseline and in the tree. ``live`` are the
-    repositories of each server, None where they are not known. Each repository's edits are loaded and
-    compared; what gives another result than the server's values, or changes another repository, is undone."""
+    """Writes every value that differs on the server from both the baseline and the tree. ``live`` are the
+    repositories of each server; None: not known. The edited tree is loaded and compared. Edits that do not
+    result in exactly the server's values, or that change another repository, are undone."""
     drifted = [drift for drift in found if drift.failure is None]
     stored = {(d.repository, v.path): v.stored for d in drifted for v in _edited(d)}
     written: list[WrittenRow] = []
@@ -87,7 +87,7 @@ def write_drift(
 
 
 def _edited(drift: RepositoryDrift) -> list[DriftedValue]:
-    """Nothing of what the tree manages no more, and nothing that the tree says already."""
+    """The values that were edited on the server and that the tree manages and does not have yet."""
     return [v for v in drift.values if v.drift is DriftClass.SERVER_EDITED and v.stored != v.wanted]
 
 
@@ -118,16 +118,12 @@ def _written(drift: RepositoryDrift, edit: _Edit) -> WrittenRow:
 
 
 def _text(values: Mapping[str, str] | None, other: Mapping[str, str] | int | None) -> str | None:
-    """The values of an item that the other side does not have, as text. None without an item."""
+    """The values of an item that differ from the other side, as text. None without an item."""
     if not values:
         return None
     compared = other if isinstance(other, Mapping) else {}
     differ = [key for key in values if values[key] != compared.get(key) and key != "id"]
     return ", ".join(f"{key} {values[key]}" for key in differ)
-
-
-Rules = Mapping[tuple[bool, str], int]
-"""Days by pattern or not and name; the default under ``(False, "")``."""
 
 
 class _Writer:
@@ -154,7 +150,8 @@ class _Writer:
         }
 
     def edits(self, drift: RepositoryDrift, refused: list[NotWrittenRow]) -> list[_Edit]:
-        """In an order in which no edit moves the place of a later one."""
+        """The edits of GC rules, in an order in which no edit moves the place of a later one. Adds values
+        that cannot be written to ``refused``."""
         found = []
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
@@ -176,7 +173,8 @@ class _Writer:
     def item_edits(
         self, drift: RepositoryDrift, refused: list[NotWrittenRow], kind: SettingKind
     ) -> list[_Edit]:
-        """The same of its policies or object rules, in the repository's own entry."""
+        """The edits of policies or object rules, in the repository's own entry. Adds values that cannot be
+        written to ``refused``."""
         values = _edited_items(drift, kind)
         desired = self._desired.get(drift.repository)
         stored, wanted = drift.stored.get(kind) or (), desired.wanted_items(kind) if desired else None
@@ -193,7 +191,7 @@ class _Writer:
                 raise _Refused(f"the tree's {kind.label} changed too and have not been applied")
             file, entry = self._own_entry(desired, f"{kind.label} are edited in an entry of its own only")
         except _Refused as why:
-            # one cause for all of them
+            # All of them have this one reason.
             refused.append({"repository": drift.repository, "path": kind.value, "reason": str(why)})
             return []
         named = {value.item: value for value in values}
@@ -237,17 +235,16 @@ class _Writer:
         source: Source | None,
         put: Callable[[str, str], str | None],
     ) -> _Edit:
-        """In place where all that share the place have the value, else as the repository's own value."""
+        """The edit that sets a value: in its place if all repositories that share the place have the same
+        value on the server, or else as the repository's own value."""
         days = value.stored
         assert days is not None
         users = self._users.get(source, set()) if source is not None else set()
         same = all(self._stored.get((user, value.path), ...) == days for user in users)
         if source is not None and same and (self._all_known or self._is_own(desired, source)):
-
-            def replace(text: str, at: Source = source, days: int = days) -> str | None:
-                return replace_number(text, at.line, at.column, days)
-
-            return _Edit(value, source.file, replace, frozenset(users), (source.line, source.column))
+            place = (source.line, source.column)
+            change = partial(replace_number, line=place[0], column=place[1], number=days)
+            return _Edit(value, source.file, change, frozenset(users), place)
         where = f"its value is in {source}, where other repositories have it too" if source else ""
         file, entry = self._own_entry(desired, where or "no rule of the tree names this branch")
         return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
@@ -271,14 +268,14 @@ class _Writer:
         return exact is not None and any(v.source == source for v in exact.layer.values.values())
 
     def _own_entry(self, desired: DesiredRepository, why: str) -> tuple[str, str]:
-        """File and key of the exact entry."""
+        """The file and key of the repository's exact entry. Raises ``_Refused`` if it has none."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
             raise _Refused(f"{why}, and the repository has no entry of its own: add one")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:
-        """Why the edits cannot be, or "": then ``tree`` is the new one. Nothing is left of what cannot be."""
+        """Makes all edits, or none. Returns why they are impossible, or "": then ``tree`` is the new tree."""
         self._files.keep()
         expected = {user: _Settings.of(self._desired[user]) for edit in edits for user in edit.users}
         for edit in edits:
@@ -304,7 +301,7 @@ class _Writer:
     def _check(
         self, key: str, expected: Mapping[str, _Settings], after: Mapping[str, DesiredRepository]
     ) -> None:
-        """Raises ConfigError unless the tree now gives exactly these rules, and the rest as before."""
+        """Raises ConfigError unless exactly these settings changed as expected."""
         for user, settings in expected.items():
             if user not in after or not settings.fit(after[user]):
                 raise ConfigError(f"the edited tree would not contain the server's rules of {user}")
@@ -317,7 +314,8 @@ class _Writer:
 
 @dataclass
 class _Settings:
-    """What the edited tree must give a repository."""
+    """The settings that a repository must have after the edits. ``rules`` has days by whether the name is a
+    pattern, and the name; the default has the name ""."""
 
     rules: dict[tuple[bool, str], int]
     items: dict[SettingKind, Items | None]
@@ -327,7 +325,7 @@ class _Settings:
         return cls(_rules(desired), {kind: desired.wanted_items(kind) for kind in SettingKind})
 
     def take(self, value: DriftedValue | DriftedItem, drift: RepositoryDrift) -> None:
-        """The server's value of it; of policies or object rules the whole list."""
+        """Sets a value to the server's; of policies or object rules, the whole list."""
         if isinstance(value, DriftedItem):
             self.items[value.setting] = drift.stored[value.setting]
             return
@@ -338,7 +336,8 @@ class _Settings:
             self.rules[False, name] = value.stored
 
     def fit(self, desired: DesiredRepository) -> bool:
-        """The order of policies has no effect on which branches are deleted (lakefs/branch-lifecycle.md)."""
+        """Whether a repository has these settings. The order of policies does not matter, because it has no
+        effect on which branches are deleted (lakefs/branch-lifecycle.md)."""
         found = {kind: desired.wanted_items(kind) for kind in SettingKind}
         return _rules(desired) == self.rules and all(
             same_setting(items, found[kind]) or is_reordering(items, found[kind])

@@ -1,7 +1,8 @@
-"""Reads what a diff of one repository needs: its GC rules, policies and object rules.
+"""Reads what the comparison of one repository needs: its GC rules, policies and object rules.
 
-Under the engine ``server`` a server without policies is an error: an expired licence must not turn lakeplan
-into the deleter. Under ``lakeplan`` no policies are read: ``branches run`` enforces them.
+With the engine ``server``, a server that does not support policies is an error, because lakeplan must not
+start to delete branches when a licence expires. With ``lakeplan``, no policies are read: ``branches run``
+enforces those of the tree.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from lakeplan.plan.pins import PinInspection
 from lakeplan.retention.keep import active_holds
 from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.differences import action_of, action_of_setting, diff_rules, diff_setting, is_reordering
+from lakeplan.review.gates import first_names
 from lakeplan.review.selection import RefsReader
 from lakeplan.values.desired import (
     Cleared,
@@ -51,22 +53,22 @@ NO_EFFECT = "only the order of the policies changes: no effect on which branches
 
 @dataclass(frozen=True)
 class Settings:
-    """The plans of what the tree manages on the server, and warnings about what it does not."""
+    """The plans of the settings that the tree manages on the server, and warnings."""
 
     branch_lifecycle: PoliciesPlan | None = None
     object_lifecycle: ObjectRulesPlan | None = None
     warnings: tuple[str, ...] = ()
     held_deletions: tuple[str, ...] = ()
-    """Held branches that the server's policies would delete while they are held, in words."""
+    """Sentences about held branches that the server's policies would delete."""
 
 
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
-    """Whether the tree manages policies that the server itself is to enforce."""
+    """Whether the tree manages policies that the server itself enforces."""
     return desired.branch_lifecycle is not None and server.branch_lifecycle_engine == "server"
 
 
 def server_deletes_held(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:
-    """Whether the server's own job may delete branches that holds keep. What a tag names it leads to."""
+    """Whether the server's own job may delete branches that holds keep. Holds on tags do not matter."""
     held = any(hold.kind != "tag" for hold in active_holds(desired.holds, as_of))
     return held and server.branch_lifecycle_engine == "server"
 
@@ -81,9 +83,8 @@ def gather_settings(
     *,
     read_refs: Callable[[], Refs],
 ) -> Settings:
-    """What the tree asks of policies and object rules beside what the server stores. ``read_refs`` is called
-    where holds need it. Raises ServerError subclasses; ConfigError for policies that a server would not
-    take."""
+    """Compares policies and object rules in the tree with those on the server. ``read_refs`` is called if
+    holds need it. Raises ServerError, and ConfigError for policies that a server would refuse."""
     policies, warnings = None, []
     if server_policies(desired, server):
         policies = _policies(desired, reader, server, repository, branches, as_of)
@@ -102,14 +103,14 @@ def gather_settings(
 def read_setting(
     reader: SettingsReader, kind: SettingKind, repository: str
 ) -> Stored[Policy] | Stored[ObjectRule]:
-    """What a server stores of one kind. Raises FeatureMissing where it has none of them."""
+    """What a server stores of one kind. Raises FeatureMissing if the server does not support that kind."""
     if kind is SettingKind.BRANCH_LIFECYCLE:
         return reader.get_policies(repository)
     return reader.get_object_rules(repository)
 
 
 def _stored_policies(desired: DesiredRepository, reader: SettingsReader) -> Sequence[Policy]:
-    """Those that the tree does not manage."""
+    """The server's policies, which the tree does not manage; none if it does not support policies."""
     try:
         return reader.get_policies(desired.name).items or ()
     except FeatureMissing:
@@ -125,8 +126,8 @@ def _held_deletions(
     as_of: datetime,
     read_refs: Callable[[], Refs],
 ) -> tuple[str, ...]:
-    """By the policies that the plan leaves behind: branches that holds name, and those that alone lead to
-    what holds keep."""
+    """Sentences about branches that the policies, as the plan leaves them, would delete although a hold names
+    them or needs them to reach what it keeps."""
     holds = active_holds(desired.holds, as_of)
     default = repository.default_branch
     found = held_deletions(
@@ -135,18 +136,18 @@ def _held_deletions(
     others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
     if not others or not policies or repository.read_only:
         return found
-    leaving = deleted_while_held(others, branches, policies, as_of, default_branch=default)
-    if not leaving:
+    expiring = deleted_while_held(others, branches, policies, as_of, default_branch=default)
+    if not expiring:
         return found
-    needed = held_branches(others, read_refs(), leaving, reader.metadata_reader(desired.name))
+    needed = held_branches(others, read_refs(), expiring, reader.metadata_reader(desired.name))
     return (
         *found,
-        *(f"{name} ({leaving[name].verdict.policy}) leads to what a hold keeps" for name in sorted(needed)),
+        *(f"{name} ({expiring[name].verdict.policy}) leads to what a hold keeps" for name in sorted(needed)),
     )
 
 
 def _unheeded(desired: DesiredRepository) -> list[str]:
-    """What the tree's ``branch_lifecycle`` asks for that only lakeplan's own runs heed."""
+    """A warning about keys of ``branch_lifecycle`` that only lakeplan's own runs observe."""
     block = desired.resolved.get("branch_lifecycle")
     keys = [key for key in block if key != "policies"] if isinstance(block, Mapping) else []
     if not keys:
@@ -161,7 +162,7 @@ def _unheeded(desired: DesiredRepository) -> list[str]:
 
 
 def _stored(read: Callable[[str], T], repository: str, message: str, hint: str) -> T:
-    """What a server stores. ``message`` and ``hint`` are of the error on a server without the feature."""
+    """What a server stores. A server without the feature is an error with ``message`` and ``hint``."""
     try:
         return read(repository)
     except FeatureMissing as error:
@@ -221,7 +222,7 @@ def _notes(
     reordered: bool,
     exempt: int,
 ) -> tuple[str, ...]:
-    """What a reviewer should know of policies that are pushed."""
+    """Notes for the reviewer of policies that are written."""
     if not action.writes or not wanted:
         return ()
     notes = [NO_EFFECT] if reordered else []
@@ -236,7 +237,8 @@ def _notes(
 
 
 def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: datetime) -> str:
-    """When the first deletion can happen, if the tree gives the schedule of the server's job."""
+    """A note on when the first deletion can happen, which needs the schedule of the server's job in the
+    tree."""
     going = [fate for fate in fates if fate.goes_at is not None]
     if not going:
         return "no branch is deleted within 30 days, assuming no new writes"
@@ -292,8 +294,8 @@ def _object_rules(
 def idle_holds(
     desired: DesiredRepository, reader: LakeFSReader, branches: Iterable[str] | None, today: date
 ) -> list[str]:
-    """A warning for each hold on a branch or tag that matches none; ``branches`` None: not read yet. Asks
-    only for what holds name. Raises ServerError."""
+    """A warning for each hold on a branch or tag that matches none. ``branches`` None: not read yet. Reads
+    only what holds need. Raises ServerError."""
     held = [(n, hold) for n, hold in enumerate(desired.holds) if hold.holds_on(today)]
     kinds = {hold.kind for _, hold in held}
     names: dict[str, list[str]] = {}
@@ -316,8 +318,8 @@ def idle_holds(
 
 @dataclass(frozen=True)
 class Gathered:
-    """A repository's live state beside what the tree requires, before any impact is known. ``stored`` has the
-    rules with the entries of pins."""
+    """A repository's live state compared with the tree, before any impact is known. ``stored`` has the rules
+    with the entries of pins."""
 
     desired: DesiredRepository
     repository: Repository
@@ -326,7 +328,7 @@ class Gathered:
     pins: PinInspection | None = None
 
     def as_it_is(self) -> Gathered:
-        """With nothing to write."""
+        """The same repository with nothing to write."""
         plan = self.plan
         plan = replace(
             plan,
@@ -342,7 +344,7 @@ class Gathered:
         return replace(self, plan=plan)
 
     def with_pins(self, pins: PinInspection | None, *, known: bool) -> Gathered:
-        """With pins that have to be written or shown."""
+        """The same repository with the plan of its pins."""
         if pins is None:
             return self
         plan = replace(self.plan, pins=pins.plan, warnings=(*self.plan.warnings, *_pin_warnings(pins.plan)))
@@ -350,8 +352,8 @@ class Gathered:
         return replace(self, plan=_writable(replace(plan, adopted=adopted), self.repository), pins=pins)
 
     def refreshed(self, *, known: bool) -> Gathered:
-        """With nothing to write but days that patterns add or raise. Repositories that are not ``known``, or
-        that have no rules, are left alone."""
+        """The same repository with only those writes by which patterns add or raise days. There are none if
+        it is not ``known`` or has no rules."""
         plan, gc = self.plan, self.desired.gc
         after = plan.before
         if known and after is not None and plan.after is not None and isinstance(gc, GcDesired):
@@ -373,7 +375,7 @@ class Gathered:
 
 
 def raised(rules: GcRules, days: Mapping[str, int]) -> GcRules:
-    """The rules with these days for branches that have fewer; nothing of them is lowered or removed."""
+    """The rules with these days for branches that have fewer. No rule is lowered or removed."""
     more = {branch: number for branch, number in days.items() if number > rules.days_for(branch)}
     return GcRules(rules.default_retention_days, {**rules.branches, **more})
 
@@ -388,10 +390,9 @@ def gather(
     read_refs: RefsReader,
     expand_over: frozenset[str] | None = None,
 ) -> Gathered:
-    """Reads what a diff needs. ``known``: an earlier apply recorded the repository. ``read_refs`` is called
-    where holds need the history. ``expand_over`` limits pattern expansion to those branches (an apply expands
-    over the branches of the plan file). Raises ServerError subclasses; ConfigError for policies that a server
-    would not take."""
+    """Reads and compares a repository. ``known``: an earlier apply recorded it. ``read_refs`` is called if
+    holds need the history. ``expand_over`` limits pattern expansion to these branches, as an apply does with
+    those of the plan file. Raises ServerError, and ConfigError for policies that a server would refuse."""
     repository = reader.get_repository(desired.name)
     stored = read_stored(reader, desired.name)
     before = stored.bare
@@ -450,7 +451,7 @@ def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: dat
 
 
 def failed(desired: DesiredRepository, endpoint_url: str, failure: Failure) -> RepositoryPlan:
-    """A repository that could not be read at all."""
+    """The plan of a repository that could not be read."""
     return replace(_unread(desired, endpoint_url), failure=failure)
 
 
@@ -478,7 +479,7 @@ def _proposed(
     *,
     known: bool,
 ) -> tuple[GcRules | None, list[str]]:
-    """The rules the tree requires, and what a reviewer should know of them."""
+    """The rules that the tree requires, and warnings for the reviewer."""
     match desired.gc:
         case None:
             return before, []
@@ -501,7 +502,7 @@ def _proposed(
 
 
 def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterable[str]) -> dict[str, int]:
-    """Branches outside ``planned`` that a pattern would give a rule: reported, not written."""
+    """The days that patterns have for branches outside ``planned``. They are reported, not written."""
     if not isinstance(desired.gc, GcDesired):
         return {}
     known, every = set(planned), set(live)
@@ -510,19 +511,19 @@ def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterab
 
 
 def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> list[str]:
-    """Branches that a pattern matches and the stored rules do not name: they appeared since an apply."""
+    """A warning about branches that a pattern matches and the stored rules lack, so are newer than an
+    apply."""
     exact = {rule.name for rule in gc.branches if not rule.is_pattern}
     if before is None or not before.branches:
         return []
     found = [b for b in after.branches if b not in before.branches and b not in exact]
     if not found:
         return []
-    names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-    return [f"unexpanded since the last apply, and written by this one: {names}"]
+    return [f"unexpanded since the last apply, and written by this one: {first_names(found)}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
-    """Values the server stored but should not have (lakefs/api.md: nothing is validated)."""
+    """Warnings about invalid values that the server stores, because it validates nothing (lakefs/api.md)."""
     if stored is None:
         return []
     existing = set(branches)

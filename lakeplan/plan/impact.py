@@ -1,4 +1,5 @@
-"""What a plan does to objects: verdict bits now and later, amounts, and the objects it names."""
+"""The impact of a plan on objects: the verdicts on commits now and later, figures, and the expiring
+objects."""
 
 from __future__ import annotations
 
@@ -30,19 +31,20 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 
 BACKLOG = "backlog"
 EXISTS_BIT = 1 << 60
-"""Set on every commit of the dump when the backlog is requested."""
+"""Set on every commit if the backlog is requested."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The bits of one rule set at one moment."""
+    """The bits of one set of rules at one moment."""
 
     server: int
     documented: int
 
 
 def side_bits(horizon: Horizon, *, proposed: bool) -> Side:
-    """Four bits a horizon: stored/proposed × server/documented."""
+    """The bits of the stored or the proposed rules. There are four per horizon: stored/proposed ×
+    server/documented."""
     first = 4 * list(Horizon).index(horizon) + (2 if proposed else 0)
     return Side(1 << first, 1 << (first + 1))
 
@@ -52,7 +54,7 @@ def expire_name(horizon: Horizon) -> str:
 
 
 def transitions(*, backlog: bool) -> dict[str, Transition]:
-    """Every question planning asks of the simulation, by name."""
+    """The transitions that the simulation counts, by name."""
     asked = {}
     for horizon in Horizon:
         stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
@@ -70,14 +72,14 @@ _NOW_BITS = sum(
 
 @dataclass(frozen=True)
 class Verdicts:
-    """``masks`` has one mask per commit, in the order of ``graph.ids``."""
+    """The verdicts on all commits. ``masks`` has one mask per commit, in the order of ``graph.ids``."""
 
     graph: CommitGraph
     masks: list[int]
     moments: Mapping[Horizon, datetime]
 
     def commit_impact(self, horizon: Horizon) -> HorizonImpact:
-        """The commit figures of a horizon; object figures still unknown."""
+        """The figures of commits at a horizon, without those of objects."""
         stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
         before = after = expire = released = risk = 0
         for mask, count in Counter(self.masks).items():
@@ -91,22 +93,22 @@ class Verdicts:
         return HorizonImpact(self.moments[horizon], before, after, expire, released, risk)
 
     def changes_sides(self, *, backlog: bool) -> bool:
-        """Whether any commit expires in any transition: if none does, no object can."""
+        """Whether any commit expires in any transition. If none does, no object can."""
         asked = list(transitions(backlog=backlog).values())
         return any(t.expires(mask) for mask in set(self.masks) for t in asked)
 
     def metaranges(self) -> dict[str, int]:
-        """Metarange id → mask, over commits that some verdict keeps. A first commit holds nothing."""
+        """Metarange id → mask, of commits that are kept by any verdict. A first commit has no data."""
         return metarange_masks(self.graph, self.masks)
 
     def expiring(self, horizon: Horizon = Horizon.NOW) -> list[int]:
-        """Indexes of commits that expire through the change."""
+        """The indexes of commits that expire because of the change."""
         stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
         return [i for i, m in enumerate(self.masks) if m & stored.server and not m & proposed.server]
 
     def tags_at_stake(self) -> dict[str, str]:
-        """Tag → commit id, of tags whose commit the proposed rules do not keep at some horizon. Not only of
-        commits that expire through the change: one that is gone already may share its objects with those."""
+        """Tag → commit id, of tags whose commit the proposed rules do not keep at some horizon. This includes
+        commits that expire anyway, because they may share objects with those that expire by the change."""
         kept = sum(side_bits(horizon, proposed=True).server for horizon in Horizon)
         index = self.graph.index
         return {
@@ -121,11 +123,11 @@ class Verdicts:
         return sum(1 for mask in self.masks if not mask & kept)
 
     def digest(self) -> str:
-        """SHA-256 over every commit that some verdict keeps now, with those verdicts, and over the tags that
+        """SHA-256 over every commit that any verdict keeps now, with these verdicts, and over the tags that
         may lose data.
 
-        Kept commits count too: one that stops being kept may have been all that held an object back. So do
-        tags: one that is set on an expiring commit after a review changes no verdict, and loses data.
+        Kept commits count, because one that is no longer kept may have been the only one that kept an object.
+        Tags count, because one that is set on an expiring commit changes no verdict, but loses data.
         """
         text = hashlib.sha256()
         for commit_id, mask in zip(self.graph.ids, self.masks, strict=True):
@@ -147,19 +149,18 @@ def judge(
     backlog: bool = False,
     deleted: Callable[[datetime, bool], frozenset[str]] | None = None,
 ) -> Verdicts:
-    """All verdicts of a change. Unset rules keep everything: without them no collector runs
-    (lakefs/retention.md), so taking rules away expires nothing and setting the first ones may expire a lot.
+    """All verdicts of a change. Without rules no collector runs (lakefs/retention.md), so everything is kept:
+    removing rules expires nothing, and setting the first ones may expire a lot.
 
-    ``deleted(moment, proposed)`` names the branches that the stored or the proposed policies have deleted by
-    then: what only they reached gets the default days.
-    """
+    ``deleted(moment, proposed)`` returns the branches that the stored or the proposed policies have deleted
+    by then. Commits that only these led to get the default days."""
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
     for proposed, rules in ((False, before), (True, after)):
         sides = {h: side_bits(h, proposed=proposed) for h in Horizon}
         if rules is None:
-            every = sum(side.server | side.documented for side in sides.values())
-            masks = _with_bit(masks, all_kept(graph), every)
+            all_bits = sum(side.server | side.documented for side in sides.values())
+            masks = _with_bit(masks, all_kept(graph), all_bits)
             continue
         walk, documented, without = ServerWalk(graph, rules), DocumentedRule(graph, rules), frozenset[str]()
         for horizon, moment in moments.items():
@@ -177,7 +178,7 @@ def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
 
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
-    """No commit changes sides: every figure is zero without reading a range."""
+    """The impact if no commit expires: every figure is zero, and no range is read."""
     found = _of_commits(ImpactStatus.UNAFFECTED, "no commit changes sides", verdicts, blind_to)
     zero = {
         name: replace(h, objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0)
@@ -187,7 +188,7 @@ def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
 
 
 def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = ()) -> Impact:
-    """The objects are unknown; commit figures stand where the graph was read."""
+    """The impact if objects are unknown, with figures of commits if the graph was read."""
     if verdicts is None:
         return Impact(ImpactStatus.UNKNOWN, reason=reason, blind_to=blind_to)
     tags = (TagLoss(tag, commit, None, None) for tag, commit in sorted(_expiring_tags(verdicts).items()))
@@ -195,7 +196,7 @@ def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = 
 
 
 def _of_commits(status: ImpactStatus, reason: str, verdicts: Verdicts, blind_to: tuple[str, ...]) -> Impact:
-    """What the commits alone say."""
+    """The impact on commits alone."""
     return Impact(
         status,
         reason=reason,
@@ -209,7 +210,7 @@ def _of_commits(status: ImpactStatus, reason: str, verdicts: Verdicts, blind_to:
 def simulated(
     verdicts: Verdicts, result: ImpactResult, *, backlog: bool, blind_to: tuple[str, ...] = ()
 ) -> Impact:
-    """Folds the objects' masks into figures per horizon."""
+    """The impact with the simulation's figures per horizon."""
     commits = verdicts.tags_at_stake()
     asked = transitions(backlog=backlog)
     left = result.amount(asked[BACKLOG]) if backlog else None
@@ -258,14 +259,13 @@ def _with_objects(impact: HorizonImpact, horizon: Horizon, result: ImpactResult)
 
 
 def _expiring_tags(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → commit id, of tags whose commit expires through the change, now or at a later horizon."""
+    """Tag → commit id, of tags whose commit expires because of the change, now or at a later horizon."""
     expiring = {verdicts.graph.ids[i] for horizon in Horizon for i in verdicts.expiring(horizon)}
     return {tag.id: tag.commit_id for tag in verdicts.graph.tags if tag.commit_id in expiring}
 
 
 def tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
-    """Tag → metarange of its commit, of tags that may lose data: which objects of it go is for the
-    simulation to say."""
+    """Tag → metarange of its commit, of tags that may lose data. The simulation counts the lost objects."""
     graph = verdicts.graph
     metaranges = {
         tag: graph.meta_range_ids[graph.index[commit_id]]
@@ -275,13 +275,14 @@ def tag_metaranges(verdicts: Verdicts) -> dict[str, str]:
 
 
 def named_transitions(*, backlog: bool) -> dict[str, Bit]:
-    """Transitions of which every object is named."""
+    """The transitions for which a plan names every object."""
     named = {expire_name(Horizon.NOW): Bit.NOW, expire_name(Horizon.WEEK): Bit.WEEK}
     return {**named, BACKLOG: Bit.BACKLOG} if backlog else named
 
 
 def shown_of(key: str, verdicts: Verdicts, objects: bytes | None) -> Shown | None:
-    """Commits that expire, and ``objects`` (records; None: too many). None beyond the limit."""
+    """Records of expiring commits together with those of ``objects`` (None: too many). None above the
+    limit."""
     if objects is None:
         return None
     known = np.frombuffer(objects, RECORD)

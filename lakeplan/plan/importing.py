@@ -1,4 +1,6 @@
-"""A tree from stored rules: files, entries, profiles of what several repositories share. Writes nothing."""
+"""Makes a tree from stored rules: files, entries, and profiles for rules that several repositories share.
+Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class Imported:
-    """One repository with what a server stores, or with the rules that a file of lakectl's has. ``rules``
-    None: it has none, but ``settings``: policies or object rules of a lakeFS Enterprise server."""
+    """One repository with what a server stores, or with the rules in a file for lakectl. ``rules`` None: it
+    has only ``settings``, the policies or object rules of a lakeFS Enterprise server."""
 
     server: str
     name: str
@@ -47,7 +49,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class SkippedRepository:
-    """A repository that the tree does not name, and why. ``is_problem``: it has rules all the same."""
+    """A repository that was left out of the tree, and why. ``is_problem``: it has, or may have, rules."""
 
     repository: str
     reason: str
@@ -66,7 +68,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Owners:
-    """``GLOB=OWNER`` pairs, the first that fits counts. Servers know no owners."""
+    """``GLOB=OWNER`` pairs, of which the first that matches counts. Servers do not record owners."""
 
     pairs: tuple[tuple[str, str], ...] = field(default=())
 
@@ -82,8 +84,8 @@ def read_servers(
     *,
     takes: Callable[[str, str], bool],
 ) -> tuple[list[Imported], list[SkippedRepository]]:
-    """The rules, policies and object rules of every live repository that ``takes(server, name)``. What
-    cannot be read is left out by name; a server that does not answer raises ServerError."""
+    """The rules, policies and object rules of every live repository for which ``takes(server, name)`` is
+    true, and those that could not be read. Raises ServerError if a server does not answer."""
     imported: list[Imported] = []
     left_out: list[SkippedRepository] = []
     for server in servers:
@@ -111,7 +113,7 @@ def read_servers(
 
 
 class _ServerImport:
-    """Reads the repositories of one server. A feature that it lacks is not requested repeatedly."""
+    """Reads the repositories of one server. A feature that it lacks is requested only once."""
 
     def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
         self._server, self._reader, self._owners = server, reader, owners
@@ -151,7 +153,7 @@ class _ServerImport:
 def sightings(
     imported: Iterable[Imported], tree: DesiredTree, run: Run, *, at: datetime
 ) -> dict[str, dict[str, Sighting]]:
-    """What was read of each repository of the new tree, by ``server/name`` and setting, for its baseline."""
+    """The values that were read of each repository, by ``server/name`` and setting, for its baseline."""
     hashes = {d.key: d.config_hash for server in tree.servers for d in tree.resolve(server, ())}
     found = {}
     for repository in imported:
@@ -173,14 +175,14 @@ def make_tree(
     *,
     state: str | None = None,
 ) -> Import:
-    """The files of a tree that requires exactly these rules. Repositories whose stored values no tree may
-    require are left out, with a comment that says so."""
+    """The files of a tree that requires exactly these rules. Repositories with stored values that no tree can
+    have are left out, which a comment says."""
     good = []
     out = list(left_out)
     for repository in sorted(repositories, key=lambda r: r.key):
-        nonsense = _nonsense(repository.rules)
-        if nonsense:
-            out.append(SkippedRepository(repository.key, f"no tree can contain what is stored: {nonsense}"))
+        invalid = _invalid_days(repository.rules)
+        if invalid:
+            out.append(SkippedRepository(repository.key, f"no tree can contain what is stored: {invalid}"))
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)
@@ -192,7 +194,7 @@ def make_tree(
     return Import(files, tuple(good), tuple(out), tuple(profiles.values()))
 
 
-def _nonsense(rules: GcRules | None) -> str:
+def _invalid_days(rules: GcRules | None) -> str:
     if rules is None:
         return ""
     days = {"the default": rules.default_retention_days, **rules.branches}
@@ -200,7 +202,7 @@ def _nonsense(rules: GcRules | None) -> str:
 
 
 def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
-    """A name for all rules that more than one repository has."""
+    """Names for the rules that more than one repository has."""
     counts = Counter(r.rules for r in repositories if r.rules is not None)
     shared = sorted(
         (rules for rules, n in counts.items() if n > 1),
@@ -220,7 +222,8 @@ def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
 
 
 def _groups(repositories: Iterable[Imported], split: Split, *, several: bool) -> dict[str, list[Imported]]:
-    """Repositories by the file they go into. Names that differ in what a file name cannot hold share one."""
+    """Repositories by their file. Names that differ only in characters that file names cannot have share
+    one."""
     groups: dict[str, list[Imported]] = {}
     for repository in repositories:
         match split:

@@ -1,5 +1,5 @@
-"""The document of a report page: branches, timeline, and the commit graph with rows, lanes, and the
-reason that keeps each commit (``schemas/report.v1.json``).
+"""The document of a report page (``schemas/report.v1.json``): branches, a timeline, and the commit graph with
+the reason why each commit is kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from lakeplan.values.urls import path_digest
 
 @dataclass(frozen=True)
 class Drawing:
-    """``order``: commit numbers from the top down. ``lane``: per commit number. ``lanes``: how many."""
+    """A drawn graph. ``order`` has the commit numbers from the top down, ``lane`` the lane of each commit
+    number. ``lanes`` is the number of lanes."""
 
     order: list[int]
     lane: list[int]
@@ -46,11 +47,11 @@ class Drawing:
 
 
 def draw(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> Drawing:
-    """Places for all commits. ``parents``: per commit number, the numbers of all its parents, the main one
-    included."""
+    """The places of all commits. ``parents`` has for each commit number the numbers of all its parents,
+    including the main one."""
     order = _top_down(graph, parents)
     if len(order) < len(graph):
-        # Other parents in a circle: no server makes them, and retention does not look at them.
+        # Other parents form a cycle. No server creates these, and retention ignores other parents.
         order = _top_down(graph, [[p] if p >= 0 else [] for p in graph.main_parent])
     lane = [-1] * len(graph)
     first = _longest_line(graph)
@@ -80,7 +81,7 @@ def draw(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> Drawing:
 
 
 def _top_down(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> list[int]:
-    """The newest first, but every commit above its parents, whatever their dates."""
+    """The commits, newest first, but each above its parents whatever their dates."""
     children = [0] * len(graph)
     for each in parents:
         for parent in set(each):
@@ -99,12 +100,12 @@ def _top_down(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> list[int]
 
 
 def _longest_line(graph: CommitGraph) -> set[int]:
-    """The commits of the branch with the longest line of main parents; of equals the first by name."""
+    """The commits of the branch with the longest line of main parents; of equal ones the first by name."""
     depth = [0] * len(graph)
     for commit in reversed(graph.order):
         parent = graph.main_parent[commit]
         depth[commit] = depth[parent] + 1 if parent >= 0 else 1
-    # max takes the first of equals, and heads stand in the order of their branches' names
+    # max returns the first of equal ones, and heads are in the order of their branches' names.
     commit = max(list(graph.heads) or list(graph.dangling), key=lambda n: depth[n], default=-1)
     line = set()
     while commit >= 0:
@@ -127,13 +128,13 @@ KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE = (
     "gone",
 )
 VERDICTS = (KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE)
-"""In this order the page counts them; a row's verdicts are one digit a moment, the place in this tuple."""
+"""In the order of the page. A row has for each moment a digit, the verdict's place in this tuple."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What was read of a repository. ``source`` says where, for people. ``listed``: branches as the server
-    lists them, with the dates that Enterprise gives; empty where there is no server."""
+    """The history of a repository. ``source`` says for people where it was read. ``listed`` are the branches
+    in the server's list, with dates on Enterprise; empty without a server."""
 
     refs: Refs
     source: str
@@ -149,8 +150,8 @@ class History:
 
 @dataclass(frozen=True)
 class Judged:
-    """A history under a plan's rules, before and after. ``graph`` has the pins that are there and those that
-    are to be made; ``before`` and ``after`` are the plan's rules with those of pins."""
+    """A history judged under the rules of a plan. ``graph`` has the existing and the new pins; ``before`` and
+    ``after`` are the plan's rules with the entries of pins."""
 
     plan: RepositoryPlan
     history: History
@@ -161,13 +162,14 @@ class Judged:
     as_of: datetime
 
     def without(self, moment: datetime, *, proposed: bool) -> CommitGraph:
-        """The graph of one side, as branches and pins are at a moment."""
+        """The graph with the branches and pins at a moment, under the stored or the proposed settings."""
         gone = _gone(self.plan, moment, proposed)
         return self.graph.without_branches(gone) if gone else self.graph
 
 
 def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Judged:
-    """Judges as the plan did: its moment, its rules, the branches that policies delete, and the pins."""
+    """Judges a history like the plan: at its moment, by its rules, with the deletions of its policies and
+    pins."""
     rows = plan.pins.pins if plan.pins is not None else ()
     before, after, graph = plan.before, plan.after, history.graph
     if rows:
@@ -187,7 +189,7 @@ def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRu
 
 
 def _gone(plan: RepositoryPlan, moment: datetime, proposed: bool) -> frozenset[str]:
-    """Branches that policies have deleted by then, and pins that are not there before, or after."""
+    """Branches that policies have deleted by then, and pins that do not exist before, or after."""
     policies = plan.branch_lifecycle
     deleted = policies.deleted(moment, proposed) if policies is not None else frozenset()
     return deleted | _absent_pins(plan, proposed)
@@ -202,11 +204,12 @@ def _absent_pins(plan: RepositoryPlan, proposed: bool) -> frozenset[str]:
 
 
 def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
-    """``rows`` has a value per drawn commit in each of its columns. ``counts`` are of all commits."""
+    """The document of a graph. Each column of ``rows`` has a value per drawn commit. ``counts`` cover all
+    commits."""
     graph, plan = judged.graph, judged.plan
     commits = {commit.id: commit for commit in judged.history.refs.commits}
-    every = [commits[id] for id in graph.ids]
-    parents = [[graph.index[p] for p in c.parents if p in graph.index] for c in every]
+    in_order = [commits[id] for id in graph.ids]
+    parents = [[graph.index[p] for p in c.parents if p in graph.index] for c in in_order]
     drawing = draw(graph, parents)
     verdicts = [_verdicts(mask) for mask in judged.verdicts.masks]
     shown = _chosen(graph, drawing.order, verdicts, limit)
@@ -234,7 +237,7 @@ def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
         "rows": {
             "id": [graph.ids[n] for n in shown],
             "at": [graph.creation_us[n] // SECOND_US for n in shown],
-            "message": [_short(every[n].message) for n in shown],
+            "message": [_short(in_order[n].message) for n in shown],
             "lane": [drawing.lane[n] for n in shown],
             "parents": [_parent_rows(graph, n, parents[n], row_of) for n in shown],
             "verdicts": [verdicts[n] for n in shown],
@@ -249,8 +252,9 @@ def _verdicts(mask: int) -> str:
 
 
 def _verdict(mask: int, horizon: Horizon) -> str:
-    """What becomes of a commit at one moment. At risk: the server, under the proposed rules, lets go of what
-    their documented meaning keeps; ``AT_RISK`` as the plan counts it, of what the stored rules keep."""
+    """The verdict on a commit at one moment. A commit is at risk if it expires on the server although the
+    documented meaning of the proposed rules keeps it. Like the plan, ``AT_RISK`` counts only commits that the
+    stored rules keep."""
     stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
     if mask & proposed.server:
         return KEPT if mask & stored.server else RELEASED
@@ -266,8 +270,8 @@ def _counts(verdicts: Sequence[str], place: int) -> dict[str, int]:
 
 
 def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], limit: int) -> list[int]:
-    """At most ``limit`` commits in the order they are drawn: first those that change sides at some moment,
-    then HEADs, then the newest."""
+    """At most ``limit`` commits, in the order of drawing. Those whose fate changes are chosen first, then
+    HEADs, then the newest."""
     if len(order) <= limit:
         return list(order)
     still = {str(VERDICTS.index(v)) for v in (KEPT, GONE, RISKED)}
@@ -282,14 +286,14 @@ def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], l
 def _parent_rows(
     graph: CommitGraph, commit: int, parents: Sequence[int], row_of: dict[int, int]
 ) -> list[int]:
-    """Rows of the parents, the main one first; -1 where it is not drawn."""
+    """The rows of the parents, the main one first; -1 if that is not drawn."""
     main = graph.main_parent[commit]
     others = [row_of[p] for p in dict.fromkeys(parents) if p != main and p in row_of]
     return ([row_of.get(main, -1)] if main >= 0 else []) + others
 
 
 def _branch(branch: Branch, judged: Judged, row_of: dict[int, int]) -> list[Any]:
-    """[name, row or -1, days before, days after, rule of its own before, after]; None: no rules are set."""
+    """[name, row or -1, days before, days after, whether it has a rule before, after]; None: no rules."""
     sides, graph = (judged.before, judged.after), judged.graph
     days = [None if r is None else r.days_for(branch.id) for r in sides]
     own = [int(r is not None and branch.id in r.branches) for r in sides]
@@ -299,10 +303,10 @@ def _branch(branch: Branch, judged: Judged, row_of: dict[int, int]) -> list[Any]
 def _reasons(
     judged: Judged, shown: Sequence[int], row_of: dict[int, int], position: dict[str, int], *, proposed: bool
 ) -> Json | None:
-    """Per row, who keeps it the longest (``branch``: place in ``branches``, -2 a dangling commit, -1 nobody),
-    from which commit's date the days count (``via``: a row, -1 itself, -2 not drawn), until when (epoch
-    seconds, None: no end), how many branches keep it, and whether the ``server`` does so now (0 or 1): all
-    but the last is the documented rule. None: no rules are set, so everything is kept."""
+    """For each row, by the documented rule: what keeps it the longest (``branch``: its place in ``branches``,
+    -2 a dangling commit, -1 nothing), from which commit's date the days count (``via``: a row, -1 itself, -2
+    not drawn), until when (epoch seconds, None: no end), and how many branches keep it. ``server``: whether
+    the server keeps it now (0 or 1). None: no rules are set, so everything is kept."""
     rules = judged.after if proposed else judged.before
     if rules is None:
         return None
@@ -333,11 +337,11 @@ Json = dict[str, Any]
 
 
 def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: datetime) -> Json:
-    """``rows``: those that policies delete first, then the idlest.
+    """The document of a repository's branches. ``rows``: first those that policies delete, then by idle time.
 
-    ``created_at`` is the server's own date, where it has one. ``first_commit_at`` is the oldest commit that
-    this branch alone leads to: the branch is at least that old. ``idle_seconds`` counts from the last write
-    where the server has it, else from the HEAD's date; both None without a history.
+    ``created_at`` is the server's date, if it has one. ``first_commit_at`` is the date of the oldest commit
+    that only this branch leads to, so the branch is at least that old. ``idle_seconds`` counts from the last
+    write on the server, or else from the HEAD's date. All are None without a history.
     """
     now = int(as_of.timestamp())
     policies = plan.branch_lifecycle
@@ -366,7 +370,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
 
 @dataclass(frozen=True)
 class _BranchDetails:
-    """Of one branch: ``own`` are how many commits it alone leads to, and the date of the oldest."""
+    """Details of a branch. ``own``: how many commits only it leads to, and the date of the oldest."""
 
     graph: CommitGraph | None = None
     own: tuple[int, int | None] = (0, None)
@@ -411,8 +415,8 @@ def _most_pressing_first(row: Mapping[str, Any]) -> tuple[bool, str, int, str]:
 
 
 def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
-    """Per branch, how many commits of its main line no other branch's leads to, and the date of the oldest
-    (epoch seconds; None when there are none)."""
+    """By branch, how many commits of its main line are on no other branch's, and the date of the oldest
+    (epoch seconds; None if there are none)."""
     leading = [0] * len(graph)
     for head in graph.heads:
         leading[head] += 1
@@ -432,15 +436,16 @@ def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
 
 
 DAYS = 90
-"""How far the page looks. Branches are known for thirty days only, as the plan has them."""
+"""The days of the timeline. Deletions of branches are known for 30 days only, as in the plan."""
 
 
 def timeline_document(
     plan: RepositoryPlan, judged: Judged | None, curve: Mapping[str, Any] | None, as_of: datetime
 ) -> Json:
-    """``days``: one row per day on which something expires. Day 0 is now; day n ends n times 24 hours later.
-    Commits go by the documented rule, under the stored and the proposed rules (None: no history, or no rules
-    are set, so that nothing expires). ``objects`` come from the horizon of a curve, when one was given."""
+    """The document of a timeline. ``days`` has a row per day on which something expires. Day 0 is now; day n
+    ends n times 24 hours later. Commits expire by the documented rule, under the stored and the proposed
+    rules (None: no history, or no rules, so nothing expires). ``objects`` come from the forecast of a
+    curve."""
     stored = None if judged is None else _commits(judged, as_of, proposed=False)
     proposed = None if judged is None else _commits(judged, as_of, proposed=True)
     branches = _branches(plan, as_of)
@@ -478,7 +483,7 @@ def timeline_document(
 
 
 def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, int] | None:
-    """Day → commits that stop being kept on it, from tomorrow's on."""
+    """Day → number of commits that expire on it, from day 1 on."""
     rules = judged.after if proposed else judged.before
     if rules is None:
         return None
@@ -491,7 +496,7 @@ def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, in
 
 
 def _branches(plan: RepositoryPlan, as_of: datetime) -> dict[int, list[list[str]]]:
-    """Day → [branch, policy] of branches that the proposed policies delete by its end."""
+    """Day → [branch, policy] of branches that the proposed policies delete on it."""
     found: dict[int, list[list[str]]] = {}
     policies = plan.branch_lifecycle
     for fate in policies.fates if policies is not None else ():
@@ -509,14 +514,14 @@ def _objects(curve: Mapping[str, Any] | None) -> dict[int, Mapping[str, int]]:
 
 REPORT_FORMAT = "lakeplan.report/v1"
 MAX_DRAWN = 20_000
-"""Commits that are drawn of all repositories together: the page stays small enough to open at once."""
+"""Commits that are drawn of all repositories together, so that the page opens quickly."""
 MAX_DETAILED = 25
 """Repositories with a timeline and a table of branches."""
 
 
 def shown_repositories(plan: Plan, targets: Sequence[str] = ()) -> list[RepositoryPlan]:
-    """What the page is about: the repositories with these keys, or without any all that the plan would write;
-    those where most expires first."""
+    """The repositories of the page: those with the keys in ``targets``, or all with writes. Those where most
+    bytes expire come first."""
     found = [
         r for r in plan.repositories if r.failure is None and (r.key in targets if targets else r.writes)
     ]
@@ -538,9 +543,10 @@ def report_page_document(
     also: Mapping[str, str] | None = None,
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """``histories`` by key (``server/name``). ``curves`` are documents of ``schemas/curve.v1.json``; ``also``
-    gives the key of a curve that goes by another name. ``missing`` says in words what the page does not show,
-    and why; what had to be left out for its size is added. Raises LakeplanError when a history is damaged."""
+    """The document of a page. ``histories`` by key (``server/name``). ``curves`` are documents of
+    ``schemas/curve.v1.json``; ``also`` maps another name in a curve to its key. ``missing`` says in words
+    what the page does not show, and why. What is left out for its size is added to it. Raises LakeplanError
+    if a history is damaged."""
     shown = shown_repositories(plan, targets)
     document = to_document(plan)
     by_key = {f"{r['server']}/{r['name']}": r for r in document["repositories"]}
@@ -578,8 +584,8 @@ def report_page_document(
 
 
 def _placed(curve: Mapping[str, Any], plan: Plan, also: Mapping[str, str]) -> dict[str, Any]:
-    """A curve with the repository of the plan it is about (``key``, None for none), and which of its rules it
-    was made with: ``after``, ``before``, or None for others."""
+    """A curve with the key of its repository in the plan, if any, and the rules with which it was made:
+    ``after``, ``before``, or None for others."""
     name = also.get(curve["repository"], curve["repository"])
     for repository in plan.repositories:
         namespace = repository.storage_namespace

@@ -47,8 +47,8 @@ RENEW_EVERY = 20
 
 
 class PinnedRulesAttempt(RulesAttempt):
-    """Computes everything anew right before it writes, and again before pins are deleted. Where it is killed
-    or refuses to go on, nothing is kept less than before, and a later run finishes."""
+    """Writes rules and pins. Everything is computed again right before the first write, and before pins are
+    deleted. If it is killed or stops, nothing is kept for less time than before, and a later run finishes."""
 
     _inspection: PinInspection
     _renew: Callable[[], None]
@@ -79,11 +79,12 @@ class PinnedRulesAttempt(RulesAttempt):
         self._retire(connection)
         recorded, wanted = self._record.pins, self._inspection.change.want
         if set(map(_as_recorded, recorded)) != set(map(_as_recorded, wanted)):
-            self._write_record(wanted)  # a run that was killed left others, or a hold came or expired
+            # A killed run left other pins on record, or a hold was added or expired.
+            self._write_record(wanted)
         return outcome
 
     def _run_pins_alone(self, connection: WritableServer) -> Outcome:
-        """No rule of the tree changes, so that nothing of them goes on record."""
+        """Changes pins but no rule of the tree, so no rules are recorded."""
         if not self.check(connection):
             self._note(status=Outcome.ALREADY.value)
             return Outcome.ALREADY
@@ -114,7 +115,7 @@ class PinnedRulesAttempt(RulesAttempt):
         return bool(self._steps)
 
     def _before_rules(self) -> GcRules | None:
-        """What the server stores right before the new rules are written."""
+        """The rules that the server stores right before the new ones are written."""
         step = self._steps.get(Write.ENTRIES)
         return step.after.rules if step is not None else self._inspection.change.stored
 
@@ -129,7 +130,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def prepare(self, connection: WritableServer) -> None:
         change = self._inspection.change
-        # On record before they are made: a pin that nobody knows would never be deleted.
+        # Recorded before they are created: a pin that is not on record would never be deleted.
         self._write_record(self._all_pins())
         if (step := self._steps.get(Write.ENTRIES)) is not None:
             self._write_rules(connection, change.stored, step.after.rules)
@@ -164,15 +165,15 @@ class PinnedRulesAttempt(RulesAttempt):
     def failed(self, error: LakeplanError) -> Applied:
         if not self._retiring:
             return super().failed(error)
-        # All that was to be added or changed is there: what is left keeps more, not less.
+        # Everything new was written. The pins that are left keep more, not less.
         text = f"the rules and new pins were written; deleting retired pins failed: {error}"
         self._note(status=Outcome.FAILED.value, message=text)
         return self.ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
 
     # ---- single writes
     def _write_rules(self, connection: WritableServer, before: GcRules | None, rules: GcRules | None) -> None:
-        """Writes rules that differ from those before in entries of pins alone, and reads them back. Raises
-        StalePlan when somebody changed them: many branches may have been made or deleted since."""
+        """Writes rules that differ only in entries of pins, and reads them back. Raises StalePlan if somebody
+        changed them, because creating or deleting branches in between may have taken long."""
         self._renew()
         replace_rules(
             connection,
@@ -184,8 +185,8 @@ class PinnedRulesAttempt(RulesAttempt):
         )
 
     def _create(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
-        """Makes branches and reads them back: hidden, and at their commit. The first is read back alone, as a
-        server from before hidden branches makes visible ones."""
+        """Creates pins and reads them back as hidden branches at their commits. The first is read back alone,
+        because a server without hidden branches creates visible ones."""
         for number, pin in enumerate(pins):
             if number % RENEW_EVERY == 0:
                 self._renew()
@@ -195,7 +196,7 @@ class PinnedRulesAttempt(RulesAttempt):
             except LakeplanError as error:
                 if not may_have_acted(error):
                     if isinstance(error, UnexpectedAnswer) and error.status == CONFLICT:
-                        # somebody else made it since: what is not on record is never deleted
+                        # Somebody else created it since. It must not be on record, so it is never deleted.
                         self._write_record(one for one in self._all_pins() if one not in pins[number:])
                     raise
             if number == 0:
@@ -221,7 +222,7 @@ class PinnedRulesAttempt(RulesAttempt):
                     hint="Wait a minute, then run `lakeplan plan`.",
                 )
             if found == LiveBranch(pin, commit_id, hidden=False):
-                connection.branch_writer.delete_branch(name, pin)  # made by this run, right before
+                connection.branch_writer.delete_branch(name, pin)  # this run has just created it
                 raise FeatureMissing(
                     "the server makes no hidden branches, so it cannot have pins",
                     where=self.repository.key,
@@ -235,8 +236,8 @@ class PinnedRulesAttempt(RulesAttempt):
                 )
 
     def _confirm(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
-        """Reads everything again and judges every state of the change by it. Raises GateRefused when one
-        would keep less, and StalePlan when rules or pins are others than written."""
+        """Reads everything again and judges every state of the change. Raises GateRefused if one would keep
+        less, and StalePlan if rules or pins differ from those written."""
         name, change = self.repository.name, self._inspection.change
         rules = self._target if self._retiring else self._expected
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
@@ -261,7 +262,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     # ---- retired pins
     def _retire(self, connection: WritableServer) -> None:
-        """Deletes retired pins, each once it is sure that it still stands where it was, then their rules."""
+        """Deletes retired pins, each after a check that nobody moved it, and then their rules."""
         change = self._inspection.change
         if not change.retired:
             return
@@ -293,7 +294,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     # ---- records
     def _all_pins(self) -> tuple[Pin, ...]:
-        """Until retired pins are deleted, with the rule that each is given."""
+        """The wanted pins and the retired ones, which exist until they are deleted."""
         change = self._inspection.change
         return (*change.want, *change.retired)
 

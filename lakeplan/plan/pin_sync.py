@@ -1,4 +1,4 @@
-"""``lakeplan pins sync``: brings the pins of repositories up to date, and no rule of the tree with them."""
+"""``lakeplan pins sync``: brings the pins of repositories up to date, but no rule of the tree."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lakeplan.values.plan import APPLY, Failure, GateOutcome, GateResult, Reposi
 from lakeplan.values.rules import Action
 
 COMMAND = "apply pins"
-"""What the history calls a run."""
+"""The name of such a run in the history."""
 
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """``adopt``: hidden branches of lakeplan's form that the state does not know go on record first."""
+    """``adopt``: hidden branches of lakeplan's form that are not on record are recorded first."""
 
     selection: Selection
     allowed: frozenset[str] = frozenset()
@@ -35,8 +35,9 @@ class SyncOptions:
 def sync_pins(
     tree: DesiredTree, options: SyncOptions, plan_ports: Ports, ports: ApplyPorts, run: Run
 ) -> ApplyReport:
-    """Makes missing pins and writes their rules. Retired pins are deleted only where the tree's settings of
-    the repository are those of the last apply: what a change of them takes away is for a plan to show."""
+    """Creates missing pins and writes their rules. Retired pins are deleted only if the tree's settings of
+    the repository are those of the last apply. If not, a plan must show first what their deletion would
+    expire."""
     run = replace(run, command=COMMAND)
     known = known_repositories(ports.state)
     chosen = {d.key: d for d in _chosen(tree, options.selection, plan_ports)}
@@ -70,7 +71,7 @@ def sync_pins(
 
 
 def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[DesiredRepository]:
-    """Repositories that have pins, or that the tree requires some in."""
+    """The selected repositories that have or require pins."""
     for server in tree.servers:
         if selection.server not in (None, server):
             continue
@@ -91,7 +92,7 @@ def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
         if branch.commit_id not in known
     ]
     if new:
-        # Whoever made them: no sync deletes one before a plan showed it and an apply did.
+        # With an empty hash, no sync deletes one before a plan has shown it and an apply has run.
         adopted = replace(record, pins=(*record.pins, *new), config_hash="")
         write_pin_record(ports.state, desired.key, adopted, run_id=run.run_id, at=run.now())
 

@@ -1,4 +1,4 @@
-"""Pins in a plan: which are missing, stale or retired, what only each protects, and whether that is safe."""
+"""Pins in a plan: which are missing, stale or retired, what each alone protects, and whether that is safe."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 
 @dataclass(frozen=True, eq=False)
 class PinInspection:
-    """The pins of one repository, and what it takes to bring them up to date. ``history`` is without own
-    pins; ``desired`` the rules to be, without the entries of own pins."""
+    """The pins of one repository, and the change that brings them up to date. ``history`` is without
+    lakeplan's pins."""
 
     stored: StoredRules
     record: PinRecord
@@ -45,23 +45,23 @@ class PinInspection:
 
     @property
     def rules_after(self) -> GcRules | None:
-        """What the server stores in the end."""
+        """The rules that the server stores in the end."""
         steps = self.change.steps()
         return steps[-1].after.rules if steps else self.change.stored
 
     @property
     def graph(self) -> CommitGraph:
-        """The history with the pins that there are and those that are to be made."""
+        """The history with the existing pins and the new ones."""
         return CommitGraph.from_refs(with_pins(self.history.refs, (*self.change.have, *self.change.new)))
 
     def without(self, *, proposed: bool) -> frozenset[str]:
-        """Pins of ``graph`` that are not there now, or once all is written."""
+        """The names of pins in ``graph`` that do not exist now, or (``proposed``) after the change."""
         absent = self.change.retired if proposed else self.change.new
         return frozenset(pin.name for pin in absent)
 
 
 def pin_rules(desired: DesiredRepository) -> PinRules:
-    """What the tree asks to pin."""
+    """What the tree requires to be pinned."""
     rules = desired.gc.branches if isinstance(desired.gc, GcDesired) else ()
     newest = tuple(rule.kept for rule in rules if rule.kept is not None)
     return PinRules(desired.pins.tags, desired.pins.holds, desired.pins.at_risk, newest)
@@ -69,8 +69,8 @@ def pin_rules(desired: DesiredRepository) -> PinRules:
 
 @dataclass(frozen=True)
 class PinOptions:
-    """The moment to judge at, the server's zone, and the only pins that may be deleted (full commit ids;
-    None: any)."""
+    """The moment to judge at, the server's time zone, and the commits whose pins may be deleted (full commit
+    ids; None: any)."""
 
     as_of: datetime
     zone: tzinfo
@@ -85,11 +85,12 @@ def inspect_pins(
     refs: Refs,
     options: PinOptions,
 ) -> PinInspection:
-    """Compares what the tree requires with what there is. ``after``: the rules that the plan writes, without
-    the entries of pins. Raises GateRefused when no safe way is found, LakeplanError for a broken history."""
+    """Compares the required pins with the existing ones. ``after`` are the rules that the plan writes,
+    without the entries of pins. Raises GateRefused if there is no safe change, LakeplanError for a broken
+    history."""
     own = stored.own(record)
     names = {pin.name for pin in own}
-    # Hidden branches that the state does not know are branches like any other, and keep their rules.
+    # Hidden branches that are not on record are ordinary branches and keep their rules.
     rules = None if after is None else with_rules_of(after, _but(stored.entries, names, stored))
     refs = without_pins(refs, own)
     graph = CommitGraph.from_refs(refs)
@@ -119,13 +120,13 @@ def inspect_pins(
 
 
 def _but(entries: Mapping[str, int], own: Collection[str], stored: StoredRules) -> dict[str, int]:
-    """Entries of hidden branches that are named like pins and not on record."""
+    """The entries of hidden branches that have names like pins but are not on record."""
     there = {branch.id for branch in stored.pins}
     return {name: days for name, days in entries.items() if name in there and name not in own}
 
 
 def _why_blocked(stored: StoredRules, own: Collection[str]) -> str:
-    """Rules of pins that are gone do nothing."""
+    """Why no pin can be changed, or "". Rules of pins that no longer exist do not matter."""
     if stored.bare is None:
         return ""
     names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, own, stored)))
@@ -138,7 +139,7 @@ def _why_blocked(stored: StoredRules, own: Collection[str]) -> str:
 
 
 def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str]]:
-    """Pins whose names are free, and why others cannot be made."""
+    """The pins whose names are free, and why others cannot be created."""
     used, free, taken = {branch.id for branch in stored.others}, [], []
     for pin in want:
         if pin.name in used:
@@ -150,7 +151,7 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
 
 
 def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None) -> list[Pin]:
-    """Pins that nothing requires any more and whose deletion nobody reviewed: they stay."""
+    """Pins that nothing requires any more, but whose deletion was not reviewed. They are kept."""
     if retire is None:
         return []
     wanted = {pin.commit_id for pin in want}
@@ -158,7 +159,8 @@ def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collectio
 
 
 def _rows(change: Change, record: PinRecord) -> list[PinRow]:
-    """Pins on record that are gone and that nothing requires are retired too: what is left is their rule."""
+    """The pins of a plan. A pin on record that no longer exists and is not required counts as retired,
+    because its rule is left."""
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
     holds = {pin.name: set(pin.holds) for pin in change.have}
@@ -185,9 +187,9 @@ ONLY_PINNED = "only_pinned"
 def pins_request(
     inspection: PinInspection, key: str, repository: Repository, metadata: MetadataReader
 ) -> ImpactRequest:
-    """Asks what only each pin protects, now or within 30 days. Every pin has two bits for each digit of its
-    number, one of which is set: an object of one pin alone has one of each pair, one of several pins has both
-    of some pair."""
+    """The request for what each pin alone protects, now or within 30 days. A pin has two bits for each binary
+    digit of its number, and sets one of them. So an object of a single pin has one bit of each pair, and an
+    object of several pins has both bits of some pair."""
     graph, rows = inspection.history.graph, inspection.plan.pins
     there = {pin.name for pin in (*inspection.change.have, *inspection.change.want)}
     masks = [_KEPT] * len(graph)
@@ -214,7 +216,7 @@ def _code(number: int, count: int) -> int:
 
 
 def with_figures(plan: PinsPlan, answer: ImpactResult | LakeplanError | None) -> PinsPlan:
-    """The plan with what only each pin protects, as the simulation counted it."""
+    """The plan with what each pin alone protects, as counted by the simulation."""
     if not isinstance(answer, ImpactResult):
         return plan
     numbers = {_PINNED | _code(number, len(plan.pins)): number for number in range(len(plan.pins))}

@@ -1,4 +1,6 @@
-"""Planning: read every repository, diff, judge, simulate in one job, weigh the gates. Writes nothing."""
+"""Makes plans: reads and compares every repository, judges its commits, simulates all in one job, and judges
+the gates. Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """``expand_over`` maps ``server/name`` to the branches its patterns may expand over (an apply's ceiling).
-    ``known`` are the repositories that an earlier apply recorded: others that a glob names are adopted.
-    ``judge`` limits the impact to these repositories (the others are only compared)."""
+    """``expand_over`` maps ``server/name`` to the branches that patterns may expand over (an apply's
+    ceiling). ``known`` are the repositories that an earlier apply recorded; others that a glob names are
+    adopted. ``judge`` limits the impact to these repositories; the others are only compared."""
 
     as_of: datetime
     selection: Selection = field(default_factory=Selection)
@@ -55,38 +57,38 @@ class PlanOptions:
     expand_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
     judge: frozenset[str] | None = None
     refresh: bool = False
-    """Only days that patterns give to branches that have fewer, in repositories of ``known``."""
+    """Write only the days of patterns for branches that have fewer, in ``known`` repositories."""
     now: datetime | None = None
-    """The moment of the inspection of branches; None: ``as_of``."""
+    """The moment at which branches are inspected; None: ``as_of``."""
     retire: Mapping[str, frozenset[str] | None] | None = None
     """By ``server/name`` the commits whose pins may be deleted (an apply's ceiling); None: any."""
     only_pins: bool = False
-    """Rules and settings stay as they are on the server."""
+    """Change only pins, and keep rules and settings as they are on the server."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Everything outside that planning needs. ``connect`` gives a reader by server name. Without ``branches``
-    no branch is inspected: an apply deletes none."""
+    """What planning needs from outside. ``connect`` returns a server's reader by name. Without ``branches``,
+    no branches are inspected, as in an apply, which deletes none."""
 
     connect: Callable[[str], LakeFSReader]
     simulator: Simulator
     progress: Progress
     branches: BranchPorts | None = None
     pins: PinRecords | None = None
-    """What the state has on record of pins; None: nothing."""
+    """The state's records of pins; None: there are none."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the simulation is asked about a change of rules. Its key is the repository's."""
+    """The request to the simulation about a change of rules. Its key is the repository's."""
 
     request: ImpactRequest
     verdicts: Verdicts
     blind_to: tuple[str, ...]
 
     def impact(self, result: ImpactResult | LakeplanError | None, *, backlog: bool) -> Impact:
-        """With what expires, one by one; commits alone where no object was read."""
+        """The impact with the objects that expire, or of commits alone if no object was read."""
         if isinstance(result, ImpactResult):
             found = impact.simulated(self.verdicts, result, backlog=backlog, blind_to=self.blind_to)
             return replace(found, shown=shown_of(self.request.key, self.verdicts, result.shown))
@@ -94,7 +96,7 @@ class _Asked:
         return _unread(self.request.key, self.verdicts, why, self.blind_to)
 
     def inventory_warnings(self, result: ImpactResult | LakeplanError | None) -> tuple[str, ...]:
-        """What an S3 inventory adds. Gates judge what expires by the metadata, which is never less."""
+        """Warnings from an S3 inventory. Gates judge by the metadata, whose figures are never lower."""
         if not isinstance(result, ImpactResult) or result.stored is None:
             return ()
         stored, expires = result.stored, self.request.transitions[self.request.detail]
@@ -113,25 +115,25 @@ def _unread(key: str, verdicts: Verdicts, why: str, blind_to: tuple[str, ...]) -
 
 @dataclass(frozen=True)
 class _Judged:
-    """``impact``: what it is, or what to ask about it."""
+    """A compared repository with its impact, or with the request about it."""
 
     gathered: Gathered
     impact: Impact | _Asked
     branches: Inspection | LakeplanError | None = None
-    """None where ``branches run`` is not asked, an error where they cannot be read."""
+    """None if they are not inspected; an error if they cannot be read."""
     pins_request: ImpactRequest | None = None
 
     @property
     def requests(self) -> list[ImpactRequest]:
-        """What the simulation is to answer."""
+        """The requests to the simulation."""
         asked = [self.impact.request] if isinstance(self.impact, _Asked) else []
         asked += [self.pins_request] if self.pins_request is not None else []
         return asked + (self.branches.requests if isinstance(self.branches, Inspection) else [])
 
 
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
-    """A plan of the selected repositories. Repositories that fail carry their failure; the others continue.
-    Raises UsageError for a selection that selects nothing."""
+    """A plan of the selected repositories. A repository that fails has its failure and does not stop the
+    others. Raises UsageError for a selection that matches nothing."""
     names: list[str] = []
     lost: dict[str, LakeplanError] = {}
     wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
@@ -188,7 +190,8 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
 
 
 def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
-    """A misspelt selection must not read as "no changes". Raises UsageError when one selects nothing."""
+    """Raises UsageError for a selection that matches nothing: a misspelt one must not look like "no
+    changes"."""
     if selection.server is not None and selection.server not in tree.servers:
         names = ", ".join(sorted(tree.servers))
         raise UsageError(f"the tree has no server {selection.server!r}", hint=f"Use one of {names}.")
@@ -202,8 +205,8 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
 def _select(
     tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
 ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
-    """The repositories of one server that are requested; when the server does not answer broken ones, and in
-    ``lost`` why."""
+    """The selected repositories of one server, those that failed, and unmanaged ones. If the server does not
+    answer, its repositories have failed, and ``lost`` gets the error."""
     try:
         reader = ports.connect(server)
         with ports.progress.task(f"listing the repositories of {server}", None):
@@ -214,7 +217,7 @@ def _select(
         known = _names_on(server, options.known | (options.judge or frozenset()))
         named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
         return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-    # What a plan file names and a server lost is requested all the same: it fails by its name.
+    # A repository in a plan file that no longer exists on the server must fail by its name.
     expected = {*live, *_names_on(server, options.judge or frozenset())}
     desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
     unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
@@ -232,7 +235,7 @@ def _plan_all(
     options: PlanOptions,
     ports: Ports,
 ) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
-    """And who read the ranges of all of them; None when nothing was read."""
+    """The plans, and which runner read ranges; None if nothing was read."""
     work = list(wanted)
     with (
         ports.progress.task("reading repositories", len(work)) as step,
@@ -280,7 +283,7 @@ def _with_answers(
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
-    """What only ``lakeplan sweep`` keeps: the official collector knows neither holds nor tags."""
+    """Warnings about holds and tags, which only ``lakeplan sweep`` keeps, not the official collector."""
     warnings = []
     if holds := active_holds(desired.holds, as_of):
         named = f"{len(holds)} hold{'s' * (len(holds) != 1)}"
@@ -289,9 +292,9 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
         t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
     ]
     if protected:
-        shown = ", ".join(protected[:5]) + (f" and {len(protected) - 5} more" if len(protected) > 5 else "")
         warnings.append(
-            f"protected tags lose data only by the official collector, lakeplan sweep keeps it: {shown}"
+            "protected tags lose data only by the official collector, lakeplan sweep keeps it:"
+            f" {gates.first_names(protected)}"
         )
     return warnings
 
@@ -349,7 +352,7 @@ def _inspect_pins(
     recorded: PinRecords | None,
     read_refs: RefsReader,
 ) -> PinInspection | None:
-    """None where the tree requires no pins and there are none."""
+    """The plan of pins; None if none exist and the tree requires none."""
     desired, plan = gathered.desired, gathered.plan
     if options.only_pins and plan.after is None:
         return None  # without rules nothing is collected
@@ -370,7 +373,7 @@ def _judge_rules(
     ports: BranchPorts | None,
     read_history: Callable[[], tuple[Refs, CommitGraph, tuple[str, ...]]],
 ) -> _Judged:
-    """What changing the settings does: the verdict of every commit, and what to ask about objects."""
+    """Judges what a change of settings does to every commit, and makes the request about objects."""
     desired, plan = gathered.desired, gathered.plan
     asked = plan.writes or (options.simulate == "all" and plan.managed)
     left_out = options.judge is not None and desired.key not in options.judge
@@ -382,7 +385,7 @@ def _judge_rules(
         gathered = _with_losses(gathered, None, ports)
         return _Judged(gathered, impact.unknown(None, str(error)))
     gathered = _with_losses(gathered, refs, ports)
-    # Pins take part in the server's walk, also where this plan leaves them as they are.
+    # Pins take part in the server's walk, even if this plan does not change them.
     stored, pins = gathered.stored, gathered.pins
     before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
     deleted = plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None
@@ -422,7 +425,7 @@ Deleted = Callable[[datetime, bool], frozenset[str]]
 
 
 def _deleted(pins: PinInspection, others: Deleted | None, moment: datetime, proposed: bool) -> frozenset[str]:
-    """With the pins that are not there before, or after."""
+    """Branches that policies have deleted, and pins that do not exist before, or after."""
     gone = others(moment, proposed) if others is not None else frozenset()
     return gone | pins.without(proposed=proposed)
 
@@ -430,8 +433,8 @@ def _deleted(pins: PinInspection, others: Deleted | None, moment: datetime, prop
 def _history(
     branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
-    """Refs, their graph, and what could not be seen; what an inspection of the branches read is not read
-    again."""
+    """Refs, their graph, and what could not be seen. If an inspection of branches read them, they are not
+    read again."""
     found = branches.survey if isinstance(branches, Inspection) else None
     if found is not None and found.refs is not None and found.graph is not None:
         return found.refs, found.graph, found.blind_to
@@ -440,7 +443,7 @@ def _history(
 
 
 def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | None) -> Gathered:
-    """With what a server's own job takes along with the branches that it deletes."""
+    """The repository with what is lost when the server's own job deletes branches."""
     policies = gathered.plan.branch_lifecycle
     if ports is None or policies is None or not policies.fates:
         return gathered

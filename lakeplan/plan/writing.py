@@ -1,7 +1,7 @@
-"""The writes of an apply: lease, check, write, read back, record; one repository after the other.
+"""The writes of an apply, one repository after the other: lease, check, write, read back, record.
 
-Every end is what was seen, not what was intended. Repositories fail one by one, the rest continues; within a
-repository the first setting that fails ends it.
+Reports have what was observed, not what was intended. A repository that fails does not stop the others, but
+the first setting that fails ends its repository.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from lakeplan.plan.attempts import Attempt, Job, RulesAttempt, SettingAttempt
 from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
-from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, Outcome, Run, close_journal, open_journal
+from lakeplan.review.run import (
+    GC,
+    Applied,
+    ApplyPorts,
+    ApplyReport,
+    Outcome,
+    Run,
+    close_journal,
+    open_journal,
+)
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import Lease, check_lease, read_applied, record_forecast
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
@@ -22,7 +31,7 @@ from lakeplan.values.simulation import Amount
 
 
 def gate_text(gate: GateResult) -> str:
-    """One gate as a line: scope, name and what it saw."""
+    """One gate as a line: its scope, name and message."""
     return f"{gate.scope}: gate {gate.gate}: {gate.message}"
 
 
@@ -36,8 +45,8 @@ def write(
     plan_digest: str,
     force: bool,
 ) -> ApplyReport:
-    """Walks the steps: lease, check, write, read back, record. Failures are reported per repository. What
-    the state holds of every repository is read before the first write to any."""
+    """Writes every step and reports failures per repository. The state's records of all repositories are read
+    before the first write."""
     again = {r.key: r for r in live.repositories}
     work = list(steps)
     facts = _history_facts(plan, live, plan_digest, force)
@@ -77,11 +86,11 @@ def _record_forecasts(
     ports: ApplyPorts,
     plan_digest: str,
 ) -> str:
-    """Remembers what the plan said would expire where its rules were written; what could not be remembered,
-    or ""."""
+    """Records the plan's figures of what expires where its rules were written. Returns a note on those that
+    could not be recorded, or ""."""
     problems = []
     for repository in work:
-        written = any(e.setting == "gc" and e.outcome is Outcome.APPLIED for e in ends[repository.key])
+        written = any(e.setting == GC and e.outcome is Outcome.APPLIED for e in ends[repository.key])
         expire = {
             h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
             for h in repository.impact.horizons.values()
@@ -99,13 +108,13 @@ def _record_forecasts(
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:
-    """Branches that appeared since the plan and got no rule."""
+    """Branches that are newer than the plan and got no rule."""
     given = {b for s in steps if s.key == repository.key and s.after for b in s.after.branches}
     return set(repository.unexpanded) - given
 
 
 def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
-    """What is to be written, in order: GC rules, then policies, then object rules."""
+    """The writes of a job in order: GC rules and pins, policies, object rules."""
     found: list[Attempt] = []
     repository = job.repository
     pins = ports.pins.get(repository.key)
@@ -121,7 +130,7 @@ def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
 def _with_damaged_state(
     attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
 ) -> dict[str, list[Applied]]:
-    """The ends of repositories whose records in the state cannot be used, by ``server/name``."""
+    """The ends of repositories whose records in the state are damaged, by ``server/name``."""
     ends = {}
     for key, of in attempts.items():
         try:
@@ -140,7 +149,7 @@ def _check_state(key: str, ports: ApplyPorts) -> None:
 
 
 def _failed(attempts: Sequence[Attempt], first: int, error: LakeplanError) -> list[Applied]:
-    """The ends from the attempt that failed on."""
+    """The ends of the attempt that failed and of those after it."""
     failed, *rest = attempts[first:]
     text = f"not tried, because {failed.called} failed"
     code = int(error.exit_code)
@@ -154,7 +163,7 @@ def _write_one(
     run: Run,
     ports: ApplyPorts,
 ) -> list[Applied]:
-    """Every setting of one repository under one lease. Never raises a LakeplanError: it ends in a report."""
+    """Writes every setting of one repository under one lease. Errors are reported, not raised."""
     if live is not None and live.failure is not None:
         failure = live.failure
         return [a.ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code) for a in attempts]
@@ -162,9 +171,9 @@ def _write_one(
     try:
         connection = ports.connect(repository.server)
 
-        # A lowering that is recorded with a wrong time would shorten sweep.settle.
+        # If shorter retention were recorded with a wrong time, sweep.settle would be shorter.
         clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
-        _check_state(repository.key, ports)  # again: the repositories before may have taken long
+        _check_state(repository.key, ports)  # again, because the repositories before may have taken long
         lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
         with lease:
             claim(repository.name, repository.key, ports.tree, connection, run)
@@ -172,13 +181,13 @@ def _write_one(
                 outcome = attempt.run_it(connection, lease.renew)
                 done.append(attempt.ended(outcome))
     except LakeplanError as error:
-        done = done[: len(attempts) - 1]  # all of them when the lease could not be given back
+        done = done[: len(attempts) - 1]  # all were done if the lease could not be released
         return [*done, *_failed(attempts, len(done), error)]
     return done
 
 
 def _history_facts(plan: Plan, live: Plan, plan_digest: str, force: bool) -> dict[str, Any]:
-    """``live``: the plan made again, whose gates were judged."""
+    """The history's facts about an apply. ``live`` is the plan made again, whose gates were judged."""
     return {
         "plan_digest": plan_digest,
         "plan_as_of": plan.as_of.isoformat(),

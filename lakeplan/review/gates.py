@@ -362,7 +362,7 @@ def _limited(text: str, worst: tuple[float, str], limit: float) -> Verdict:
 def _tags_lost_by_rules(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
     lost = [t.tag for t in plan.impact.tags]
     if lost and safety.on_tag_loss != "ignore":
-        text = f"{_tags(lost)} would lose data, now or within 30 days: {_names(lost)}"
+        text = f"{_tags(lost)} would lose data, now or within 30 days: {first_names(lost)}"
         yield Verdict(_by_policy(safety.on_tag_loss), text, len(lost), 0)
 
 
@@ -374,8 +374,8 @@ def _tags_lost_by_branch_run(going: list[BranchRow], safety: Safety) -> Iterator
     tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
     if tags and safety.on_tag_loss != "ignore":
         text = (
-            f"{_tags(tags)} ({_names(tags)}) may lose data once `lakeplan branches run` deletes"
-            f" {_names([row.branch_id for row in at_stake])}: a tag keeps no data"
+            f"{_tags(tags)} ({first_names(tags)}) may lose data once `lakeplan branches run` deletes"
+            f" {first_names([row.branch_id for row in at_stake])}: a tag keeps no data"
         )
         yield Verdict(_by_policy(safety.on_tag_loss), text, len(tags), 0)
 
@@ -384,7 +384,8 @@ def _tags(tags: list[str]) -> str:
     return f"{len(tags)} tag{'s' * (len(tags) != 1)}"
 
 
-def _names(names: list[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
+    """The first five names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
