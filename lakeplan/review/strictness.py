@@ -242,7 +242,8 @@ def loosened_repository(
     base: DesiredRepository, head: DesiredRepository | None, today: date
 ) -> Iterator[Loosening]:
     """Holds that are dropped or end sooner, except expired ones, and weaker settings of ``sweep``,
-    ``branch_lifecycle`` and ``pins``. ``head`` is None if no entry names the repository any more."""
+    ``branch_lifecycle`` and ``pins``, and another owner if notices of deleted branches no longer reach the
+    base's. ``head`` is None if no entry names the repository any more."""
     where = str(head.source) if head is not None and head.source else ""
     kept = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
     for hold in all_holds(base.holds):
@@ -252,6 +253,11 @@ def loosened_repository(
             yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
     if head is None:
         return
+    if base.notice_channel and head.owner != base.owner and head.notice_channel != base.notice_channel:
+        # notices of deletions go elsewhere; a change of ``notify`` is listed once, for the whole tree
+        place = head.values.get("/owner")
+        before, after = base.owner or ABSENT, head.owner or ABSENT
+        yield Loosening(base.key, "owner", before, after, str(place) if place else where)
     for setting, old, new in chain(
         weakened(SWEEP, base.sweep, head.sweep),
         weakened(LIFECYCLE, base.lifecycle_settings, head.lifecycle_settings),

@@ -219,6 +219,19 @@ class DescribeHoldsAndSweep:
         ]
         assert paths(repository(), repository(lifecycle_settings=careful)) == []
 
+    def it_lists_another_owner_whose_channel_gets_the_notices_of_deletions(self) -> None:
+        theirs = repository(owner="data", notice_channel="data-alerts")
+        (found,) = loosened_repository(theirs, repository(owner="web", notice_channel="web"), TODAY)
+        assert (found.path, found.before, found.after) == ("owner", "data", "web")
+        assert paths(theirs, repository(owner=None, notice_channel="")) == ["owner"]
+
+    def it_lists_no_owner_that_changes_nothing_of_that(self) -> None:
+        theirs = repository(owner="data", notice_channel="all")
+        assert paths(theirs, repository(owner="web", notice_channel="all")) == []
+        assert paths(repository(owner="data", notice_channel=""), theirs) == []
+        # of the whole tree: it is listed there
+        assert paths(theirs, repository(owner="data", notice_channel="others")) == []
+
 
 class DescribeBounds:
     def it_finds_every_retention_outside_them(self) -> None:
