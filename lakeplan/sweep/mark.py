@@ -1,7 +1,7 @@
-"""``sweep mark``: what a sweep would take, written down in the namespace for somebody to approve.
+"""``sweep mark``: writes a list of the objects that a sweep would delete to the namespace, for approval.
 
-Strictly in this order: list; have uncommitted addresses prepared; have refs dumped; have those of all other
-repositories dumped; judge. Nothing is deleted but the mark's own listing.
+The order matters: list storage, have the server prepare uncommitted addresses, dump refs, dump the refs of
+all other repositories, judge. A mark deletes only its own listing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Part, SweepSettings, Versions, deleted_classes
 
 GROUP_COMMITS = 200_000
-"""More commits than these are not held in memory until the others are read."""
+"""A group with more commits than this is finished, to limit memory."""
 GROUP_TIME = timedelta(minutes=10)
-"""Marks of a group are written at its end: a command that is killed loses no more than this."""
+"""The marks of a group are written at its end, so a killed command loses no more than this time."""
 
 
 @dataclass(frozen=True)
 class MarkOptions:
-    """``settings`` replaces the tree's where a person gave options. ``mark_id`` is new."""
+    """``settings`` are the tree's with a person's options. ``mark_id`` is new."""
 
     mark_id: str
     settings: SweepSettings
@@ -47,8 +47,8 @@ class MarkOptions:
 
 @dataclass(frozen=True)
 class Begun:
-    """A repository that was listed and inspected; what others hold of it is not known yet. ``now``: when the
-    mark began; ``look.rules.as_of``: when the inspection did."""
+    """A repository that was listed and inspected. What other repositories need of it is not known yet.
+    ``now``: when the mark began; ``look.rules.as_of``: when the inspection began."""
 
     site: Site
     options: MarkOptions
@@ -66,8 +66,8 @@ Made = Mark | LakeplanError | str
 def make_marks(
     wanted: Sequence[tuple[Site, MarkOptions]], ports: SweepPorts, run: Run
 ) -> Iterator[tuple[Site, Made]]:
-    """Marks repositories in groups: all of one are listed and inspected, then the others are read once for
-    all of them (``read_others``), then each is judged. Each fails on its own."""
+    """Marks repositories in groups, and yields each with its mark or error. The repositories of a group are
+    listed and inspected, then all other repositories are read once (``read_others``), then each is judged."""
     marker = _Marker(ports, run)
     for site, _ in wanted:
         marker.probe(site)
@@ -104,13 +104,14 @@ class _Marker:
         self._listed: dict[str, tuple[Repository, ...]] = {}
 
     def probe(self, site: Site) -> None:
-        """What cannot be written is met again by the check."""
+        """Writes the probe of a site. The check repeats what fails here."""
         if not site.repository.read_only:
             with suppress(LakeplanError):
                 self._probes.write(site)
 
     def begin(self, site: Site, options: MarkOptions) -> Begun | str:
-        """Raises LakeplanError, by name, for whatever makes a collection unsafe."""
+        """Lists and inspects a repository; or says why no mark is needed. Raises LakeplanError for anything
+        that makes a collection unsafe."""
         check_engine(options.settings, site.key)
         ports, prefix, by = self._ports, mark_prefix(options.mark_id), by_text(self._run)
         if site.server.name not in self._listed:
@@ -124,7 +125,7 @@ class _Marker:
         listing = ports.marker.list_candidates(
             site.store, prefix, older_than=now - timedelta(seconds=age_seconds)
         )
-        # an inspection writes down what a hold keeps, whether or not there is anything to delete
+        # An inspection records what holds keep, even if there is nothing to delete.
         if not listing and not site.desired.holds:
             return f"no object of it is older than {duration_text(age_seconds)}"
         try:
@@ -139,7 +140,7 @@ class _Marker:
         return Begun(site, options, listing, now, collectors, seen.lowered_at, look)
 
     def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
-        """Leaves the group empty."""
+        """Judges the repositories of a group, and empties it."""
         if not group:
             return
         others = read_others([begun.site for begun in group])
@@ -197,7 +198,7 @@ class _Marker:
         return mark
 
     def _write(self, site: Site, mark: Mark) -> None:
-        """Last: a mark without its document is none."""
+        """Writes the mark's document, which makes it a mark, and its record in the state."""
         data = mark.to_bytes()
         site.store.create(mark_prefix(mark.mark_id) + MARK_FILE, data)
         index = {
@@ -211,7 +212,7 @@ class _Marker:
 
 
 def collector_runs(site: Site) -> tuple[str, ...]:
-    """Ids of all runs in which a collector deleted something, and of marks whose sweep began, sorted."""
+    """The ids of all runs in which a collector deleted, and of marks whose sweep began, sorted."""
     theirs = [
         prefix.removesuffix("/").rpartition("/")[2].removeprefix("run_id=")
         for place in COLLECTOR_RUNS
@@ -241,7 +242,8 @@ def _request(begun: Begun, others: Others) -> MarkRequest:
 
 
 def _write_known(site: Site, prefix: str, look: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
-    """What the mark knew to be kept, and what it read elsewhere: a sweep reads only what is new since."""
+    """Writes which metaranges the mark read, so that its sweep reads only new ones. Returns the file's
+    SHA-256."""
     kept = look.kept_metaranges()
     data = json_line(
         {
@@ -255,13 +257,13 @@ def _write_known(site: Site, prefix: str, look: Inspection, foreign: tuple[Forei
 
 
 def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
-    """It is large and has served; one that cannot be deleted harms nobody."""
+    """Deletes a listing, which is large and no longer needed. One that stays does no harm."""
     with suppress(StorageError):
         for keys in batches((part.name for part in listing), site.store.batch_size):
             site.store.delete(keys, versions=Versions.MARKER)
 
 
 def by_text(run: Run) -> str:
-    """Who runs, as records say it."""
+    """Who runs the command, as records name them."""
     holder: Mapping[str, object] = run.holder
     return "@".join(str(holder[k]) for k in ("user", "host") if k in holder) or "unknown"

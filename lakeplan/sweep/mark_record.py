@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.plan_document import rules_from_body
-from lakeplan.values.records import utc_text
+from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import (
@@ -34,12 +33,12 @@ from lakeplan.values.sweep import (
 )
 
 MARK_AGAIN = "Run `lakeplan sweep mark` again."
-"""The hint where a mark cannot be used any more."""
+"""The hint of errors about a mark that can no longer be used."""
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """A gate that ``--allow`` overrode for one mark, with its figures of that moment."""
+    """A gate that ``--allow`` overrode for one mark, with its figures at that time."""
 
     gate: str
     unit: str
@@ -49,8 +48,8 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the gates of a mark were judged by when it was approved. ``automatic``: no person was asked.
-    ``grace_period_seconds``: the server's then; None when it did not say."""
+    """What the gates of a mark were judged by when it was approved. ``automatic``: no person approved it.
+    ``grace_period_seconds``: the server's at that time, if it was reported."""
 
     safety: Safety
     sweep: SweepSettings
@@ -80,13 +79,18 @@ class Approval:
 
 @dataclass(frozen=True)
 class Mark:
-    """``marked_at``: when the run began; nothing that was modified at ``cutoff`` or later is in it.
-    ``looked_at``: when uncommitted data and refs were read. ``lowered_at``: when a rule was last lowered, or
-    first seen as it is. ``collector_runs``: runs of collectors that were there already. ``unreadable``:
-    repositories of the server that could not be read, with why: while there are any, nothing may go.
-    ``settings`` are those it was made with, ``tree_settings`` the tree's, which options may have replaced.
-    ``rules_before``: what the last recorded change of the rules replaced. ``repository_created``: epoch
-    seconds."""
+    """The objects that a sweep of one repository may delete, and everything they were judged by.
+
+    - ``marked_at``: when the run began. ``cutoff``: nothing that was modified then or later is in the mark.
+      ``looked_at``: when uncommitted data and refs were read
+    - ``lowered_at``: when a rule was last lowered, or first observed as it is. ``rules_before``: the rules
+      before their last recorded change
+    - ``settings``: those of the mark. ``tree_settings``: the tree's, without a person's options
+    - ``collector_runs``: the runs of collectors before this mark
+    - ``unreadable``: the server's repositories that could not be read, with why. While there are any, nothing
+      may be deleted
+    - ``repository_created``: epoch seconds
+    """
 
     mark_id: str
     server: str
@@ -118,7 +122,7 @@ class Mark:
 
     @property
     def where(self) -> str:
-        """As errors name it."""
+        """The name of the mark in errors."""
         return f"{self.key}: mark {self.mark_id}"
 
     @property
@@ -161,8 +165,7 @@ class Mark:
         }
 
     def to_bytes(self) -> bytes:
-        text = json.dumps(self.to_document(), sort_keys=True, indent=1, ensure_ascii=False)
-        return f"{text}\n".encode("utf-8", "backslashreplace")
+        return json_text(self.to_document(), indent=1)
 
 
 def _before_row(before: RulesBefore) -> RulesBeforeRow:
@@ -178,12 +181,12 @@ def _before(row: RulesBeforeRow) -> RulesBefore:
 
 
 def digest_of(data: bytes) -> str:
-    """Of a mark's stored bytes: what an approval records."""
+    """The digest of a mark's stored bytes, which an approval records."""
     return hashlib.sha256(data).hexdigest()
 
 
 def read_mark(data: bytes, *, name: str) -> Mark:
-    """Raises FormatError for what is no mark, or one of another version."""
+    """The mark in a document. Raises FormatError for anything else, and for a mark of another version."""
     what, hint = "the mark", MARK_AGAIN
     formatted = records.record({"format": records.text})
     version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
@@ -200,7 +203,8 @@ _PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def _part_name(value: Any, name: str) -> None:
-    """It becomes part of keys, and anybody who can write to the namespace could put another one there."""
+    """The name of a part. It becomes part of keys, and anybody who can write to the namespace can change
+    it."""
     records.text(value, name)
     if not _PART_NAME.fullmatch(value):
         raise records.Misshapen(f"{name} is not a valid name of a part")

@@ -1,4 +1,4 @@
-"""Other repositories in the storage of the one that is swept: none of it may be shared."""
+"""Checks that no other repository shares the storage of the one that is swept."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ MOVE = "Move one of them to its own namespace. Until then neither can be swept."
 
 
 class Probes:
-    """A small file in every namespace that a command is about to mark or sweep, looked for in its neighbours:
-    each of them is read once, whatever the number of repositories. Those that share one ``Probes`` are
-    written before the first is looked for; what could not be is written later, and all are read again."""
+    """Small files, one in every namespace that a command marks or sweeps. One that shows up in a neighbour's
+    namespace proves that both are the same storage. Each neighbour is read once for all repositories. All
+    files are written before the first is searched for; after a later write, all are read again."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, bytes] = {}
@@ -41,12 +41,12 @@ class Probes:
         self._read: dict[tuple[Neighbour, str], bytes | LakeplanError | None] = {}
 
     def write(self, site: Site) -> bytes:
-        """Once. What it wrote."""
+        """Writes the file of a site once, and returns its content."""
         if site.key not in self._tokens:
             token = json.dumps({"probe": secrets.token_hex(16)}).encode()
             site.store.put(PROBE_KEY, token)
             self._tokens[site.key] = token
-            self._read.clear()  # it may be where another one was read before
+            self._read.clear()  # it may have replaced a file that was read before
         return self._tokens[site.key]
 
     def store(self, site: Site, neighbour: Neighbour) -> SweepStore:
@@ -55,7 +55,7 @@ class Probes:
         return self._stores[neighbour]
 
     def read(self, site: Site, neighbour: Neighbour, key: str) -> bytes | None:
-        """None where nothing is. Raises LakeplanError."""
+        """The file at ``key`` of a neighbour, or None. Raises LakeplanError."""
         one = (neighbour, key)
         if one not in self._read:
             try:
@@ -70,8 +70,8 @@ class Probes:
         return found
 
     def check(self, site: Site) -> None:
-        """Writes the site's, and sees whether it is there. Raises LakeplanError where another run inspects,
-        and for what was written into another namespace later: both are one then, whatever their names say."""
+        """Writes the site's file and reads it back. Raises LakeplanError when another run replaced it, and
+        when the file of another site did: both namespaces are the same storage then."""
         self.write(site)
         found = site.store.read(PROBE_KEY)
         other = next((key for key, theirs in self._tokens.items() if theirs == found), None)
@@ -85,15 +85,15 @@ class Probes:
             raise _shared(site, other, "shares this storage by another name of it")
 
     def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
-        """Whether the neighbour's storage has what was written into the site's."""
+        """Whether the neighbour's storage has the file of the site."""
         return self.read(site, neighbour, key) == self._tokens[site.key]
 
 
 def check_neighbours(
     site: Site, today: date, *, listed: Iterable[Repository] | None = None, probes: Probes | None = None
 ) -> None:
-    """Raises LakeplanError for storage that another repository shares, GateRefused while it is not known
-    whether one does. ``listed``: the server's repositories; without them they are listed now."""
+    """Raises LakeplanError when another repository shares the storage, and GateRefused while that is not
+    known. ``listed``: the server's repositories, which are listed now if missing."""
     repositories = site.reader.list_repositories() if listed is None else listed
     same_server = [Neighbour(site.server, r.id, r, site.reader) for r in repositories]
     same_server = [one for one in same_server if one.repository.id != site.desired.name]
@@ -103,7 +103,7 @@ def check_neighbours(
     unread = dict(site.unread_servers)
     for neighbour, how in _probed(site, same_server, related, probes or Probes()):
         if isinstance(how, LakeplanError):
-            # of the same server, only names that overlap could be one place, and these were refused above
+            # On the same server only overlapping names can share storage, and those were refused above.
             if neighbour in related:
                 unread[neighbour.name] = how.message
         elif how:
@@ -124,7 +124,7 @@ def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:
 
 
 def _related(site: Site) -> list[Neighbour]:
-    """Repositories of other servers that share storage if their endpoint means this one's."""
+    """The repositories of other servers that share the storage if their endpoint is the same one."""
     return [
         neighbour
         for neighbour in site.neighbours
@@ -135,7 +135,8 @@ def _related(site: Site) -> list[Neighbour]:
 def _probed(
     site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour], probes: Probes
 ) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
-    """How each lies to this namespace, as their storage shows: "" for apart; why it could not be read."""
+    """How each neighbour overlaps this namespace by what is stored there: in words, "" if it does not, or why
+    it could not be read."""
     probes.check(site)
     # a folder of this machine may be reached by any path
     is_file = site.store.url.startswith(FILE)
@@ -181,7 +182,7 @@ def _real(url: str) -> str:
 
 
 def _same_folder(one: str, other: str) -> bool:
-    """By the file system itself: names may differ in case only, or lead over another mount."""
+    """Whether two paths are one folder. Names may differ in case only, or lead over another mount."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -189,7 +190,7 @@ def _same_folder(one: str, other: str) -> bool:
 
 
 def _check_ancestors(site: Site) -> None:
-    """A lakeFS namespace in a folder above, as far as that can be read, contains this one whoever has it."""
+    """Raises LakeplanError when a folder above, as far as it can be read, is a lakeFS namespace."""
     scheme, _, rest = site.repository.storage_namespace.rstrip("/").partition("://")
     parts = [part for part in rest.split("/") if part]
     least = 2 if scheme.startswith("http") else 0 if scheme == "local" else 1
@@ -197,7 +198,7 @@ def _check_ancestors(site: Site) -> None:
         above = f"{scheme}://{'/'.join(parts[:count])}"
         if _is_namespace(site, above):
             raise _contained(site, above)
-    if site.store.url.startswith(FILE):  # a link may lead into another one, and so may the storage's own path
+    if site.store.url.startswith(FILE):  # a link, or the storage's own path, may lead into another namespace
         for folder in Path(_real(site.store.url)).parents:
             if _has_entries(folder / METADATA_PREFIX):
                 raise _contained(site, str(folder))
@@ -216,7 +217,7 @@ def _has_entries(folder: Path) -> bool:
     try:
         return next(folder.iterdir(), None) is not None
     except OSError:
-        return False  # there is none, or it may not be read: nothing is known of it
+        return False  # it does not exist or cannot be read
 
 
 def _is_namespace(site: Site, url: str) -> bool:
@@ -224,7 +225,7 @@ def _is_namespace(site: Site, url: str) -> bool:
         store = site.open_store(site.server, replace(site.repository, storage_namespace=url))
         return next(iter(store.list_objects(METADATA_PREFIX)), None) is not None
     except LakeplanError:
-        return False  # it may not be read: nothing is known of it
+        return False  # it cannot be read
 
 
 def _shared(site: Site, name: str, how: str) -> LakeplanError:
@@ -257,8 +258,8 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
 def check_site(
     site: Site, today: date, *, listed: Iterable[Repository] | None = None, probes: Probes | None = None
 ) -> None:
-    """Raises ReadOnlyRepository (a mark skips it), and LakeplanError for shared namespaces, a namespace that
-    another server or repository owns, and stores that keep deleted data. ``listed`` and ``probes``: see
+    """Raises ReadOnlyRepository, which a mark skips, and LakeplanError when the namespace is shared, belongs
+    to another server or repository, or is in a store with soft delete. ``listed`` and ``probes``: see
     ``check_neighbours``."""
     if site.repository.read_only:
         raise ReadOnlyRepository(
@@ -285,8 +286,8 @@ _OWNER = records.record({"server": records.text, "repository": records.text})
 
 
 def _check_owner(site: Site) -> None:
-    """The first mark of a namespace writes whose it is; a copy of a server, or a second one over the same
-    bucket, finds another name there."""
+    """Records the owner of the namespace at its first mark. Raises LakeplanError when it is another one, such
+    as for a copy of a server or a second server on the same bucket."""
     owner = {"server": site.server.endpoint_url, "repository": site.desired.name}
     try:
         site.store.create(OWNER_KEY, records.json_line(owner))
@@ -314,8 +315,8 @@ def _check_owner(site: Site) -> None:
 
 
 def check_no_open_sweep(site: Site) -> None:
-    """Raises LakeplanError while a sweep of an earlier mark is not finished: what it has deleted and what was
-    brought back meanwhile is unknown apart by a new mark."""
+    """Raises LakeplanError while a sweep of an earlier mark is unfinished: a new mark could not tell what
+    that sweep deleted from what was written again."""
     for mark_id in begun_sweeps(site):
         summary = read_summary(site.store, mark_id)
         if summary is None or not is_over(summary):
@@ -327,7 +328,7 @@ def check_no_open_sweep(site: Site) -> None:
 
 
 def begun_sweeps(site: Site) -> list[str]:
-    """Marks of this namespace whose sweep began to delete, sorted."""
+    """The marks of this namespace whose sweep began to delete, sorted."""
     return sorted(id for id in mark_ids(site.store, SWEEPS_PREFIX) if is_begun(site, id))
 
 

@@ -29,7 +29,7 @@ from lakeplan.values.sweep import (
 
 
 def with_hint(error: LakeplanError) -> str:
-    """Why a sweep stopped, for its document."""
+    """The error and its hint as one text."""
     return f"{error}" + (f" ({error.hint})" if error.hint else "")
 
 
@@ -40,22 +40,23 @@ MAX_BACKOFF_SECONDS = 120.0
 def backoff_seconds(
     failures: int, jitter: float, *, least: float = MIN_BACKOFF_SECONDS, most: float = MAX_BACKOFF_SECONDS
 ) -> float:
-    """The wait after so many failures in a row (1 or more); ``jitter`` is a random number in [0, 1) that
-    keeps workers from coming back at the same moment. Between half of the doubled wait and all of it."""
+    """How long to wait after so many consecutive failures (1 or more). Each failure doubles the wait, and
+    ``jitter``, a random number in [0, 1), takes up to half of it off, so that workers do not return at
+    once."""
     doubled = min(most, least * 2.0 ** min(failures - 1, 30))
     return doubled * (0.5 + jitter / 2)
 
 
 @dataclass
 class Throttle:
-    """Spreads deletions over time. ``rate`` is objects a second for this worker (None: as fast as it goes).
-    Times are seconds of a clock that only goes forward."""
+    """Spreads deletions over time. ``rate`` is objects a second for this worker (None: no limit). Times are
+    seconds of a monotonic clock."""
 
     rate: float | None
     _free_at: float = 0.0
 
     def wait_seconds(self, objects: int, now: float) -> float:
-        """How long to wait before a batch of so many objects; call it once a batch."""
+        """How long to wait before a batch of so many objects. Call it once for each batch."""
         if not self.rate:
             return 0.0
         start = max(now, self._free_at)
@@ -64,7 +65,7 @@ class Throttle:
 
 
 GRACE_SECONDS = 86_400
-"""A server's default (lakefs/api.md), where it does not say."""
+"""The default of servers (lakefs/api.md), for one that does not report its own."""
 
 
 def mark_gates(
@@ -77,7 +78,8 @@ def mark_gates(
     grace_period_seconds: int | None,
     overrides: GateOverrides,
 ) -> tuple[GateResult, ...]:
-    """``candidates``: what is stored and old enough to go at all, of which ``goes`` would."""
+    """The results of a mark's gates. ``candidates``: stored objects that are old enough to be deleted, of
+    which ``goes`` would be."""
     percent = 100.0 * goes.objects / candidates.objects if candidates.objects else 0.0
     judged = {
         EXPIRED_OBJECTS: (_limit(percent, safety.max_expired_objects_percent, "percent"),),
@@ -113,8 +115,8 @@ def _min_age(settings: SweepSettings, grace: int | None) -> Verdict | None:
 
 
 START_SECONDS = 300
-"""How long the job may take from its command line to its first look at the clock: it counts ages from then.
-Its marks leave out objects that are older than their cutoff by less than that: they wait for the next."""
+"""How long the job may take from its start until it reads the clock, from which it counts ages. Its marks
+leave out objects that are older than the cutoff by less than this: the next mark has them."""
 
 _UNKNOWN_TO_IT = {
     MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
@@ -126,7 +128,7 @@ _UNKNOWN_TO_IT = {
 
 
 def check_engine(settings: SweepSettings, where: str) -> None:
-    """Raises UsageError for settings that the official collector has no notion of."""
+    """Raises UsageError for settings that the official collector does not support."""
     if settings.engine != OFFICIAL_ENGINE:
         return
     for key, value in settings_row(settings).items():
@@ -139,7 +141,7 @@ def check_engine(settings: SweepSettings, where: str) -> None:
 
 
 def check_collectable(mark: Mark) -> None:
-    """Raises GateRefused, by name, while the mark keeps objects that the official collector would delete."""
+    """Raises GateRefused when the mark keeps objects that the official collector would delete."""
     if mark.settings.engine != OFFICIAL_ENGINE:
         return
     kept = []
@@ -157,15 +159,15 @@ def check_collectable(mark: Mark) -> None:
 
 
 def candidate_age_seconds(settings: SweepSettings) -> int:
-    """How old an object must be to stand in a mark. The official collector would leave alone what is younger,
-    and its mark serves only once."""
+    """The least age of objects in a mark. The official collector deletes none that is younger, and its mark
+    can be swept only once."""
     later = START_SECONDS + 1 if settings.engine == OFFICIAL_ENGINE else 0  # ages are whole seconds
     return settings.min_age_seconds + later
 
 
 def min_age_seconds(*, cutoff: datetime, now: datetime) -> int:
-    """The minimum age with which a job that is started now takes nothing that was modified after a mark's
-    cutoff. At least 1."""
+    """The minimum age, at least 1, with which a job that starts now deletes nothing that was modified after a
+    mark's cutoff."""
     return max(1, ceil((now - cutoff).total_seconds()) + START_SECONDS)
 
 
@@ -175,8 +177,8 @@ _BY_ACCOUNT = frozenset(kind.name for kind in STORAGES if kind.form is UrlForm.W
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace taken apart. ``kind`` is the storage's, or a scheme that none has. ``store`` is the account
-    of an Azure URL, else ""; an endpoint of S3 is not in its URL. ``parts`` begin with the bucket or
+    """The parts of a namespace's URL. ``kind`` is the storage's, or an unknown scheme. ``store`` is the
+    account of an Azure URL, else "" (S3 URLs have no endpoint). ``parts`` begin with the bucket or
     container."""
 
     kind: str
@@ -184,7 +186,7 @@ class Place:
     parts: tuple[str, ...]
 
     def how(self, other: Place, *, any_store: bool) -> str:
-        """How another namespace lies to this one, in words; "" where they have nothing in common."""
+        """How another namespace overlaps this one, in words; "" when it does not."""
         if self.kind != other.kind or not (any_store or self.store == other.store):
             return ""
         shorter = min(len(self.parts), len(other.parts))
@@ -200,8 +202,8 @@ class Place:
 def overlapping(
     repository: Repository, others: Iterable[Repository], *, any_store: bool = False
 ) -> list[tuple[Repository, str]]:
-    """Repositories whose namespace equals, contains or lies inside this one's, in any spelling, and how, in
-    words. ``any_store``: also those that do so only if another endpoint or account means the same storage."""
+    """The repositories whose namespace equals, contains or is inside this one's in any spelling, with how.
+    ``any_store`` includes those that overlap only if another endpoint or account is the same storage."""
     own = places(repository.storage_namespace)
     found = []
     for other in others:
@@ -216,8 +218,8 @@ def overlapping(
 
 @lru_cache(maxsize=4096)
 def places(url: str) -> tuple[Place, ...]:
-    """The place that a namespace means, and others that it may mean: a server drops a query and decodes
-    escapes, and some stores resolve ``..``."""
+    """The places that a namespace may mean: a server drops a query and decodes escapes, and some stores
+    resolve ``..``."""
     kind, rest = _taken_apart(url)
     cut = rest.partition("?")[0]
     texts = (rest, cut, unquote(cut))
@@ -268,8 +270,8 @@ def _place(kind: str, parts: list[str]) -> Place:
 
 
 def lowered(before: GcRules | None, after: GcRules) -> bool:
-    """Whether some branch, named or by the default, is kept for fewer days than before. Rules where none
-    were known may have been lowered from anything."""
+    """Whether a branch, named or by the default, is kept for fewer days than before. If the rules before are
+    not known, they may have been longer."""
     if before is None:
         return True
     if after.default_retention_days < before.default_retention_days:
@@ -280,13 +282,13 @@ def lowered(before: GcRules | None, after: GcRules) -> bool:
 
 @dataclass(frozen=True)
 class Window:
-    """When a mark may be swept, as moments."""
+    """The time between which moments a mark may be swept."""
 
     opens: datetime
     closes: datetime
 
     def problem(self, *, earliest: datetime, latest: datetime) -> str:
-        """Why it may not be swept now, by the earliest and the latest clock; "" when it may."""
+        """Why the mark may not be swept now, by the earliest and the latest clock; "" when it may."""
         if latest >= self.closes:
             hours = MARK_MAX_AGE_SECONDS // 3600
             return f"the mark is older than {hours} hours: too much may have happened since"
@@ -297,8 +299,8 @@ class Window:
 
 
 def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = None) -> Window:
-    """When a mark may be swept: its rules have settled, and it has not grown old. ``lowered_at``: when a rule
-    was last lowered, as far as that is known by now."""
+    """When a mark may be swept: after its rules have settled and before it is too old. ``lowered_at``: when a
+    rule was last lowered, if that is known to be later than the mark says."""
     since = max(mark.lowered_at, lowered_at or mark.lowered_at)
     return Window(
         opens=since + timedelta(seconds=settle_seconds) if settle_seconds else mark.marked_at,
@@ -307,6 +309,6 @@ def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = Non
 
 
 def proven_absent(*, first_seen: datetime, now: datetime, settle_seconds: int) -> bool:
-    """Whether two looks at uncommitted data and refs, far enough apart, both missed an object: one
-    sighting is no proof (lakefs/retention.md, "What a safe mark must respect")."""
+    """Whether two inspections of uncommitted data and refs that both missed an object are far enough apart.
+    One alone is no proof (lakefs/retention.md, "What a safe mark must respect")."""
     return now - first_seen >= timedelta(seconds=settle_seconds)

@@ -1,4 +1,4 @@
-"""The sweep commands over several repositories: each fails on its own, the others continue."""
+"""The sweep commands for several repositories. A failure of one does not stop the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
 
 @dataclass(frozen=True)
 class MarkReport:
-    """``made``: what became of each selected repository, by ``server/name``."""
+    """``made``: the result for each selected repository, by ``server/name``."""
 
     made: Mapping[str, Made]
 
@@ -66,7 +66,7 @@ class MarkReport:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """With why."""
+        """Repositories without a mark that need none, with why."""
         return {
             key: made if isinstance(made, str) else made.message
             for key, made in self.made.items()
@@ -100,8 +100,8 @@ def mark_all(
     overrides: GateOverrides,
     new_mark_id: Callable[[], str],
 ) -> MarkReport:
-    """Marks every selected repository. ``settings`` puts a command's options over the
-    tree's. Raises UsageError when none is selected."""
+    """Marks every selected repository. ``settings`` applies a command's options to the tree's settings.
+    Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     overrides.check_named([*(d.key for d in wanted), *failed])
     check_allowed(overrides.allowed, [d.key for d in wanted])
@@ -135,7 +135,7 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
 
 
 def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
-    """A mark by its id, and its repository. Raises UsageError for an unknown one."""
+    """The repository of a mark, and the mark. Raises UsageError for an unknown one."""
     site = open_site(select_one(tree, repository_of(ports.state, mark_id), ports), tree, ports)
     return site, load_mark(site, ports.state, mark_id)
 
@@ -143,9 +143,9 @@ def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
 def quarantines(
     tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
 ) -> list[Quarantine]:
-    """Of all selected repositories, those that ``sweep.quarantine_age`` lets be purged too. Raises the error
-    of the first that cannot be read: a purge that left some out without a word would be taken for a whole
-    one."""
+    """The quarantines of all selected repositories that are older than ``older_than`` and than
+    ``sweep.quarantine_age``. Raises the error of the first repository that cannot be read, because an
+    incomplete purge would look complete."""
     wanted, failed = select(tree, selection, ports)
     if failed:
         raise next(iter(failed.values()))
@@ -161,8 +161,8 @@ def quarantines(
 def purge_all(
     found: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
 ) -> tuple[PurgeDocument, int]:
-    """Purges each on its own: the document (``schemas/purge.v1.json``), and the exit code. ``option``: what a
-    person gave as age."""
+    """Purges quarantines. Returns the document (``schemas/purge.v1.json``) and the exit code. ``option``: the
+    age that a person gave."""
     ends: list[PurgedRow] = []
     refused: list[NotPurgedRow] = []
     codes: list[int] = []
@@ -199,7 +199,7 @@ def purge_all(
 
 @dataclass
 class _PurgeSteps:
-    """One step of the history for each repository: a purge may take several of its quarantines."""
+    """The history of a purge: one step for each repository, which may have several quarantines."""
 
     journal: RunJournal
     counts: dict[str, Counter[str]] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class _PurgeSteps:
     bad: set[str] = field(default_factory=set)
 
     def begin(self, repository: str, mark_id: str) -> None:
-        """Raises LakeplanError: then nothing may be deleted."""
+        """Records that a quarantine is about to be purged. When it raises LakeplanError, nothing may be."""
         self.marks.setdefault(repository, []).append(mark_id)
         self.journal.step(repository, status="pending", mark_id=", ".join(self.marks[repository]))
 
@@ -235,7 +235,7 @@ def marks_document(report: MarkReport) -> MarksDocument:
 
 
 def mark_document(mark: Mark) -> MarkDocument:
-    """A mark for people and pipelines: its document, and when it may be swept."""
+    """A mark's document with the times between which it may be swept."""
     times = window(mark, mark.settings.settle_seconds)
     return {
         **mark.to_document(),
@@ -245,7 +245,7 @@ def mark_document(mark: Mark) -> MarkDocument:
 
 
 def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
-    """How far a mark is whose sweep left no summary."""
+    """The stage of a mark whose sweep left no summary."""
     if is_begun(site, mark_id):
         return "begun"
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
@@ -256,12 +256,12 @@ _EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
 
 
 SweptOrWhy = SweepDocument | LakeplanError | str
-"""A sweep, why it did not happen, or why its mark waits for a person."""
+"""A sweep, the error that stopped it, or why the mark needs a person's approval."""
 
 
 @dataclass(frozen=True)
 class AutomaticEnd:
-    """``ends``: what became of each mark, by ``server/name``."""
+    """``ends``: the result for each mark, by ``server/name``."""
 
     ends: Mapping[str, SweptOrWhy]
 
@@ -286,8 +286,8 @@ class AutomaticEnd:
 
 
 def shown_by(plan: Plan) -> dict[str, Digests]:
-    """The objects that a plan showed as deleted at once, by repository: what newly expires, and the backlog
-    when it was read. Nothing may be deleted automatically that nobody was shown."""
+    """The objects that a plan showed as deleted at once, by repository: those that newly expire, and the
+    backlog if it was read. Only these may be deleted automatically."""
     shown: dict[str, Digests] = {}
     for repository in plan.repositories:
         named = repository.impact.shown.read() if repository.impact.shown is not None else None
@@ -306,7 +306,7 @@ def sweep_marks(
     new_run: Callable[[], Run],
     new_official_id: Callable[[], str],
 ) -> AutomaticEnd:
-    """Approves and sweeps the marks that may go by themselves. Each fails on its own."""
+    """Approves and sweeps the marks that need no person's approval."""
     ends: dict[str, SweptOrWhy] = {}
     for mark in report.marks:
         if not mark.goes.objects:
@@ -318,7 +318,7 @@ def sweep_marks(
 
 
 def _never_automatic(mark: Mark) -> str:
-    """Why a person has to approve a mark whatever was shown; ""."""
+    """Why a person must approve a mark whatever the plan showed, or ""."""
     if not mark.settings.automatic:
         return "awaiting approval"
     if mark.settings.engine != "builtin":
@@ -329,8 +329,8 @@ def _never_automatic(mark: Mark) -> str:
 
 
 def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
-    """Why a person has to approve, since objects of the mark's parts are not among those of the plan; "".
-    The parts decide, object by object: as many others prove nothing."""
+    """Why a person must approve a mark with objects that the plan did not show, or "". Compares the objects
+    of the mark's parts one by one, because equal numbers prove nothing."""
     never, others = 0, 0
     for part in mark.marked.going:
         rows = read_marked(site.store, mark.mark_id, part)
@@ -378,8 +378,8 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class _Search:
-    """``found``: repositories that confirm the record in their namespace. ``others``: why one does not;
-    ``unread``: why one could not be read. Both by ``server/name``."""
+    """``found``: repositories that confirm the record in their namespace. ``others``: why a repository does
+    not. ``unread``: why one could not be read. Both are by ``server/name``."""
 
     found: Sequence[tuple[DesiredRepository, StoredMark]]
     others: Mapping[str, str]
@@ -387,8 +387,8 @@ class _Search:
 
 
 def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
-    """As ``open_mark``; a mark that the state does not know is searched for in the namespaces of the tree's
-    repositories. Raises LakeplanError unless exactly one of them has it."""
+    """As ``open_mark``, but searches the namespaces of the tree's repositories for a mark that the state
+    lacks. Raises LakeplanError unless exactly one of them has it."""
     if read_mark_index(ports.state, mark_id) is not None:
         return open_mark(tree, mark_id, ports)
     search = _search(tree, checked_mark_id(mark_id), ports)
@@ -434,7 +434,7 @@ def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
 def _not_of(
     mark: Mark, mark_id: str, desired: DesiredRepository, server: ServerConfig, repository: Repository
 ) -> str:
-    """Why a record is not that of a mark of this repository; "" when it is."""
+    """Why a record is not of a mark of this repository, or ""."""
     if mark.mark_id != mark_id or mark.key != desired.key:
         return f"it is mark {mark.mark_id} of {mark.key}"
     if mark.endpoint_url != server.endpoint_url:
