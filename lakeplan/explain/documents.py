@@ -1,4 +1,4 @@
-"""The document of ``lakeplan explain``, for JSON and for the terminal alike."""
+"""The document of ``lakeplan explain``, from which JSON and terminal output are made."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class CommitRef(TypedDict):
 
 
 class ProtectionRow(TypedDict):
-    """What keeps data from lakeplan's sweeps beside the rules. ``kind`` ``pin`` is a branch, which the rules
-    of every collector keep; the others count for lakeplan's sweeps alone. ``prefix``: of a hold on one, or of
-    no object's path. ``until``: the last day of a hold."""
+    """What keeps data from lakeplan's sweeps, apart from the rules. Every collector keeps a ``pin``, which is
+    a branch; the other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a prefix.
+    ``until``: the last day of a hold."""
 
     kind: Literal["hold", "tag", "pin", "repository"]
     name: str
@@ -55,7 +55,7 @@ class ProtectionRow(TypedDict):
 
 
 class ReasonRow(TypedDict):
-    """A walk that keeps the commit. ``start``: where it begins; ``until``: None for a HEAD."""
+    """A walk that keeps the commit. ``start``: the commit where it begins. ``until``: None for a HEAD."""
 
     branch: str | None
     start: str
@@ -195,8 +195,8 @@ class ExplainDocument(TypedDict):
 
 @dataclass(frozen=True)
 class ObjectFacts:
-    """Everything that is known of an object besides the rules. ``stored`` None with ``storage_seen``: it is
-    not in storage."""
+    """Everything known about an object apart from the rules. ``stored`` None with ``storage_seen`` means that
+    it is not in storage."""
 
     holding: Holding
     commits: Sequence[int]
@@ -243,7 +243,7 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
 
 
 def _object_status(facts: ObjectFacts, explanation: Explanation) -> Status:
-    """As the simulation judges (the collector's order does not matter: one reason to stay is enough)."""
+    """The status of an object, as a simulation judges it. One reason to keep the object is enough."""
     if not facts.holding.inside:
         return "unknown" if facts.holding.maybe_inside else "outside"
     if facts.storage_seen and facts.stored is None:
@@ -276,7 +276,7 @@ _BEYOND_RULES: Collection[Status] = (
 
 
 def _to_stay(facts: ObjectFacts, status: Status, explanation: Explanation) -> tuple[Remedy, ...]:
-    """Nothing keeps what a sweep took away. Once it is restored, there are remedies again."""
+    """What would keep the object. Nothing does after a sweep deleted it, until it is restored."""
     away = any(row["state"] in ("deleted", "quarantined") for row in facts.marks)
     return () if away or status in _BEYOND_RULES else explanation.to_stay
 
@@ -289,7 +289,7 @@ def _to_go(facts: ObjectFacts, status: Status, explanation: Explanation) -> tupl
 
 
 def _protected(rows: Sequence[ProtectionRow]) -> tuple[Remedy, ...]:
-    """Pins are branches, and have a remedy of their own."""
+    """The remedy that ends protections. Pins are branches and have another remedy."""
     return (Remedy("end_protection"),) if any(row["kind"] != "pin" for row in rows) else ()
 
 
@@ -382,10 +382,10 @@ def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str
 
 
 def _deciding(walk: Sequence[Pass], reasons: Sequence[Reason]) -> list[Pass]:
-    """The first walks, and those of whoever keeps it and of whoever stopped them."""
-    asked = {reason.keeper.start for reason in reasons[:1]}
-    asked |= {one.stopped_by for one in walk if one.start in asked and one.stopped_by is not None}
-    return [one for n, one in enumerate(walk) if n < SHOWN or one.start in asked]
+    """The first walks, that of the strongest reason, and the one that stopped it."""
+    starts = {reason.keeper.start for reason in reasons[:1]}
+    starts |= {one.stopped_by for one in walk if one.start in starts and one.stopped_by is not None}
+    return [one for n, one in enumerate(walk) if n < SHOWN or one.start in starts]
 
 
 def _reason(reason: Reason, sources: Mapping[str, str]) -> ReasonRow:
@@ -407,7 +407,7 @@ def _commit_ref(graph: CommitGraph, number: int) -> CommitRef:
 
 
 def iso(us: int) -> str:
-    """ISO 8601 with a Z; what no calendar has is shown at its end."""
+    """ISO 8601 with a Z. A moment outside the calendar is shown as its first or last second."""
     if us >= NEVER_EXPIRES:
         return "9999-12-31T23:59:59Z"
     try:
@@ -418,5 +418,5 @@ def iso(us: int) -> str:
 
 
 def text_of(text: str) -> str:
-    """Keys that are not UTF-8 as text that JSON takes."""
+    """A key as text for JSON, with bytes that are not UTF-8 escaped."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -1,4 +1,5 @@
-"""``lakeplan explain``: what is asked about, who holds it, and what every rule set means for it."""
+"""``lakeplan explain``: finds the subject of a question, the commits that hold it, and what each rule set
+means for it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ MAYBE_INSIDE = (
 
 @dataclass(frozen=True)
 class ExplainedRules:
-    """``sources``: where the days of a branch ("" for the default) stand in the tree."""
+    """A rule set. ``sources``: where the tree sets the days of a branch ("" for the default)."""
 
     name: RuleSetName
     rules: GcRules | None
@@ -59,8 +60,8 @@ class ExplainedRules:
 
 @dataclass(frozen=True)
 class Known:
-    """What a tree and a storage add to the rules. ``marks`` finds the marks that name addresses, with notes;
-    ``others`` the repositories whose full addresses mean them."""
+    """What a tree and a storage add to the rules. ``marks`` returns the marks that name addresses, with
+    notes. ``others`` returns the repositories with full addresses of these objects, with notes."""
 
     refs: Refs | None = None
     holds: tuple[Hold, ...] = ()
@@ -72,9 +73,9 @@ class Known:
 
 @dataclass(frozen=True)
 class World:
-    """One repository, live or as a namespace. ``stored`` looks an address up in storage (None: it is not, or
-    the storage cannot be listed); absent where only the API is at hand. ``young_from_us``: what is stored at
-    or after this is too young to be collected."""
+    """One repository, on a server or as a namespace. ``stored`` returns the object at an address, or None. It
+    is None itself when there is only the API. ``young_from_us``: objects that were stored at or after this
+    are too young to be collected."""
 
     name: str
     graph: CommitGraph
@@ -101,8 +102,8 @@ class Question:
 def explain(world: World, question: Question, progress: Progress) -> ExplainDocument:
     """The document of ``schemas/explain.v1.json``.
 
-    Raises UsageError when WHAT names nothing, LakeplanError when nothing is found there, and what reading
-    the metadata raises.
+    Raises UsageError when WHAT names nothing, LakeplanError when no object is there, and the errors of
+    reading metadata.
     """
     what = read_what(question.text, world.graph, ref=question.ref, kind=question.kind)
     inquiry = _Inquiry(world, progress)
@@ -161,7 +162,7 @@ def explain_addresses(world: World, addresses: Sequence[str], progress: Progress
 
 @dataclass(frozen=True)
 class _Traced:
-    """Objects, the newest first, and what is uncommitted of them."""
+    """Objects, newest first, and which of them are uncommitted."""
 
     holdings: list[Holding]
     staged: Staged
@@ -169,7 +170,8 @@ class _Traced:
 
 
 class _Inquiry:
-    """One question about a world: its rule sets as judges, and one search through its history."""
+    """Answers one question about a world, with a judge for each rule set and one search through the
+    history."""
 
     def __init__(self, world: World, progress: Progress) -> None:
         self.world = world
@@ -193,7 +195,7 @@ class _Inquiry:
         return branch_document(world.graph, what.text, world.graph.index[head], world.as_of, world.zone, kept)
 
     def at_path(self, what: What, *, path_only: bool) -> _Traced:
-        """The objects at a path: of one ref, or of all commits; staged ones too."""
+        """The objects at a path, of one ref or of all commits, with uncommitted ones."""
         world, graph, path = self.world, self.world.graph, what.text
         everywhere = self.search.path(path, self.search.metaranges)
         branch = what.ref if what.ref in {b.id for b in graph.branches} else None
@@ -212,7 +214,7 @@ class _Inquiry:
                 wanted = [*wanted, new]
         if not wanted:
             raise _nothing_at(what, everywhere)
-        # What is only staged here is kept by that: its whole repository need not be read to say so.
+        # The uncommitted change keeps an object that is only staged, so the repository need not be read.
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
         if unsure and not path_only:
@@ -224,20 +226,20 @@ class _Inquiry:
         return _Traced(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
 
     def at_addresses(self, addresses: Sequence[str]) -> _Traced:
-        """Objects by address (relative, or a full URL): all ranges of all commits are read."""
+        """The objects at addresses (relative, or full URLs). Reads all ranges of all commits."""
         holdings = [self.search.holding(address, AddressType.BY_PREFIX) for address in addresses]
         self.search.fill(holdings, self.search.metaranges)
         unsure = [h for h in holdings if not self._is_sure(h)]
         staged = Staged()
         if unsure:
-            # Of what no commit holds no path is known: then every staged object is inspected.
+            # An object in no commit has no known path, so every uncommitted object is inspected.
             unknown = any(not h.paths for h in unsure)
             paths = sorted({path for h in unsure for path in h.paths})
             staged = self.world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
         return _Traced(holdings, staged, _staged_notes(staged))
 
     def documents(self, traced: _Traced) -> tuple[list[ObjectSubject], list[str]]:
-        """The subjects, and notes about what could not be read."""
+        """The subjects of the objects, and notes about what could not be read."""
         world, known = self.world, self.world.known
         addresses = [holding.address for holding in traced.holdings if holding.inside]
         of_marks, mark_notes = known.marks(addresses) if known.marks and addresses else ({}, ())
@@ -278,8 +280,8 @@ class _Inquiry:
 
 
 def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
-    """Whether anything at all speaks of an address. Without storage at hand an address below ``data/`` that
-    no commit holds may still be stored."""
+    """Whether an address is committed, uncommitted or stored. Without storage, an address below ``data/`` may
+    be stored."""
     if holding.metaranges or holding.aliases or holding.address in staged.holders:
         return True
     if world.stored is None:
@@ -288,12 +290,12 @@ def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
 
 
 def _is_marked(world: World, address: str) -> bool:
-    """Whether a mark names an address that nothing else speaks of any more."""
+    """Whether a mark names an address."""
     return world.known.marks is not None and bool(world.known.marks([address])[0].get(address))
 
 
 def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> Staged:
-    """What is not kept may still be staged at another path that held it."""
+    """Adds uncommitted changes at all paths of objects that may not be kept."""
     paths = sorted({path for holding in holdings for path in holding.paths})
     more = world.staging.find([h.address for h in holdings], paths, None)
     return Staged({**more.holders, **staged.holders}, staged.paths, more.looked, more.complete)
@@ -302,7 +304,7 @@ def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> S
 def _staged_notes(staged: Staged) -> list[str]:
     if staged.complete or not staged.looked:
         return []
-    return [f"staged data only protects more; looked at: {staged.looked}"]
+    return [f"uncommitted changes can only keep more objects; inspected: {staged.looked}"]
 
 
 def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
@@ -326,14 +328,14 @@ def _source(rules: ExplainedRules, branch: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Protections:
-    """What keeps data from lakeplan's sweeps beside the rules: the tree's holds and tags over one history."""
+    """What keeps data from lakeplan's sweeps, apart from the rules: holds and protected tags of the tree."""
 
     world: World
 
     def rows(
         self, numbers: Sequence[int], paths: Collection[str], others: Sequence[str] = ()
     ) -> list[ProtectionRow]:
-        """Of an object that these commits hold at these paths, or of a commit."""
+        """The protections of an object that these commits hold at these paths, or of a commit."""
         ids = {self.world.graph.ids[number] for number in numbers}
         found = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
         return [*found, *(_row("repository", name) for name in others)]
@@ -351,7 +353,7 @@ class _Protections:
                 yield {**_row("hold", name), "prefix": prefix, "until": until, "reason": hold.reason}
 
     def _named(self, hold: Hold) -> set[str]:
-        """A hold on a branch names all that its HEAD was made from."""
+        """The commits that a hold names. A hold on a branch names all ancestors of its HEAD."""
         if self.world.known.refs is None:
             return set()
         named = commits_named(hold, self.world.known.refs)

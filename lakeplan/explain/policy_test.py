@@ -29,7 +29,7 @@ from lakeplan.values.rules import GcRules, RulesBody
 
 
 class GraphRow(TypedDict):
-    """One commit of the drawn graph. ``expected``: what the test wants instead of ``found``."""
+    """One commit of the drawn graph. ``expected``: what the test expects, if ``found`` differs."""
 
     lanes: str
     commit: str
@@ -43,7 +43,7 @@ class GraphRow(TypedDict):
 
 
 class FailureRow(TypedDict):
-    """``kind`` ``rules``: the rules are unknown."""
+    """A failed expectation. ``kind`` ``rules``: the rules could not be resolved."""
 
     kind: Literal["commit", "object", "days", "rules"]
     message: str
@@ -56,7 +56,7 @@ class FailureRow(TypedDict):
 
 
 class ResultRow(TypedDict):
-    """One test. ``entry`` None: its repository could not be resolved."""
+    """The result of one test. ``entry`` None: its repository could not be resolved."""
 
     name: str
     file: str
@@ -89,7 +89,7 @@ def result_document(
     rows: Sequence[GraphRow],
     failures: Sequence[FailureRow],
 ) -> ResultRow:
-    """One test. ``repository`` None: it could not be resolved."""
+    """The result of one test. ``repository`` None: it could not be resolved."""
     return {
         "name": test.name,
         "file": test.source.file,
@@ -160,7 +160,7 @@ def rows_of(
 
 
 def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocument:
-    """Raises what resolving the tree raises."""
+    """The results of all tests."""
     documents = [_run(tree, test) for test in tests]
     passed = sum(1 for one in documents if one["passed"])
     return {
@@ -195,7 +195,7 @@ def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
 
 
 def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
-    """The one repository of the tree. Raises LakeplanError when none or several are meant."""
+    """The repository of the tree with this name. Raises LakeplanError when there is none, or several."""
     server, slash, name = repository.rpartition("/")
     servers = [server] if slash else list(tree.servers)
     if slash and server not in tree.servers:
@@ -214,7 +214,7 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
 
 
 def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | None:
-    """The rules that the tree gives a repository with these branches; None when it clears them."""
+    """The tree's rules for a repository with these branches; None when the tree clears them."""
     if repository.gc is None:
         raise LakeplanError(
             f"the tree does not manage the GC rules of {repository.name!r}",
@@ -224,7 +224,7 @@ def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | 
 
 
 class _Judged:
-    """One drawing under its rules."""
+    """The verdicts on a drawing under its rules."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class _Judged:
         self.wrong_commits: list[Expected] = []
 
     def check(self, one: Expected) -> list[FailureRow]:
-        """What is not as expected: at most one failure for each version of an object."""
+        """The failures of an expectation: at most one for each version of an object."""
         if one.kind == "commit":
             commit = self._drawing.commit_of(one.ref)
             assert commit is not None
@@ -284,7 +284,7 @@ class _Judged:
         return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, found=fate, source=one.source)
 
     def reason(self, number: int) -> str:
-        """Who keeps or kept a commit the longest, and until when, in words."""
+        """What keeps or kept a commit the longest, and until when, in words."""
         graph, rules, until = self._graph, self._rules, self._kept_until
         if rules is None or until is None:
             return "no rules are set: nothing is collected"

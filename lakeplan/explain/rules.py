@@ -1,4 +1,4 @@
-"""Why a commit is kept or not: walk by walk, until when, and what would change it."""
+"""Why a commit is kept or not: by which walks, until when, and what would change it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.rules import GcRules
 
 MAX_STEPS = 2_000_000
-"""Commits walked before the trace is given up; the verdict itself does not need it."""
+"""The most commits that a trace follows. The verdict does not need the trace."""
 
 Outcome = Literal["head", "young", "marks", "passes", "stops"]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One walk. ``start``: commit id; ``branch``: the branch with the most days that starts there, None for a
-    dangling commit. ``outcome``: ``head`` (starts here, always kept), ``young`` (a dangling start that is
-    young enough), ``marks`` (keeps the commit), ``passes`` (visits it and does not keep it: its child is too
-    old), ``stops`` (ends at ``stopped_at``, which the walk of ``stopped_by`` visited before)."""
+    """One walk. ``start``: a commit id. ``branch``: of the branches that start there, the one with the most
+    days; None for a dangling commit. ``outcome``: ``head`` (starts at the commit and keeps it), ``young``
+    (starts at the commit, which is dangling and young enough), ``marks`` (keeps it), ``passes`` (visits it
+    and does not keep it, because its child is too old), ``stops`` (ends at ``stopped_at``, which the walk of
+    ``stopped_by`` visited before)."""
 
     start: str
     branch: str | None
@@ -53,8 +54,8 @@ class _Start:
 def trace(
     graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo
 ) -> tuple[Pass, ...] | None:
-    """The walks that come towards ``commit`` (a number), in the server's order. None when the history is too
-    large to follow one by one."""
+    """The walks towards ``commit`` (a number), in the server's order. None when there are too many commits to
+    follow."""
     below = set(graph.descendants(commit))
     visited: dict[int, tuple[int, str]] = {}
     found: list[Pass] = []
@@ -63,7 +64,7 @@ def trace(
         own = graph.ids[start.number]
         before = visited.get(start.number)
         if start.branch is None and before is not None and before[0] <= start.limit:
-            # Old versions with three parents: the server takes a commit that has a child for a dangling one.
+            # In old versions with three parents, the server treats a commit with a child as dangling.
             found.append(Pass(own, None, start.days, "stops", own, before[1]))
             continue
         visited[start.number] = (start.limit, own)
@@ -93,7 +94,8 @@ def trace(
 def _starts(
     graph: CommitGraph, rules: GcRules, below: set[int], as_of: datetime, zone: tzinfo
 ) -> list[_Start]:
-    """The starts among ``below`` by commit id; of branches that share a HEAD the one with the most days."""
+    """The starts of walks among ``below`` by commit id. Of branches that share a HEAD, the one with the most
+    days counts."""
     at: dict[int, tuple[int, str | None]] = {}
     for branch, head in zip(graph.branches, graph.heads, strict=True):
         days = rules.days_for(branch.id)
@@ -117,12 +119,17 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change. ``days``: the branch's (None: the default's) days must be at least this to stay, at most
-    this to go. ``branch_here``: a branch at ``commit_id`` keeps it under every walk. ``move_head``: the
-    branch's HEAD holds it, whatever its days: they count from the next commit. ``remove_pin``: so does a
-    pin, which never moves. ``too_young``: even one day keeps it today. ``set_rules``: no rules are set, so
-    nothing is collected. Beside the rules: ``reset`` the uncommitted change of ``branch``;
-    ``end_protection`` by what keeps it from lakeplan's sweeps."""
+    """One change that keeps data, or lets it expire.
+
+    - ``days``: set the days of the branch (None: the default) to at least this to keep it, to at most this to
+      let it expire
+    - ``branch_here``: create a branch at ``commit_id``, which every walk keeps
+    - ``move_head``: commit to the branch, because its HEAD is kept whatever its days. ``remove_pin``: remove
+    the pin, whose HEAD never moves
+    - ``too_young``: even one day keeps it today. ``set_rules``: no rules are set, so nothing is collected
+    - ``reset``: reset the uncommitted change of ``branch``. ``end_protection``: remove what keeps it from
+      lakeplan's sweeps
+    """
 
     kind: Kind
     branch: str | None = None
@@ -132,7 +139,7 @@ class Remedy:
 
 
 def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
-    """The fewest days whose limit lies before a date; None when the calendar of rules ends before."""
+    """The fewest days with a cutoff before a date; None when more than ``MOST_DAYS`` are needed."""
     low, high = 1, MOST_DAYS
     if limit_us(as_of, high, zone) >= created_us:
         return None
@@ -154,10 +161,10 @@ def to_stay(
     as_of: datetime,
     zone: tzinfo,
 ) -> tuple[Remedy, ...]:
-    """Changes after which both the documented rule and the server's walk keep a commit (its number).
+    """Changes after which both the documented rule and the server's walk keep a commit (a number).
 
-    ``reached_by``: starts that come to it, each with the date that must be after the limit; ``highest``: the
-    most days of all that do.
+    ``reached_by``: the starts that reach it, each with the date that must be after the cutoff. ``highest``:
+    the most days of all of them.
     """
     wanted: list[tuple[int, str | None, int]] = []
     for keeper, created in reached_by:
@@ -173,7 +180,7 @@ def to_stay(
         if len(tried) >= TRIED:
             break
         tried.add(branch)
-        # The least that the rule asks for; else more than all others, so that no other walk can stop it.
+        # The fewest days by the rule, or else more than all others, so that no other walk stops this one.
         for days in sorted({max(needed, now), max(needed, highest + 1)}):
             if days > now and _keeps(graph, _with_days(rules, branch, days), commit, as_of, zone):
                 found.append(Remedy("days", branch, now, days))
@@ -200,8 +207,8 @@ def to_go(
     as_of: datetime,
     zone: tzinfo,
 ) -> tuple[Remedy, ...]:
-    """What each of ``branches`` (the first ten of them), and the default for dangling commits, would have to
-    become for the documented rule to let go of all of ``holders``. All of these together are needed."""
+    """The changes of the first ten of ``branches``, and of the default for dangling commits, that are
+    together needed so that all of ``holders`` expire by the documented rule."""
     held = frozenset(holders)
     head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
     found: list[Remedy] = []
@@ -234,7 +241,7 @@ def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> R
 
 
 def without_rules(graph: CommitGraph, holders: Collection[int]) -> tuple[Remedy, ...]:
-    """What has to be done first where no rules are set: rules, and HEADs that no rule lets go."""
+    """The changes that are needed where no rules are set: rules, and HEADs, which no rule lets expire."""
     held = frozenset(holders)
     heads = sorted((b.id, n) for b, n in zip(graph.branches, graph.heads, strict=True) if n in held)
     found = [_off_head(graph, branch, head, None) for branch, head in heads[:NAMED]]
@@ -248,7 +255,7 @@ def _shorter(newest: int, branch: str | None, days: int, as_of: datetime, zone: 
 
 
 def _newest_edge(graph: CommitGraph, start: int, limit: int, held: frozenset[int]) -> int | None:
-    """The greatest date of a child, younger than ``limit``, whose main parent is held."""
+    """The newest date after ``limit`` of a commit on the way whose main parent is in ``held``."""
     newest: int | None = None
     child = start
     while graph.newest_ancestor_us[child] > limit and (parent := graph.main_parent[child]) >= 0:
@@ -264,9 +271,9 @@ KEEPERS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Reason:
-    """A keeper of a commit, and how: it is the branch's HEAD (``replaced_by`` None), or was followed on the
-    branch's way by ``replaced_by`` at ``replaced_us``, and the days count from there. A dangling commit
-    counts from its own date. ``keeper.until_us`` None: as long as the branch stays where it is."""
+    """What keeps a commit. It is a branch's HEAD (``replaced_by`` None), or ``replaced_by`` followed it on
+    the branch at ``replaced_us``, from which the days count. For a dangling commit they count from its own
+    date. ``keeper.until_us`` None: until the branch moves."""
 
     keeper: Keeper
     replaced_by: str | None
@@ -275,16 +282,15 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one rule set means for some holders.
+    """What one rule set means for the commits that hold something.
 
-    - ``kept_by_server``, ``kept_by_documented``: how many holders each keeps; ``server``, ``documented``:
-      whether it keeps one
-    - ``commit``: the holder that is kept the longest (or went last); ``reasons``: who keeps (or kept) it, the
-      strongest first, of ``reason_count``
-    - ``branches``, ``branch_count``: all branches that keep any holder
-    - ``until_us``: the last instant the documented rule keeps a holder if nobody writes; None: no end (a HEAD
-      or no rules). ``gone_since_us``: since when it keeps none; None while it keeps one
-    - ``walk``: the server's walks towards ``commit``; None when there are too many to follow
+    - ``kept_by_server``, ``kept_by_documented``: how many holders each keeps. ``server``, ``documented``:
+    whether it keeps any - ``commit``: the holder that is kept the longest, or expired last. ``reasons``: what
+    keeps or kept it, the strongest first, of ``reason_count``
+    - ``branches``: the branches that keep a holder, of ``branch_count``
+    - ``until_us``: the last instant at which the documented rule keeps a holder, assuming no new commits;
+    None without an end (a HEAD or no rules). ``gone_since_us``: since when it keeps none, or None
+    - ``walk``: the server's walks towards ``commit``; None when there are too many commits to follow
     """
 
     rule_set: str
@@ -313,7 +319,8 @@ class Explanation:
 
 @dataclass(eq=False)
 class Judge:
-    """The verdicts of one rule set (None: no rules are set, so nothing is ever collected) at one moment."""
+    """The verdicts of one rule set at one moment. ``rules`` None: no rules are set, so nothing is
+    collected."""
 
     graph: CommitGraph
     name: str
@@ -323,14 +330,14 @@ class Judge:
 
     @cached_property
     def server(self) -> bytearray:
-        """Per commit number, 1 when the server keeps it."""
+        """By commit number, 1 when the server keeps the commit."""
         if self.rules is None:
             return all_kept(self.graph)
         return server_verdict(self.graph, self.rules, self.as_of, self.zone)
 
     @cached_property
     def documented(self) -> DocumentedVerdict | None:
-        """None without rules."""
+        """The verdict of the documented rule; None without rules."""
         if self.rules is None:
             return None
         return documented_verdict(self.graph, self.rules, self.as_of, self.zone)
@@ -346,13 +353,14 @@ class Judge:
         return bool(self.server[commit] or self.documented is None or self.documented.active[commit])
 
     def surely_keeps(self, holders: Collection[int]) -> bool:
-        """Whether both keep something of these: then nothing more can change that."""
+        """Whether both keep one of these commits, so that further holders change nothing."""
         documented = self.documented
         kept = documented is None or any(documented.active[n] for n in holders)
         return bool(holders) and kept and any(self.server[n] for n in holders)
 
     def explain(self, holders: Collection[int]) -> Explanation:
-        """See ``Explanation``. No holders: never committed, so kept by nothing."""
+        """What the rules mean for these holders. Data without a holder was never committed, so nothing keeps
+        it."""
         documented, sets, rules = self.documented, self.branches, self.rules
         if rules is None or documented is None or sets is None:
             count = len(holders)
@@ -396,7 +404,8 @@ class Judge:
         )
 
     def _strength(self, documented: DocumentedVerdict, n: int) -> tuple[int, int, int, int, int]:
-        """Both keep it, then the documented rule alone; then how long; then the newest."""
+        """Sorts commits that both keep above those that only the documented rule keeps, then by how long they
+        are kept, then by date."""
         active = documented.active[n]
         until = documented.kept_until_us[n]
         return (active and self.server[n], active, until, self.graph.creation_us[n], n)
@@ -420,9 +429,9 @@ def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
 
 @dataclass(frozen=True)
 class BranchExplanation:
-    """What a branch keeps under one rule set. ``limit_us``: how far back it keeps; ``commits``: how many it
-    keeps, ``alone``: those that no other branch keeps. ``loses``: commits that the server would let go once
-    the branch is deleted (its own then count as dangling, with the default days)."""
+    """What a branch keeps under one rule set. ``commits``: how many it keeps. ``alone``: how many no other
+    branch keeps. ``loses``: commits that the server would not keep if the branch were deleted. Its commits
+    are dangling then, with the default days."""
 
     rule_set: str
     days: int | None
@@ -434,7 +443,7 @@ class BranchExplanation:
 
 
 def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
-    """Raises LakeplanError when there is no such branch (through the graph)."""
+    """What a branch of the graph keeps under a judge's rules."""
     graph, rules, sets = judge.graph, judge.rules, judge.branches
     if rules is None or sets is None:
         return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0)

@@ -1,5 +1,5 @@
-"""What a person means by WHAT (a path, a commit, a branch, or an address), and which commits hold an object:
-metaranges and ranges read with a bounded number of requests in flight."""
+"""Finds what WHAT names (a path, a commit, a branch or an address), and which commits hold an object.
+Metaranges and ranges are read with a limited number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ NAMED = 5
 
 _HEX = re.compile(r"[0-9a-f]{6,64}\Z")
 _ADDRESS = re.compile(r"data/(![^/]+/[^/]+/)?[0-9a-v]{20}/[0-9a-v]{20}(,[\w-]+)?\Z")
-"""Where a server puts new objects (``lakefs/format.md``); no path that people give looks so."""
+"""The addresses of new objects on a server (``lakefs/format.md``). People give no such paths."""
 
 
 @dataclass(frozen=True)
 class What:
-    """``text``: the path, full commit id, branch or address. ``ref`` and ``ref_commit``: where the path is
-    meant (None: anywhere). ``via`` says how a commit was named when not by its id: ``tag v1.0``."""
+    """``text``: the path, full commit id, branch or address. ``ref`` and ``ref_commit``: where to find the
+    path (None: anywhere). ``via``: the name of a commit that was not given by its id, such as ``tag
+    v1.0``."""
 
     kind: Kind
     text: str
@@ -43,7 +44,8 @@ class What:
 
 
 def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None) -> What:
-    """Raises UsageError: nothing given, an unknown ref or branch, a prefix of several commits."""
+    """What a text names. Raises UsageError for an empty text, an unknown ref or branch, and the beginning of
+    several commit ids."""
     if not text:
         raise UsageError("WHAT is empty", hint="Give a path, a commit, a branch or an address.")
     if ref is not None:
@@ -78,7 +80,7 @@ def _guess(text: str, graph: CommitGraph) -> What:
 
 def _path(text: str, graph: CommitGraph) -> What:
     before, colon, path = text.partition(":")
-    # A path may hold a colon: only what names something before it is a ref.
+    # A path may contain a colon, so the text before it is a ref only if that ref exists.
     if colon and path and (commit := _find_ref(before, graph)) is not None:
         return What("path", path, before, commit)
     return What("path", text)
@@ -140,11 +142,11 @@ def _with_prefix(prefix: str, graph: CommitGraph) -> list[str]:
 
 
 class AddressBook(Protocol):
-    """Which object of the namespace an entry's address means."""
+    """Resolves the addresses of entries to objects of the namespace."""
 
     def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The key that the address means for certain (None: none, as far as is known), and others that it may
-        mean: they are protected by it too."""
+        """The key that the address certainly means, if any, and other keys that it may mean and so
+        protects."""
 
     def protected(self, address: str, address_type: int) -> list[str]:
         """Every key that the address means or may mean."""
@@ -152,9 +154,9 @@ class AddressBook(Protocol):
 
 @dataclass
 class Holding:
-    """One address. ``metaranges``: those that hold it for certain; ``aliases``: those that may, by a full
-    address elsewhere. ``size`` is bytes, the greatest that an entry says. ``maybe_inside``:
-    outside as far as is known, and may mean an object of the namespace, whose own URL is not known."""
+    """One address with the entries that name it. ``metaranges`` certainly hold it; ``aliases`` may hold it,
+    by a full address. ``size``: the greatest of its entries, in bytes. ``maybe_inside``: the address seems to
+    be outside, but the namespace's own URL is not known, so it may be an object of the namespace."""
 
     address: str
     inside: bool = True
@@ -180,7 +182,7 @@ class Read:
 
 
 class Search:
-    """Looks through one history. ``name`` is the repository or namespace in errors."""
+    """Searches one history. ``name`` is the repository or namespace in errors."""
 
     def __init__(
         self,
@@ -204,19 +206,19 @@ class Search:
         return list(self._commits)
 
     def commits_of(self, holding: Holding) -> list[int]:
-        """Numbers of the commits that hold it, or may, ascending."""
+        """The numbers of the commits that hold the object or may hold it, ascending."""
         metaranges = holding.metaranges | holding.aliases
         return sorted(number for m in metaranges for number in self._commits.get(m, ()))
 
     def holding(self, address: str, address_type: int) -> Holding:
-        """A new holding of an address as it stands in an entry."""
+        """A new holding for the address of an entry."""
         inside, others = self._addresses.meaning(address, address_type)
         if inside is not None:
             return Holding(inside)
         return Holding(address, inside=False, maybe_inside=bool(others))
 
     def path(self, path: str, metaranges: Collection[str]) -> list[Holding]:
-        """Every object at ``path`` in these metaranges, in the order first met."""
+        """Every object at ``path`` in these metaranges."""
         key = path.encode(errors="surrogateescape")
         shown = key.decode(errors="backslashreplace")
         found: dict[str, Holding] = {}
@@ -231,7 +233,7 @@ class Search:
         return list(found.values())
 
     def fill(self, wanted: Collection[Holding], metaranges: Collection[str]) -> None:
-        """Notes on each of ``wanted`` every one of ``metaranges`` that holds its address, at any path."""
+        """Adds to each of ``wanted`` those of ``metaranges`` that hold its address, at any path."""
         by_address = {holding.address: holding for holding in wanted}
         if not by_address:
             return
@@ -257,7 +259,7 @@ class Search:
     def _ranges(
         self, metaranges: Collection[str], can_hold: Callable[[RangeInfo], bool]
     ) -> Iterator[tuple[RangeColumns, set[str]]]:
-        """Each range that passes, with those of ``metaranges`` that list it."""
+        """The ranges that can hold the object, each with those of ``metaranges`` that list it."""
         self._list([m for m in metaranges if m not in self._listed])
         holders: dict[str, set[str]] = {}
         for metarange in metaranges:
@@ -285,14 +287,14 @@ class Search:
 WORKERS = 8
 MAX_BRANCHES = 500
 MAX_ENTRIES = 1_000
-"""Staged objects of all branches that are inspected one by one when no path is known."""
+"""Uncommitted objects of a branch that are inspected when no path is known."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """``holders``: per address, what holds it staged (``branch main``, ``run …``). ``paths``: per address,
-    the paths it is uncommitted at. ``looked``: what was inspected, in words. ``complete``: nothing was left
-    out, so what is not here is not staged."""
+    """Uncommitted objects. ``holders``: by address, where it is uncommitted (``branch main``, ``run …``).
+    ``paths``: by address, its uncommitted paths. ``looked``: what was inspected, in words. ``complete``:
+    everything was, so no other object is uncommitted."""
 
     holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -302,13 +304,13 @@ class Staged:
 
 class Staging(Protocol):
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
-        """What is uncommitted at ``paths`` (on one branch, or all when None; without paths: everywhere), and
-        what of ``addresses`` is uncommitted anywhere that can be inspected."""
+        """The uncommitted objects at ``paths`` (everywhere without paths) of one branch, or of all with None,
+        and those of ``addresses`` that are uncommitted anywhere that can be inspected."""
 
 
 @dataclass(frozen=True)
 class RunStaging:
-    """The newest run of uncommitted addresses of a namespace. ``run_id`` None: none is at hand."""
+    """The newest run of uncommitted addresses of a namespace. ``run_id`` None: there is none."""
 
     run_id: str | None
     addresses: frozenset[str]
@@ -348,29 +350,29 @@ class BranchStaging:
                     at.setdefault(address, set()).add(path)
         where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
         what = f"at {', '.join(paths[:3])}" if paths else "everywhere"
-        what += ", and not all of it could be seen" if capped else ""
+        what += ", but not completely" if capped else ""
         return Staged(
             {address: tuple(sorted(names)) for address, names in found.items()},
             {address: tuple(sorted(names)) for address, names in at.items()},
             looked=f"staged changes of {where}, {what}",
-            # An old address can be staged again at a path that nobody knows of.
+            # An old address can be uncommitted at an unknown path.
             complete=not paths and not capped and not left_out,
         )
 
     def _on_branch(self, branch: str, paths: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
-        """(path, address) of staged objects, and whether some were left out."""
+        """Path and address of uncommitted objects, and whether some were left out."""
         found: list[tuple[str, str]] = []
         try:
             return found, self._look(branch, paths, found)
         except (PermissionDenied, NotFound):
-            return found, True  # not allowed to look, or the branch is gone: what is there stays unknown
+            return found, True  # no permission, or the branch is gone
 
     def _look(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):
             listed = self.reader.list_uncommitted(self.repository, branch, wanted)
             for seen, path in enumerate(listed):
                 if paths and path != wanted:
-                    break  # in order of paths: what the prefix also matches comes later
+                    break  # paths are in order, so longer ones with this prefix come later
                 if seen == MAX_ENTRIES:
                     return True
                 full = self.reader.physical_address(self.repository, branch, path)

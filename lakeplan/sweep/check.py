@@ -1,7 +1,7 @@
-"""``check``: whether everything is stored that commits name. Reads only.
+"""``check``: whether every object that commits name is stored. Reads only.
 
-Refs are read first and the storage is listed after them: what is committed meanwhile is not looked for. What
-the listing lacks is requested again, object by object, before it is reported.
+Refs are read before storage is listed, so later commits are not checked. An object that the listing lacks is
+requested before it is reported as missing.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from lakeplan.values.sweep import HeldCommit
 
 CHECK_FORMAT: Final = "lakeplan.check/v1"
 ASKED = 1_000_000
-"""Objects that the listing lacks and that are looked up again."""
+"""Objects missing in the listing that are looked up again."""
 REPORTED = 10_000
-"""Objects that a report names; all are counted."""
+"""Objects that a report names. All are counted."""
 BRANCHES_NAMED = 5
 THREADS = 16
 FIND_AT_ONCE = 1_000
@@ -87,7 +87,7 @@ NAMED_BY: dict[Names, NamedBy] = {
 
 @dataclass(frozen=True)
 class ReadData:
-    """Which share (0 to 1) of the objects is read, chosen by ``seed``."""
+    """The share (0 to 1) of the objects whose data is read, chosen by ``seed``."""
 
     share: float
     seed: str
@@ -101,7 +101,7 @@ def check_all(
     *,
     read: ReadData | None = None,
 ) -> CheckDocument:
-    """Checks every selected repository; each fails on its own. Raises UsageError when none is selected."""
+    """Checks every selected repository. Raises UsageError when none is selected."""
     wanted, failed = select(tree, selection, ports)
     rows: list[CheckedRow] = []
     for desired in wanted:
@@ -119,7 +119,7 @@ def check_all(
 
 
 def exit_code_of(document: CheckDocument) -> ExitCode:
-    """3 when something is missing or damaged, or could not be checked."""
+    """``PARTLY_DONE`` when something is missing or damaged, or could not be checked."""
     complete = all(row["complete"] for row in document["repositories"])
     return ExitCode.OK if complete and not document["failed"] else ExitCode.PARTLY_DONE
 
@@ -127,7 +127,7 @@ def exit_code_of(document: CheckDocument) -> ExitCode:
 def check_site(
     site: Site, ports: SweepPorts, checker: Checker, *, read: ReadData | None = None
 ) -> CheckedRow:
-    """Checks one repository. Raises LakeplanError of what cannot be read at all."""
+    """Checks one repository. Raises LakeplanError when its refs, records or storage cannot be read."""
     now = ports.now()
     stored = site.reader.get_gc_rules(site.desired.name)
     refs = site.refs.read(site.server.name, site.reader, site.repository)
@@ -180,7 +180,7 @@ def check_site(
         or damaged
         or history.problems
         or row["unusual"]
-        or (data is not None and data.unreadable)
+        or (data is not None and data.outcomes["unreadable"])
         or any(
             one["lost"]["objects"] or one["resized"]["objects"] or not one["readable"] for one in quarantine
         )
@@ -189,8 +189,8 @@ def check_site(
 
 
 def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummary:
-    """A check before a sweep. Raises GateRefused when something is missing already: what else the metadata
-    is wrong about, nobody knows."""
+    """Checks a repository before a sweep. Raises GateRefused when something is missing already, because the
+    metadata may be wrong about other objects too."""
     summary = _summary(check_site(site, ports, checker))
     if not summary["complete"]:
         lost = summary["missing"]["objects"] + summary["resized"]["objects"] - summary["tags_only"]
@@ -205,7 +205,7 @@ def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummar
 
 
 def check_after(site: Site, ports: SweepPorts, checker: Checker, mark_id: str) -> CheckSummary:
-    """A check after the sweep of a mark: also the copies that it moved to quarantine must be there."""
+    """Checks a repository after the sweep of a mark, including the copies that it moved to quarantine."""
     row = check_site(site, ports, checker)
     summary = _summary(row)
     own = [one for one in row["quarantine"] if one["mark_id"] == mark_id]
@@ -215,8 +215,8 @@ def check_after(site: Site, ports: SweepPorts, checker: Checker, mark_id: str) -
 
 
 def _summary(row: CheckedRow) -> CheckSummary:
-    """What only a tag names may have expired, because tags protect nothing on a server: that alone leaves a
-    repository complete here."""
+    """The summary of a check around a sweep. Missing objects that only tags name leave a repository complete:
+    they may have expired, because a server does not protect tags."""
     bad: list[list[NamedBy]] = [one["named_by"] for one in row["findings"]]
     bad += [one["named_by"] for one in row["damaged"]]
     return {
@@ -299,7 +299,7 @@ class _History:
         return masks
 
     def _in_order(self) -> list[int]:
-        """Commits in the order in which a finding rather names them: the default branch's HEAD last."""
+        """All commits, those that a finding should name last: the default branch's HEAD is the last."""
         default = {branch.commit_id for branch in self.refs.branches if branch.id == self._default}
         dates, graph = by_date(self.graph), self.graph
 
@@ -311,13 +311,14 @@ class _History:
         return sorted(range(len(graph)), key=rank)
 
     def metaranges(self) -> dict[str, Facts]:
-        """Of commits that must be complete; with held prefixes those of all, most without a mask."""
-        found: dict[str, Facts] = {}
+        """Facts on the metaranges of commits that must be complete. With held prefixes, those of all
+        commits."""
+        facts: dict[str, Facts] = {}
         for position, commit in enumerate(self._order):
             id = self.graph.meta_range_ids[commit]
             if id and (self.masks[commit] or self.held_prefixes):
-                found[id] = found.get(id, Facts()) | Facts(self.masks[commit], position)
-        return found
+                facts[id] = facts.get(id, Facts()) | Facts(self.masks[commit], position)
+        return facts
 
     def counts(self) -> NamedCommitsRow:
         def count(bit: Names) -> int:
@@ -338,7 +339,7 @@ class _History:
         return sorted(tag.id for tag in self.refs.tags if tag.commit_id == commit_id)
 
     def branches_of(self, commit_id: str) -> list[str]:
-        """Branches whose HEAD it is; else some that lead to it."""
+        """The branches with this HEAD, or else some branches that contain the commit."""
         if commit_id not in self._known_branches:
             own = sorted(branch.id for branch in self.refs.branches if branch.commit_id == commit_id)
             self._known_branches[commit_id] = own or self._leading_to(commit_id)
@@ -379,9 +380,10 @@ def named_by(mask: int, *, held: bool = False) -> list[NamedBy]:
 # ---- objects
 @dataclass
 class _Confirmed:
-    """What asking again showed: objects that are ``there`` after all, or have the ``same`` size; ``lost``
-    with the size that is stored, None where nothing is. ``there`` counts the ``unusual`` too: keys that
-    stores may read as others, which nobody can ask for. ``asked``: of how many the answer is certain."""
+    """What requesting objects again showed: those that are ``there`` after all, or have the ``same`` size;
+    and the ``lost`` ones with their stored size (None: not stored). ``there`` includes the ``unusual`` keys,
+    which stores may resolve to others, so they cannot be requested. ``asked``: how many answers are
+    certain."""
 
     there: Amount = field(default_factory=Amount)
     same: Amount = field(default_factory=Amount)
@@ -391,7 +393,8 @@ class _Confirmed:
 
     @property
     def turned(self) -> Amount:
-        """What counts as missing in the listing and has another size; less what has gone since."""
+        """Objects that the listing lacked and that exist with another size, minus those that were listed with
+        another size and are gone now."""
         amount = Amount()
         for one, size in self.lost:
             if one.resized == (size is None):
@@ -437,7 +440,7 @@ def _count_if_well(
 
 
 def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
-    """By a HEAD request for each; None is proven by reading: an answer from a cache is no proof."""
+    """The stored sizes, by HEAD requests. None is confirmed by a GET, because HEAD may be cached."""
 
     def size(one: NamedObject) -> int | None:
         facts = site.store.stat(one.address)
@@ -450,7 +453,7 @@ def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
 
 
 def _unconfirmed(presence: Presence, confirmed: _Confirmed) -> int:
-    """Objects that count as missing or of another size by the listing alone."""
+    """How many objects count as missing or of another size by the listing alone."""
     return (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual
 
 

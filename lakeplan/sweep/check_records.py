@@ -1,4 +1,4 @@
-"""Records of collections and quarantines, compared with what is stored, and bytes of objects with the
+"""Compares records of collections and quarantines with what is stored, and the data of objects with the
 checksums of their entries. Reads only.
 """
 
@@ -7,9 +7,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.collector import UnifiedRun
@@ -51,7 +53,8 @@ NO_MARK = "its mark cannot be read, so it is unknown what was moved there"
 
 @dataclass(frozen=True)
 class _Run:
-    """A run and the files, by key, that name what it deleted."""
+    """A collector run. Its deleted objects are in the records of ``mark``, or in the files below
+    ``prefix``."""
 
     row: RunFinding
     mark: Mark | None = None
@@ -68,8 +71,8 @@ class _Run:
 
 
 def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
-    """For each of some addresses the newest run of any collector, lakeplan's sweeps among them, whose records
-    name it. What cannot be read of a run is passed over with a warning: others write there, too. Raises
+    """For each address the newest run of any collector, or sweep of lakeplan, whose records name it. Records
+    that cannot be read are skipped with a warning, because other programs write them too. Raises
     StorageError."""
     left, found = set(addresses), dict[str, RunFinding]()
     for run in sorted(_runs(site), key=lambda run: run.row["started"], reverse=True):
@@ -105,7 +108,7 @@ def _runs(site: Site) -> Iterator[_Run]:
 
 
 def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
-    """The mark whose quarantine has a copy, by address; the newest if several have one."""
+    """The newest mark whose quarantine has a copy, by address."""
     found: dict[str, str] = {}
     for mark_id in sorted(mark_ids(site.store, QUARANTINE_PREFIX)):
         prefix = f"{QUARANTINE_PREFIX}{mark_id}/"
@@ -116,8 +119,8 @@ def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
 
 
 def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
-    """Every quarantine against the records of its sweep. Raises StorageError, and FormatError for a damaged
-    record of the state."""
+    """Compares every quarantine with the records of its sweep. Raises StorageError, and FormatError for a
+    damaged record in the state."""
     purged = {mark_id: sweep.purged for mark_id, sweep in read_sweeps(state, site.key).items()}
     rows: list[QuarantineRow] = []
     present = mark_ids(site.store, QUARANTINE_PREFIX)
@@ -140,8 +143,8 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
 
 
 def _may_have_moved(site: Site, mark_id: str, purged: Amount) -> bool:
-    """Whether a sweep whose mark cannot be read may have moved objects that are not purged. Its copies may be
-    gone with the mark."""
+    """Whether a sweep whose mark cannot be read may have moved objects that were not purged. Its copies may
+    have been lost with the mark."""
     try:
         summary = read_summary(site.store, mark_id)
     except FormatError:
@@ -213,8 +216,8 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
 
 
 def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
-    """Sizes, by address, of what the records of a sweep say it deleted or moved, part by part; without what
-    it found gone already."""
+    """The sizes, by address, of the objects that a sweep deleted or moved, part by part. Objects that were
+    gone already do not count."""
     for data, name in newest_records(site.store, mark):
         results = read_results(data, name=name)
         table = read_part(data, name=name, sha256=None)
@@ -233,58 +236,53 @@ AT_ONCE = 256
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass
-class DataRead:
-    """``differing`` objects have other bytes than their entries say."""
+_Outcome = Literal["matched", "differs", "incomparable", "unreadable"]
 
-    amount: Amount = field(default_factory=Amount)
-    matched: int = 0
-    incomparable: int = 0
-    unreadable: int = 0
-    differing: list[SampledEntry] = field(default_factory=list)
+
+@dataclass(frozen=True)
+class DataRead:
+    """How many objects had which outcome, the amount that was read, and the ``differing`` objects, whose data
+    does not match their entries."""
+
+    outcomes: Counter[str]
+    amount: Amount
+    differing: Sequence[SampledEntry]
 
     def to_row(self, share: float) -> ReadRow:
         return {
             "percent": share * 100,
             "read": self.amount.to_row(),
-            "matched": self.matched,
-            "differs": len(self.differing),
-            "incomparable": self.incomparable,
-            "unreadable": self.unreadable,
+            "matched": self.outcomes["matched"],
+            "differs": self.outcomes["differs"],
+            "incomparable": self.outcomes["incomparable"],
+            "unreadable": self.outcomes["unreadable"],
         }
 
 
 def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
-    """Read the objects of these entries, and twice what differs. Raises StorageError."""
-    found = DataRead()
+    """Reads the objects of these entries, twice if they differ. Raises StorageError."""
+    outcomes: Counter[str] = Counter()
+    amount = Amount()
+    differing: list[SampledEntry] = []
 
-    def compared(entry: SampledEntry) -> tuple[SampledEntry, str]:
-        return entry, _compared(store, entry)
+    def compare(entry: SampledEntry) -> _Outcome:
+        return _compared(store, entry)
 
     with progress.task("reading objects", None) as step, ThreadPoolExecutor(THREADS) as pool:
         for some in batches(entries, AT_ONCE):
             comparable = [one for one in some if _md5_of(one.e_tag) and is_usual_key(one.address)]
-            found.incomparable += len(some) - len(comparable)
-            for entry, outcome in pool.map(compared, comparable):
+            outcomes["incomparable"] += len(some) - len(comparable)
+            for entry, outcome in zip(comparable, pool.map(compare, comparable), strict=True):
                 step()
-                _count(found, entry, outcome)
-    return found
+                outcomes[outcome] += 1
+                if outcome != "unreadable":
+                    amount += Amount(1, entry.size_bytes)
+                if outcome == "differs":
+                    differing.append(entry)
+    return DataRead(outcomes, amount, differing)
 
 
-def _count(found: DataRead, entry: SampledEntry, outcome: str) -> None:
-    if outcome == "unreadable":
-        found.unreadable += 1
-        return
-    found.amount += Amount(1, entry.size_bytes)
-    if outcome == "matched":
-        found.matched += 1
-    elif outcome == "incomparable":
-        found.incomparable += 1
-    else:
-        found.differing.append(entry)
-
-
-def _compared(store: SweepStore, entry: SampledEntry) -> str:
+def _compared(store: SweepStore, entry: SampledEntry) -> _Outcome:
     wanted = _md5_of(entry.e_tag)
     try:
         facts = store.stat(entry.address)
@@ -295,7 +293,7 @@ def _compared(store: SweepStore, entry: SampledEntry) -> str:
                 return "matched"
     except StorageNotFound:
         return "unreadable"
-    # A store that encrypts makes ETags of its own: where the entry has the store's, it is no MD5.
+    # A store that encrypts makes other ETags. An entry that has the store's has no MD5.
     return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
 
 
@@ -311,6 +309,6 @@ def _digest(store: SweepStore, key: str, size: int) -> str:
 
 
 def _md5_of(e_tag: str) -> str:
-    """ "" for what is no MD5: tags of multipart uploads, and other stores' tags."""
+    """The MD5 in an ETag, or "" for others, such as those of multipart uploads."""
     text = e_tag.strip().strip('"').lower()
     return text if _MD5.fullmatch(text) else ""

@@ -1,6 +1,5 @@
-"""What a mark contains, for whoever approves it: read from its parts, each checked against its checksum.
-
-How a mark differs from what the plan of the rules said would expire.
+"""What a mark contains, for the person who approves it, read from its parts with their checksums checked; and
+how it differs from the plan's forecast.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ MOST_PREFIXES = 10_000
 MOST_COMMITS = 1_000
 MOST_KEEPERS = 1_000
 MOST_OBJECTS = 1_000_000
-"""Objects that a list names."""
+"""Objects in a list."""
 OBJECTS_FORMAT: Final = "lakeplan.mark-objects/v1"
 TREE_DEPTH = 8
-"""Folders of a page's tree lie this deep at most."""
+"""The greatest depth of a folder in a page's tree."""
 Amounts = dict[tuple[object, ...], Amount]
 
 
 def marked_tables(
     store: NamespaceReader, mark: Mark, parts: Sequence[Part], step: Callable[[], None] = lambda: None
 ) -> Iterator[pa.Table]:
-    """The rows of some parts, a few parts read ahead. Raises as ``read_marked``."""
+    """The rows of parts, with a few parts read ahead. Raises as ``read_marked``."""
     with ThreadPoolExecutor(READ_AHEAD) as pool:
         for _, fetched in ahead(parts, lambda part: read_marked(store, mark.mark_id, part), pool, READ_AHEAD):
             yield fetched()
@@ -74,7 +73,7 @@ def read_contents(
 
 
 def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
-    """What an approval records of what was shown: SHA-256 of the mark's digest and its contents."""
+    """The digest of the contents that a person was shown, which an approval records."""
     shown = {key: value for key, value in contents.items() if key != "digest"}
     text = json.dumps({"mark": mark_digest, "contents": shown}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -83,8 +82,8 @@ def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
 def read_prefixes(
     store: NamespaceReader, mark: Mark, *, step: Callable[[], None] = lambda: None
 ) -> list[TreeRow]:
-    """The folders of every depth up to ``TREE_DEPTH``, for a tree: each counts all objects below it. The
-    largest, and with each all above it."""
+    """The largest folders of every depth up to ``TREE_DEPTH``, with all folders above them. Each counts all
+    objects below it."""
     return _totals(store, mark, TREE_DEPTH, step).tree()
 
 
@@ -164,7 +163,7 @@ class _Totals:
             for folder in [prefix] if prefix is None else _folders(cast(str, prefix)):
                 found[folder, goes] = found.get((folder, goes), Amount()) + amount
         rows = self._prefix_rows(found)
-        # a folder is never smaller than what is below it: the largest have all above them among themselves
+        # A folder is never smaller than those below it, so the largest include all folders above them.
         named = sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
         return [{**row, "depth": (row["prefix"] or "").count("/")} for row in named]
 
@@ -196,7 +195,7 @@ class _Totals:
 
 
 def keeper_name(by: str) -> KeeperName:
-    """``by`` as parts have it: a kind, a blank and a name."""
+    """What keeps an object, from the text in a part: a kind, a blank and a name."""
     kind, _, name = by.partition(" ")
     if kind == "hold" and name.startswith("prefix "):
         return {"kind": kind, "name": "prefix", "prefix": name.removeprefix("prefix ")}
@@ -261,7 +260,7 @@ def prefixes_of(table: pa.Table, depth: int) -> pa.ChunkedArray:
 
 
 def _folders(prefix: str) -> Iterable[str]:
-    """The folder itself, and those above it; "" is the top."""
+    """The folder and all folders above it, from the top (``""``) down."""
     at = -1
     yield ""
     while (at := prefix.find("/", at + 1)) >= 0:
@@ -286,7 +285,8 @@ def _moment(us: int | None) -> str | None:
 
 
 def forecast_of(state: StateReader, mark: Mark) -> ForecastRow | None:
-    """None when no plan is on record for the mark's rules, or its record is damaged."""
+    """The forecast of the plan that set the mark's rules, compared with the mark. None without a readable
+    record of it."""
     try:
         forecast, applied = read_forecast(state, mark.key), read_applied(state, mark.key)
     except FormatError:

@@ -18,8 +18,8 @@ ClassName = Literal[
 
 
 class PrefixRow(TypedDict):
-    """``prefix`` None: no path is known, because no commit has the object. ``kept`` counts objects of the
-    mark that are not deleted, not all objects there."""
+    """The objects of a mark at a prefix (None: never committed, so without a path). ``kept`` counts objects
+    of the mark that are not deleted, not all objects there."""
 
     prefix: str | None
     goes: AmountRow
@@ -27,13 +27,13 @@ class PrefixRow(TypedDict):
 
 
 class TreeRow(PrefixRow):
-    """A folder among others in order of their prefixes: it counts all below it, down to a limit."""
+    """A folder of a tree in order of prefixes. It counts all objects below it."""
 
     depth: int
 
 
 class AgeRow(AmountRow):
-    """Objects written so many days before the mark. ``to_days`` None: or more."""
+    """Objects written at least ``from_days`` and less than ``to_days`` (None: no limit) before the mark."""
 
     from_days: int
     to_days: int | None
@@ -47,7 +47,7 @@ class LastCommitRow(AmountRow):
 
 
 class KeeperName(TypedDict):
-    """A branch, tag, hold or repository. ``prefix``: of a hold on one."""
+    """A branch, tag, hold or repository. ``prefix``: that of a hold on a prefix."""
 
     kind: str
     name: str
@@ -58,7 +58,7 @@ _ClassOf = TypedDict("_ClassOf", {"class": ClassName})
 
 
 class KeeperRow(KeeperName, _ClassOf, AmountRow):
-    """What keeps objects of a class. An object that several keep counts for each."""
+    """What keeps objects of a class. An object with several keepers counts for each."""
 
 
 class ObjectRow(_ClassOf):
@@ -75,7 +75,7 @@ class ObjectRow(_ClassOf):
 
 
 class ObjectsDocument(TypedDict):
-    """``schemas/mark-objects.v1.json``. ``more``: how many objects are not listed."""
+    """``schemas/mark-objects.v1.json``. ``more``: how many objects are left out."""
 
     format: Literal["lakeplan.mark-objects/v1"]
     mark_id: str
@@ -88,8 +88,9 @@ class ObjectsDocument(TypedDict):
 
 
 class ForecastRow(TypedDict):
-    """What the plan of the mark's rules, judged ``as_of``, said would newly expire by the mark: at least
-    ``least`` and at most ``most`` (None: it does not look so far). ``found``: what is newly expired."""
+    """The forecast of the plan of the mark's rules, made ``as_of``: what newly expires by the mark is at
+    least ``least`` and at most ``most`` (None: the forecast ends before). ``found``: what is newly
+    expired."""
 
     plan_digest: str
     as_of: str
@@ -100,8 +101,8 @@ class ForecastRow(TypedDict):
 
 
 class ContentsRow(TypedDict):
-    """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are of what would be
-    deleted."""
+    """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are those of objects that
+    would be deleted."""
 
     depth: int
     classes: Mapping[ClassName, AmountRow]
@@ -117,7 +118,7 @@ class ContentsRow(TypedDict):
 
 
 class RulesBeforeRow(TypedDict):
-    """The rules before their last change that lakeplan recorded. ``none``: there were none."""
+    """The rules before their last recorded change. ``none``: none were set."""
 
     known: Literal["rules", "none", "unknown"]
     rules: RulesBody | None
@@ -160,7 +161,7 @@ class MarkRow(TypedDict):
     tree_commit: str | None
     runner: RunnerChoiceRow | None
     contents: NotRequired[ContentsRow]
-    """Where it is shown to be approved; never stored."""
+    """Only where the mark is shown for approval; never stored."""
     cost_per_gb_month: NotRequired[PriceRow]
     """Never stored."""
 
@@ -191,7 +192,8 @@ class MarksDocument(TypedDict):
 ListedState = Literal[
     "marked", "approved", "too_old", "unfinished", "swept", "quarantined", "purged", "unknown"
 ]
-"""``too_old``: it was never swept, and cannot be any more. ``unfinished``: a sweep began and did not end."""
+"""``too_old``: the mark was never swept and can no longer be. ``unfinished``: its sweep began and did not
+end."""
 
 
 class ListedMark(TypedDict):
@@ -232,8 +234,9 @@ class ApprovalDocument(ApprovalRow):
 
 
 class CheckSummary(TypedDict):
-    """What a check found around a sweep. ``damaged``: ranges and metaranges. ``complete``: nothing is missing
-    that HEADs, rules, protected tags or holds name; ``tags_only`` objects are named by other tags alone."""
+    """The result of a check before or after a sweep. ``damaged`` counts ranges and metaranges. ``complete``:
+    no object is missing that HEADs, rules, protected tags or holds name. Only other tags name the
+    ``tags_only`` objects."""
 
     as_of: str
     complete: bool
@@ -296,9 +299,9 @@ TraceState = Literal["marked", "approved", "kept", "deleted", "quarantined", "pu
 
 
 class TraceRow(TypedDict):
-    """A mark that names the object. ``kept``: the mark keeps it. ``quarantined``: a copy can be restored;
-    ``purged``: it could be. ``saved``: the sweep kept it. ``swept_at`` is of the sweep's last run,
-    ``restore`` a command."""
+    """A mark that names the object. State ``kept``: the mark keeps it. ``quarantined``: a copy can be
+    restored. ``purged``: the copy was deleted. ``saved``: the sweep kept it. ``swept_at``: the end of the
+    sweep's last run. ``restore``: a command."""
 
     mark_id: str
     marked_at: str
@@ -330,8 +333,8 @@ class RestoreDocument(TypedDict):
 
 
 class PurgedRow(TypedDict):
-    """``needed``: kept copies of what something needs, and that is not at its address. ``newest``: when the
-    last copy was written."""
+    """``needed``: kept copies of objects that something needs and that are not at their address. ``newest``:
+    when the last copy was written."""
 
     repository: str
     mark_id: str
@@ -363,7 +366,7 @@ class PurgeDocument(TypedDict):
 
 
 class CollectorRunRow(TypedDict):
-    """``objects``: how many addresses a report names, which for lakeFS's jobs is what they marked."""
+    """``objects``: the number of addresses in a report. Reports of lakeFS's jobs name what they marked."""
 
     run_id: str
     by: str
@@ -383,12 +386,12 @@ class CollectorRunsDocument(TypedDict):
 
 
 NamedBy = Literal["head", "rules", "tag", "protected-tag", "hold"]
-"""Why an object must be stored: a HEAD, a commit that the rules keep, a tag's commit, that of a tag which
-``safety.protected_tags`` names, or a hold."""
+"""What names an object that must be stored: a HEAD, a commit that the rules keep, a tag, a tag in
+``safety.protected_tags``, or a hold."""
 
 
 class NamedCommitsRow(TypedDict):
-    """How many commits must be complete, by reason; one may have several."""
+    """The number of commits that must be complete, by reason. A commit may have several."""
 
     total: int
     heads: int
@@ -406,8 +409,8 @@ class RunFinding(TypedDict):
 
 
 class FindingRow(TypedDict):
-    """An object that is missing, or stored otherwise than commits say. ``commit_id``: one that names it, a
-    HEAD if there is one. ``branches``: those with that HEAD, else some that lead to the commit.
+    """An object that is missing, or whose size or checksum differs from its entries. ``commit_id``: a commit
+    that names it, preferably a HEAD. ``branches``: those with that HEAD, or some that contain the commit.
     ``quarantine``: the mark whose quarantine has a copy, or ""."""
 
     problem: Literal["missing", "size", "checksum"]
@@ -424,8 +427,8 @@ class FindingRow(TypedDict):
 
 
 class DamagedRow(TypedDict):
-    """A range or metarange that is missing or is not what its id says. ``paths``: the first and the last of
-    a range."""
+    """A range or metarange that is missing or does not match its id. ``paths``: the first and the last of a
+    range."""
 
     kind: Literal["metarange", "range"]
     id: str
@@ -438,10 +441,10 @@ class DamagedRow(TypedDict):
 
 
 class QuarantineRow(TypedDict):
-    """A quarantine against the records of its sweep. ``recorded``: what was moved there; ``present`` of it;
-    ``lost``: copies that are neither there, nor restored, nor purged. ``addresses`` name some of the ``lost``
-    and the ``resized``. ``readable`` False: the mark or a record of its sweep cannot be read, so nobody knows
-    what must be there; ``present`` is then everything, and ``note`` says why."""
+    """A quarantine compared with the records of its sweep. ``recorded``: what was moved there. ``present``:
+    what of that exists. ``lost``: copies that are neither present, restored nor purged. ``addresses`` name
+    some of the ``lost`` and ``resized``. ``readable`` False: the mark or a record of its sweep cannot be
+    read, so the expected content is unknown; ``present`` then counts all copies, and ``note`` says why."""
 
     mark_id: str
     readable: bool
@@ -456,9 +459,9 @@ class QuarantineRow(TypedDict):
 
 
 class ReadRow(TypedDict):
-    """What ``--read-data`` read: ``matched`` objects have the checksum of their entry, ``differs`` have
-    another. ``incomparable``: the entry has no MD5, or one that the store made otherwise. ``unreadable``:
-    archived or missing."""
+    """The result of ``--read-data``: ``matched`` objects have the checksum of their entry, those that
+    ``differs`` counts have another. ``incomparable``: the entry has no MD5, or the store's ETag is none.
+    ``unreadable``: archived or missing."""
 
     percent: float
     read: AmountRow

@@ -1,10 +1,10 @@
 """``sweep run`` with ``sweep.engine: lakefs-spark-client``: lakeFS's own job deletes, under lakeplan's rules.
 
-Told to do everything at once, that job would delete by a verdict nobody has seen. So it runs twice, in the
-documented way. It marks only; its mark must name nothing that the approved mark does not. Then, after one
-more look at what the repository holds, it sweeps that mark only, without marking again. Its word is no
-proof (it only logs what a store refused, lakefs/retention.md): every object is requested by GET afterwards.
-A mark of it that was refused is made unusable: anybody could sweep it without approval.
+In one run, that job would delete objects that nobody reviewed. So it runs twice, in the documented way. First
+it only marks, and its mark may name only objects of the approved mark. After another inspection it sweeps
+that mark, without marking again. It only logs what a store refused (lakefs/retention.md), so every object is
+requested by GET afterwards. A mark that was refused is made unusable, because anybody could sweep it without
+approval.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, Part
 
 @dataclass(frozen=True)
 class CollectorJob:
-    """With ``mark_id`` "" it marks and deletes nothing; otherwise it marks nothing and deletes what its own
-    mark of that id names. It leaves objects alone that are younger than ``min_age_seconds`` (1 or more: the
-    job takes 0 for its default, a day)."""
+    """One run of lakeFS's job. With ``mark_id`` "" it only marks; otherwise it only deletes the objects of
+    its own mark of that id. It keeps objects younger than ``min_age_seconds`` (1 or more: 0 means the job's
+    default, a day)."""
 
     repository: str
     min_age_seconds: int
@@ -46,16 +46,16 @@ class CollectorJob:
 
 class Collector(Protocol):
     def check(self) -> None:
-        """Raises LakeplanError, by name, for settings under which it must not be started."""
+        """Raises LakeplanError for settings with which the job must not be started."""
 
     def run(self, job: CollectorJob, *, keep: Callable[[], None], stop: Callable[[], bool]) -> None:
-        """Runs the job to its end. ``keep`` is called every few minutes (a lease to renew; what it raises
-        ends the job), ``stop`` is asked often. Raises LakeplanError when the job failed or was stopped, with
-        the last lines it printed, without secrets: what it did until then is not known."""
+        """Runs the job to its end. ``keep`` is called every few minutes to renew a lease, and ends the job
+        when it raises. ``stop`` is called often. Raises LakeplanError when the job failed or was stopped,
+        with its last output lines without secrets. What it did until then is unknown."""
 
 
 THREADS = 32
-"""Requests in flight while objects are requested."""
+"""Requests at the same time."""
 NOT_MARKED = "the official collector did not mark it"
 STILL_THERE = "still exists after the official collector's run"
 NOT_FINISHED = (
@@ -66,8 +66,8 @@ NOT_FINISHED = (
 def run_official(
     site: Site, stored: StoredMark, ports: SweepPorts, run: Run, collector: Collector
 ) -> SweepEnd:
-    """As ``run_sweep``. Raises GateRefused while the mark keeps what the collector would delete, UsageError
-    for settings it cannot follow."""
+    """As ``run_sweep``. Raises GateRefused when the mark keeps objects that the collector would delete, and
+    UsageError for settings that it does not support."""
     check_engine(stored.mark.settings, stored.mark.where)
     check_collectable(stored.mark)
     collector.check()
@@ -79,15 +79,14 @@ def run_official(
 
 
 def withdraw(site: Site, mark: Mark) -> None:
-    """Makes the collector's marks for this mark unusable: the sweep is closed, what is left shall stay.
-    Raises StorageError."""
+    """Makes the collector's marks for this mark unusable, when the sweep was aborted. Raises StorageError."""
     for run_id in noted_runs(site.store, mark.mark_id):
         site.store.delete([UnifiedRun(run_id).summary_key], versions=Versions.MARKER)
 
 
 class OfficialSweeper:
-    """``lakeplan.simulation.requests.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps:
-    ``run_sweep`` takes a fresh look before each."""
+    """``lakeplan.simulation.requests.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps.
+    ``run_sweep`` inspects before each."""
 
     def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
         self._site = site
@@ -107,18 +106,19 @@ class OfficialSweeper:
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """See the port: what no mark names is not the collector's."""
+        """See the port. The collector deletes only objects of its marks, so lakeplan deletes these."""
         return self._ports.sweeper.delete_objects(store, objects, settings, before_each=before_each)
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
-        """See the port. Raises GateRefused, StalePlan when it may not go on; nothing was deleted then."""
+        """See the port. Raises GateRefused or StalePlan when it may not continue; nothing was deleted
+        then."""
         if (begun := self._recorded()) is not None:
             return self._go_on(begun, request)
         self._check_look(request)
         if self._run is None:
             self._have_marked(request)
             return RoundEnd((), prepared=True)
-        self._addresses = self._checked(self._run)  # as it lies there now: the job reads it again
+        self._addresses = self._checked(self._run)  # read again, because the job reads it again too
         self._check_unchanged(request)
         self._begin(self._run, request)
         run, self._run = self._run, None
@@ -148,7 +148,7 @@ class OfficialSweeper:
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:
-        """The job deletes by address, whatever is there by now."""
+        """Raises GateRefused when objects were written again: the job deletes by address alone."""
         if changed := self._changed(request):
             raise GateRefused(
                 f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
@@ -158,7 +158,7 @@ class OfficialSweeper:
             )
 
     def _changed(self, request: DeleteRequest) -> dict[str, str]:
-        """Of what the collector's mark names, the objects that are others than the approved mark listed."""
+        """The objects of the collector's mark that changed since the approved mark listed them, with why."""
         changed: dict[str, str] = {}
         for part in request.parts:
             request.keep()
@@ -169,21 +169,21 @@ class OfficialSweeper:
         return changed
 
     def _kept_now(self, request: DeleteRequest) -> str:
-        """Why what was never committed must not be deleted now; "" when the mark names no such object."""
+        """Why objects that were never committed must be kept now; "" when the mark names none of them."""
         named = self._mark.settings.never_committed == "collect" and self._mark.marked.amount(
             MarkClass.NEVER_COMMITTED
         )
         return request.keep_never_committed if named and named.objects else ""
 
     def _have_marked(self, request: DeleteRequest) -> None:
-        """The collector's own mark, which names nothing but what was approved."""
+        """Runs the collector to mark, and checks that its mark names only approved objects."""
         for run_id in noted_runs(self._store, self._mark.mark_id):
             self._retract(UnifiedRun(run_id))  # of a run that was killed before it could
         before = set(collector_runs(self._site))
         try:
             self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
         except BaseException:
-            # Whatever it was: a mark that the job may have finished must not lie about.
+            # The job may have finished a mark. Note it, so that ``close`` makes it unusable.
             with suppress(LakeplanError):
                 self._run = self._note(self._only_new(before))
             raise
@@ -191,14 +191,14 @@ class OfficialSweeper:
         self._addresses = self._checked(self._run)
 
     def _note(self, run: UnifiedRun) -> UnifiedRun:
-        """So that this run is not taken for another collector's. Beside the mark: no sweep has begun yet."""
+        """Records the run beside the mark, so that it does not count as another collector's."""
         runs = [*noted_runs(self._store, self._mark.mark_id), run.run_id]
         key = mark_prefix(self._mark.mark_id) + OFFICIAL_FILE
         self._store.put(key, json_line({"runs": runs}))
         return run
 
     def _begin(self, run: UnifiedRun, request: DeleteRequest) -> None:
-        """Notes that from now on objects may be gone; ``sweep abort`` goes by it too."""
+        """Records that objects may be deleted from now on, for ``sweep abort`` too."""
         prefix = sweep_prefix(self._mark.mark_id)
         for part in request.parts:
             self._store.put(begun_key(prefix, part.name), b"{}\n")
@@ -216,7 +216,7 @@ class OfficialSweeper:
         )
 
     def _checked(self, run: UnifiedRun) -> frozenset[str]:
-        """What the collector's mark names: nothing but what was approved, or GateRefused."""
+        """The addresses in the collector's mark. Raises GateRefused when one of them was not approved."""
         named = self._named_by(run)
         if foreign := named - marked_addresses(self._store, self._mark):
             raise GateRefused(
@@ -229,8 +229,8 @@ class OfficialSweeper:
 
     # ---- deleting
     def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
-        """With a sweep that an earlier run began. When something is held again by now, or was written again,
-        nothing more is deleted: what is gone and what is not is written down."""
+        """Continues a sweep that an earlier run began. If an object is needed again or was written again,
+        nothing more is deleted, and what became of every object is recorded."""
         self._addresses = self._checked(begun)
         request = replace(request, saved=self._changed(request) | dict(request.saved))
         if not request.saved and not self._kept_now(request):
@@ -260,8 +260,8 @@ class OfficialSweeper:
         return RoundEnd(ends)
 
     def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartResult:
-        """Writes down what is gone of a part: what the collector was to delete is requested one by one, the
-        rest is listed. ``reason``: why others are still there."""
+        """Records what became of a part. Objects that the collector was to delete are requested one by one,
+        the others are listed. ``reason``: why an object still exists."""
         keys, sizes = self._rows(part)
         marked = [key for key in keys if key in self._addresses]
         there = self._store.find(sorted(set(keys) - self._addresses))
@@ -322,21 +322,21 @@ class OfficialSweeper:
         return table.column("address").to_pylist(), table.column("size_bytes").to_pylist()
 
     def _versions(self, part: Part) -> dict[str, int]:
-        """Which object the approved mark listed, by address."""
+        """The versions of objects in the approved mark, by address."""
         table = read_marked(self._store, self._mark.mark_id, part)
         pairs = zip(table.column("address").to_pylist(), table.column("version").to_pylist(), strict=True)
         return dict(pairs)
 
     def _retract(self, run: UnifiedRun) -> None:
-        """Without its summary a mark cannot be swept (the job looks for it first). Best effort: it is the
-        reason of the refusal that must reach a person."""
+        """Deletes the summary of a collector's mark, without which the job does not sweep it. A failure here
+        must not hide the reason of the refusal."""
         with suppress(StorageError):
             self._store.delete([run.summary_key], versions=Versions.MARKER)
 
 
 def _is_data(path: str) -> bool:
-    """Whether Spark reads a file below the folder that it is given: no part of its path begins with ``_`` or
-    ``.``, and it is no marker of a folder."""
+    """Whether Spark reads a file below its input folder: no part of the path begins with ``_`` or ``.``, and
+    it is not the marker of a folder."""
     hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
     return bool(path) and not path.endswith("/") and not hidden
 

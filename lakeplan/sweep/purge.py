@@ -1,4 +1,4 @@
-"""``sweep purge``: the end of a quarantine. What it deletes cannot come back."""
+"""``sweep purge``: deletes copies in quarantine. They cannot be restored afterwards."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ PURGE_FORMAT: Final = "lakeplan.purge/v1"
 COPIES_AT_ONCE = 50_000
 """Copies that are checked and deleted together."""
 KEEP = timedelta(minutes=1)
-"""Between two renewals of the lease."""
+"""The time between two renewals of the lease."""
 NAMED = 100
-"""Failures that the document names; all are counted."""
+"""Failures that the document names. All are counted."""
 NEEDED = "needed again, and not at its address"
 YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
@@ -56,7 +56,7 @@ SET_BACK = "this machine's clock was set back: nothing was deleted by the last i
 
 @dataclass(frozen=True)
 class Quarantine:
-    """The copies that one sweep made. ``newest``: when the last of them was written."""
+    """The copies of one sweep. ``newest``: when the last of them was written."""
 
     site: Site
     mark_id: str
@@ -65,7 +65,7 @@ class Quarantine:
 
 
 def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
-    """Quarantines whose last copy was written before a moment, oldest first."""
+    """The quarantines of a repository whose last copy is older than a moment, oldest first."""
     found = []
     for mark_id in mark_ids(site.store, QUARANTINE_PREFIX):
         amount, newest = Amount(), 0
@@ -78,12 +78,12 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
 
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
-    """Deletes the copies of one quarantine that nothing needs, and says what became of all of them, as the
-    store shows it. Copies stay that were written after ``older_than``, or less than
+    """Deletes the copies of one quarantine that nothing needs, and returns what became of all of them by what
+    is stored afterwards. Keeps copies that were written after ``older_than``, or less than
     ``sweep.quarantine_age`` ago.
 
-    Raises LakeplanError while the end of its sweep is not known (it may be about to copy, or to be closed) or
-    objects of it came back, and for whatever makes an inspection unsafe: nothing was deleted then.
+    Raises LakeplanError, without deleting anything, when the sweep may not have ended, when objects of it are
+    needed again, and for anything that makes an inspection unsafe.
     """
     site, mark_id = quarantine.site, quarantine.mark_id
     clocks = site_clocks(site, sweep_prefix(mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
@@ -99,7 +99,7 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
     try:
         record_purge(ports.state, site.key, mark_id, end.deleted)
     except LakeplanError as error:
-        # Figures only, and the copies are gone: what became of them must still be reported.
+        # The record has only figures. What became of the copies must be reported in any case.
         _log.warning("the state does not know of this purge: %s", error)
     return {
         "repository": site.key,
@@ -118,7 +118,7 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
 
 @dataclass(frozen=True)
 class _End:
-    """``kept`` and ``failed`` map keys of copies to why."""
+    """The outcome of a purge. ``kept`` and ``failed`` say why, by key of the copy."""
 
     deleted: Amount
     kept: Mapping[str, str]
@@ -127,7 +127,7 @@ class _End:
 
 
 class _TooOld(Exception):
-    """The inspection that a deletion relies on."""
+    """The inspection is too old to delete by it."""
 
 
 class _Purge:
@@ -177,15 +177,15 @@ class _Purge:
             self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
 
     def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
-        """``why``, or that the clock was set back, where an inspection is too old to delete by; else ""."""
+        """Why the inspection is too old to delete by it: ``why``, or that the clock was set back. Else ""."""
         if (now := self._ports.now()) < self._last:
             return SET_BACK  # until the next inspection
         self._last = now
         return why if now >= until else ""
 
     def _waiting(self) -> list[StoredObject]:
-        """Copies that are old enough, in order; the others are kept, and so is what the mark does not name:
-        no inspection would say whether anything needs it."""
+        """The copies that are old enough, in order. The others are kept. So are copies that the mark does not
+        name, because no inspection shows whether something needs them."""
         named = marked_addresses(self._site.store, self._mark)
         waiting = []
         for copy in self._site.store.list_objects(self._prefix):
@@ -198,7 +198,7 @@ class _Purge:
         return sorted(waiting, key=lambda copy: copy.key)
 
     def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
-        """Copies of what nothing needs, or of what is at its address again."""
+        """The copies of objects that nothing needs, or that are at their address again."""
         wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
         there = self._site.store.find(wanted)
         found = []
@@ -213,7 +213,7 @@ class _Purge:
         return found
 
     def _delete(self, copies: list[StoredObject], until: datetime) -> list[StoredObject]:
-        """Those that are left because the inspection is too old by now: another one is needed for them."""
+        """Deletes copies. Returns those that are left because they need a newer inspection."""
         sweep = self._site.desired.sweep
         settings = DeleteSettings(
             mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
@@ -247,7 +247,7 @@ class _Purge:
         return []
 
     def _ended(self) -> _End:
-        """What became of the copies that were to be deleted, as the store shows it."""
+        """The outcome, by the copies that are still stored."""
         left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
         failed = {
             key: self._answers.get(key) or self._problem or STILL_THERE for key in self._asked if key in left

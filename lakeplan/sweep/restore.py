@@ -1,4 +1,4 @@
-"""``sweep restore``: brings objects back out of quarantine, to the addresses that commits know them by."""
+"""``sweep restore``: copies objects from quarantine back to their addresses."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ THREADS = 16
 KEYS_A_LEASE = 5_000
 """Copies between two renewals of the lease."""
 PATHS_NAMED = 10
-"""Paths of an object that a mark names."""
+"""Paths of an object in a mark."""
 FEW = 1_000
-"""Up to so many copies are requested one by one."""
+"""Up to this many copies are requested one by one instead of listed."""
 CONFLICT = "another object was written there during the restore"
 UNKNOWN = "the store did not answer whether it is back"
 NAMED = 100
-"""Failures that the document names; all are counted."""
+"""Failures that the document names. All are counted."""
 
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """``path``: an exact path, or everything below one that ends in ``/``. ``commit``: what it holds."""
+    """Which objects to restore. ``path``: those at this path, or below it if it ends in ``/``. ``commit``:
+    those in this commit."""
 
     path: str | None = None
     commit: str | None = None
@@ -61,11 +62,11 @@ class RestoreOptions:
 def restore(
     site: Site, stored: StoredMark, ports: SweepPorts, run: Run, options: RestoreOptions
 ) -> RestoreDocument:
-    """Copies back what is in quarantine of a mark, whatever the sweep's records say of it. What is at an
-    address already stays as it is; the copies stay in quarantine until they are purged. Returns the document
-    (``schemas/restore.v1.json``).
+    """Copies the objects in the quarantine of a mark back, whatever the records of its sweep say, and returns
+    the document (``schemas/restore.v1.json``). Replaces no object. The copies stay in quarantine until they
+    are purged.
 
-    Raises UsageError when nothing is in quarantine, or none of it is chosen.
+    Raises UsageError when nothing is in quarantine, or no copy matches the options.
     """
     mark = stored.mark
     lease = site_lease(site, ports.state, run)
@@ -92,7 +93,7 @@ def restore(
         parts = mark.marked.going if wanted is None else wanted.parts
         needed, note = _needed_or_why(site, mark, parts, ports, lease.renew, by_text(run))
         journal = open_journal(ports.state, run, "sweep restore")
-        with suppress(LakeplanError):  # without a state, what is in quarantine still comes back
+        with suppress(LakeplanError):  # a restore must work without the state too
             journal.step(site.key, status="pending", mark_id=mark.mark_id)
         came, there, failed = _copy_back(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
@@ -123,8 +124,8 @@ def restore(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Addresses of the mark by options. None: not by the ten paths that a mark names, and there may be more.
-    ``parts`` name those that are wanted."""
+    """Addresses of the mark, with whether the options match. None: none of the ten paths in the mark matches,
+    and the object may have more. ``parts`` contain these addresses."""
 
     addresses: dict[str, bool | None]
     parts: tuple[Part, ...]
@@ -134,9 +135,9 @@ class _Wanted:
 
 
 def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
-    """Sizes of what is in quarantine, by address; of few that are wanted, without listing all of it. What the
-    mark does not name is no copy of a sweep, such as one that was never completed; while the mark's parts
-    cannot be read, nobody knows."""
+    """The sizes of the copies in quarantine, by address. A few wanted ones are requested instead of listed.
+    Keys that the mark does not name, such as incomplete copies, are left out if the mark's parts can be
+    read."""
     prefix = quarantine_prefix(mark.mark_id)
     if wanted is not None and 0 < len(wanted.addresses) <= FEW:
         few = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
@@ -198,7 +199,7 @@ def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
 
 
 def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozenset[str]:
-    """Addresses of the mark that a commit holds. Raises ServerError for a commit that is not there."""
+    """The addresses of the mark in a commit. Raises ServerError when the commit does not exist."""
     metarange = site.reader.get_commit(site.desired.name, commit).meta_range_id
     request = RecheckRequest(
         store=site.store,
@@ -240,15 +241,15 @@ def _copy_back(
     keep: Callable[[], None],
     sleep: Callable[[float], None],
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
-    """What came back; sizes of what was there already; and what failed, with why. ``chosen`` are sizes of
-    copies, by address."""
+    """Copies objects back. Returns the restored addresses, the sizes of objects that existed already, and why
+    others failed. ``chosen``: the sizes of copies, by address."""
     prefix = quarantine_prefix(mark.mark_id)
     came: list[str] = []
     there: dict[str, int] = {}
     failed: dict[str, str] = {}
 
     def bring(address: str) -> str:
-        """Why it did not come back; "" when it did."""
+        """Copies one object. Returns why that failed, or ""."""
         try:
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:
@@ -287,8 +288,8 @@ def _copy_back(
 
 
 def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> dict[str, int] | None:
-    """Sizes of what is there although copying failed: the store may have copied, and its answer was lost.
-    None when the store does not answer."""
+    """The sizes of objects that exist although copying failed, because the store's answer was lost. None when
+    the store does not answer."""
     if not addresses:
         return {}
     try:

@@ -1,8 +1,8 @@
-"""lakeFS's garbage collection job: its settings and credentials, and running it with ``spark-submit``.
+"""Runs lakeFS's garbage collection job with ``spark-submit``: its settings and credentials.
 
-Credentials go by a properties file: mode 0600, in a folder of mode 0700 that is removed when the job ends,
-however it ends. Nothing secret is on the command line, nothing is added to the job's environment, and what
-the job prints is shown and logged only after every secret in it was replaced.
+Credentials are passed in a properties file of mode 0600, in a folder of mode 0700 that is removed when the
+job ends. The command line has no secrets, and the job's environment gets no more of them. Secrets in the
+job's output are replaced before it is shown or logged.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ if TYPE_CHECKING:  # its module imports pyarrow
 MAIN_CLASS = "io.treeverse.gc.GarbageCollection"
 NO_DELETE = "lakefs.debug.gc.no_delete"
 NO_RESOURCE = "spark-internal"
-"""spark-submit's word for "the class comes with the packages"."""
+"""Tells spark-submit that the class is in the packages."""
 HADOOP = "spark.hadoop."
 REDACTED = r"(?i)secret|password|token|access[._]?key|account[.]key|credential"
-"""What Spark hides in its page and its event log. Its own default shows ``access_key`` and Azure's keys."""
+"""The settings that Spark hides on its page and in its event log. Spark's default shows ``access_key`` and
+the keys of Azure."""
 _PACKAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 _OURS = (
     "lakefs.api.url",
@@ -53,7 +54,7 @@ _OURS_OF_SPARK = ("spark.submit.deployMode", "spark.redaction.regex")
 
 @dataclass(frozen=True)
 class LakefsAccess:
-    """``endpoint_url`` as the tree has it: without ``/api/v1``."""
+    """``endpoint_url`` is the tree's, without ``/api/v1``."""
 
     endpoint_url: str
     access_key: str = field(repr=False)
@@ -62,8 +63,8 @@ class LakefsAccess:
 
 @dataclass(frozen=True)
 class S3Access:
-    """``endpoint_url``: of a store other than AWS, which is then addressed path-style. Without keys the job
-    finds credentials by itself (a role)."""
+    """``endpoint_url``: only for stores other than AWS, which are addressed path-style. Without keys the job
+    finds credentials itself (a role)."""
 
     region: str
     endpoint_url: str | None = None
@@ -88,8 +89,8 @@ StorageAccess = S3Access | AzureAccess
 def properties(
     job: CollectorJob, lakefs: LakefsAccess, storage: StorageAccess, conf: Mapping[str, str]
 ) -> dict[str, str]:
-    """All settings of one run; ``conf`` is a person's own, which ours override. Raises UsageError for those
-    that ``check_conf`` refuses."""
+    """All settings of one run. lakeplan's override ``conf``, a person's own. Raises UsageError for those that
+    ``check_conf`` refuses."""
     check_conf(conf)
     marks = not job.mark_id
     ours = {
@@ -148,8 +149,8 @@ def arguments(
     storage: StorageAccess,
     packages: str = "",
 ) -> list[str]:
-    """The command line. ``client`` is Maven coordinates, or a jar's path or URL; ``packages`` are more
-    coordinates, comma-separated. The region is an argument for S3 only."""
+    """The command line. ``client``: Maven coordinates, or the path or URL of a jar. ``packages``: more
+    coordinates, separated by commas. Only S3 needs the region."""
     named = [one for one in packages.split(",") if one.strip()]
     if is_package(client):
         named, resource = [client, *named], NO_RESOURCE
@@ -170,13 +171,13 @@ def arguments(
 
 
 def is_package(client: str) -> bool:
-    """Whether it is Maven coordinates (``group:artifact:version``), not a jar."""
+    """Whether ``client`` is Maven coordinates (``group:artifact:version``) and not a jar."""
     return _PACKAGE.fullmatch(client) is not None and not client.endswith(".jar")
 
 
 def properties_text(settings: Mapping[str, str], *, defaults: str = "") -> str:
-    """A Java properties file. ``defaults`` is the text of ``spark-defaults.conf``, which spark-submit does
-    not read beside a file of ours: it stands first, because what comes later wins."""
+    """The text of a Java properties file. It begins with ``defaults``, the text of ``spark-defaults.conf``,
+    which spark-submit does not read when it gets a properties file. Later lines override earlier ones."""
     lines = [f"{_escaped(key, of_key=True)}={_escaped(value)}\n" for key, value in settings.items()]
     return (defaults.rstrip("\\\n") + "\n" if defaults.strip() else "") + "".join(lines)
 
@@ -196,13 +197,13 @@ def _escaped(text: str, *, of_key: bool = False) -> str:
 
 
 def packages_of(defaults: str) -> str:
-    """``spark.jars.packages`` of a ``spark-defaults.conf``: ``--packages`` would hide it."""
+    """``spark.jars.packages`` in the text of ``spark-defaults.conf``, which ``--packages`` would override."""
     found = re.findall(r"(?m)^\s*spark\.jars\.packages[ \t]*[=: \t][ \t]*(\S+)", defaults)
     return str(found[-1]) if found else ""
 
 
 def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> None:
-    """Raises UsageError for settings that lakeplan decides itself, and for ``lakefs.debug.gc.no_delete``."""
+    """Raises UsageError for settings that only lakeplan may set, and for ``lakefs.debug.gc.no_delete``."""
     check_no_delete({f"{option} {key}": f"{key}={value}" for key, value in conf.items()})
     for key in conf:
         bare = key.removeprefix(HADOOP)
@@ -211,8 +212,7 @@ def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> 
 
 
 def check_no_delete(texts: Mapping[str, str]) -> None:
-    """``texts`` are settings of any kind by where they stand. Raises UsageError where one names the old
-    dry run."""
+    """Raises UsageError when a text names the setting of the old dry run. ``texts``: settings by location."""
     for where, text in texts.items():
         if NO_DELETE in text:
             raise UsageError(
@@ -223,7 +223,7 @@ def check_no_delete(texts: Mapping[str, str]) -> None:
 
 
 OF_THE_MACHINE = ("iam-role", "container-role")
-"""boto3's names for credentials that the job finds on its machines itself, where they renew themselves."""
+"""boto3's names for credentials that the job finds on its machines itself, and that renew themselves."""
 DEFAULT_REGION = "us-east-1"
 
 
@@ -235,9 +235,9 @@ def storage_access(
     environ: Mapping[str, str],
     own_provider: bool = False,
 ) -> StorageAccess:
-    """``own_provider``: a person's settings say where the job finds S3 credentials; it gets none from here.
-    Raises LakeplanError for storage that the collector does not know, CredentialsError for credentials
-    that it cannot use, StorageError when none can be found out."""
+    """The job's access to a namespace. With ``own_provider``, a person's settings say where the job finds S3
+    credentials, so it gets none from lakeplan. Raises LakeplanError for storage that the collector does not
+    support, CredentialsError for credentials that it cannot use, and StorageError when reading them fails."""
     if namespace.startswith("local://"):
         raise LakeplanError(
             "the official collector supports only S3 and Azure",
@@ -284,7 +284,7 @@ def _s3_access(
 
 
 def _s3_keys(region: str | None) -> tuple[tuple[str, str] | None, str | None, str]:
-    """Key and secret, the session token, and how boto3 found them."""
+    """The key and secret, the session token, and the method by which boto3 found them."""
     import boto3
 
     credentials = boto3.session.Session(region_name=region).get_credentials()
@@ -295,7 +295,7 @@ def _s3_keys(region: str | None) -> tuple[tuple[str, str] | None, str | None, st
 
 
 def _azure_access(location: AzureLocation, environ: Mapping[str, str]) -> AzureAccess:
-    """The account key of the environment, or the service principal in azure-identity's own variables."""
+    """The account key in the environment, or the service principal in azure-identity's variables."""
     if location.account_url != f"https://{location.account}.blob.core.windows.net":
         raise LakeplanError(
             "the official collector supports only <account>.blob.core.windows.net",
@@ -329,14 +329,14 @@ def _account_key(location: AzureLocation, environ: Mapping[str, str]) -> str:
 # ---- running it
 POLL_SECONDS = 0.5
 KEEP_SECONDS = 300.0
-"""Between two calls of ``keep``: a sweep's lease lasts half an hour."""
+"""The time between two calls of ``keep``. A sweep's lease lasts half an hour."""
 TELL_SECONDS = 30.0
 GRACE_SECONDS = 30.0
 LINES = 500
 SHOWN = 12
 OWN_VARIABLES = ("LAKEPLAN_", "LAKECTL_")
 AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""Spark copies these over the job's own S3 settings, one by one."""
+"""Spark lets each of these override the job's S3 settings."""
 DEFAULTS = "spark-defaults.conf"
 PACKAGES = "spark.jars.packages"
 FAULT = re.compile(r"\bERROR\b|\w(Exception|Error)\b|No such file|not found")
@@ -346,8 +346,8 @@ _log = logging.getLogger("lakeplan.collector")
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """``command``: spark-submit, by name or path. ``client``: Maven coordinates of the job, or the path or
-    URL of its jar. ``conf``: a person's own Spark settings."""
+    """``command``: the name or path of spark-submit. ``client``: the Maven coordinates of the job, or the
+    path or URL of its jar. ``conf``: a person's own Spark settings."""
 
     command: str
     client: str
@@ -372,8 +372,9 @@ class SparkSubmit:
         self._tell = tell
 
     def check(self) -> None:
-        """Raises UsageError: no spark-submit, a setting that lakeplan decides, or ``no_delete`` in any
-        settings: ours, the environment's, ``spark-defaults.conf``, Hadoop's XML files."""
+        """Raises UsageError without spark-submit, for a setting that only lakeplan may set, and for
+        ``no_delete`` in a setting, an environment variable, ``spark-defaults.conf`` or an XML file of
+        Hadoop."""
         self._command()
         check_conf(self._options.conf)
         check_no_delete({f"the variable {name}": text for name, text in self._environ.items()})
@@ -454,7 +455,7 @@ class SparkSubmit:
         return found
 
     def _client(self) -> str:
-        """A jar of this machine by its whole path: the job does not run in this folder."""
+        """The client, with an absolute path for a local jar, because the job runs in another folder."""
         client = self._options.client
         if is_package(client) or "://" in client:
             return client
@@ -469,17 +470,17 @@ class SparkSubmit:
     def _job_environ(self) -> dict[str, str]:
         dropped = OWN_VARIABLES if self._keeps_aws() else (*OWN_VARIABLES, *AWS_KEYS)
         kept = {name: text for name, text in self._environ.items() if not name.startswith(dropped)}
-        # pip's spark-submit finds Spark by the first python3 on PATH: the one beside it knows pyspark
+        # pip's spark-submit finds Spark with the first python3 on PATH. The one beside it has pyspark.
         beside = os.path.dirname(os.path.abspath(self._command()))
         kept["PATH"] = os.pathsep.join(filter(None, (beside, kept.get("PATH"))))
         return safe_environment(kept)
 
     def _keeps_aws(self) -> bool:
-        """Whether the job finds S3 credentials itself."""
+        """Whether the job finds its S3 credentials itself, in these variables or elsewhere."""
         return not isinstance(self._storage, AzureAccess) and self._storage.access_key is None
 
     def _settings_files(self) -> Iterator[Path]:
-        """Files in which Spark and Hadoop find settings, where they are."""
+        """The existing files from which Spark and Hadoop read settings."""
         environ = self._environ
         home = environ.get("SPARK_HOME") or os.path.dirname(
             os.path.dirname(os.path.realpath(self._command()))
@@ -506,12 +507,12 @@ class SparkSubmit:
 
 
 def _telling(lines: Sequence[str]) -> Sequence[str]:
-    """The lines that name a fault: after it Spark prints how it stops. Without one, the last lines."""
+    """The lines that name a fault, because Spark prints more after it; or the last lines."""
     return [line for line in lines if FAULT.search(line)][:SHOWN] or lines[-SHOWN:]
 
 
 def redact(line: str, secrets: tuple[str, ...]) -> str:
-    """The line with ``***`` for every secret, as it is and as URLs write it."""
+    """The line with ``***`` in place of every secret, also in the form that it has in URLs."""
     forms = {form for one in secrets for form in (one, quote(one), quote(one, safe=""), quote_plus(one))}
     for form in sorted(forms, key=len, reverse=True):
         line = line.replace(form, "***")
@@ -526,8 +527,8 @@ def _write_private(path: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class _Watch:
-    """Waits for one run of the job. ``tell`` gets a line when it begins, every ``TELL_SECONDS``, and when it
-    ends; the line ends with what the job printed last."""
+    """Waits for one run of the job. ``tell`` gets a line when the run begins, every ``TELL_SECONDS`` with the
+    job's last output, and when the run ends."""
 
     job: CollectorJob
     tell: Callable[[str], None]
@@ -560,7 +561,8 @@ class _Watch:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends the job with all it started: on this machine nothing of it goes on deleting."""
+    """Ends the job with all processes that it started on this machine, so that nothing continues to
+    delete."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
