@@ -45,7 +45,17 @@ class MetadataReader(Protocol):
         """The whole file. Raises DataGone or StorageNotFound when it does not exist."""
 
 
-class LakeFSReader(SettingsReader, Protocol):
+class StagingReader(Protocol):
+    """What is uncommitted on a branch, by GET only."""
+
+    def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
+        """Paths of objects that are uncommitted on a branch (added or changed; no deletions), in order."""
+
+    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+        """The full address of the object at a path, staged data first; None when there is none."""
+
+
+class LakeFSReader(SettingsReader, StagingReader, Protocol):
     """Everything a plan reads of a server. Errors are those of ``lakeplan.errors.ServerError``."""
 
     @property
@@ -96,16 +106,6 @@ class GcRulesWriter(Protocol):
 
     def set_gc_rules(self, repository: str, rules: GcRules) -> None: ...
     def delete_gc_rules(self, repository: str) -> None: ...
-
-
-class StagingReader(Protocol):
-    """What is uncommitted on a branch, by GET only."""
-
-    def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
-        """Paths of objects that are uncommitted on a branch (added or changed; no deletions), in order."""
-
-    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """The full address of the object at a path, staged data first; None when there is none."""
 
 
 class ObjectPinger(Protocol):

@@ -8,10 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
-from lakeplan.errors import GateRefused, LakeplanError, PermissionDenied, RepositoryNotFound, StalePlan
+from lakeplan.errors import (
+    GateRefused,
+    LakeplanError,
+    NotFound,
+    PermissionDenied,
+    RepositoryNotFound,
+    StalePlan,
+)
 from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
@@ -90,8 +98,7 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
     name = site.desired.name
     _check_not_cleared(site)
     check_claims(site.reader.metadata(name), site.desired.tree, site.key)
-    runs = site.preparer.prepare_uncommitted(name)
-    uncommitted = tuple(key for run in runs for key in _files(site, run))
+    uncommitted = tuple(key for run in _prepare(site) for key in _files(site, run))
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
         raise StalePlan(
@@ -128,6 +135,50 @@ def _check_not_cleared(site: Site) -> None:
             where=site.key,
             hint="Run `lakeplan apply` to remove them, or add gc rules to the tree again.",
         )
+
+
+EMPTY_TRIES = 3
+"""How often a server is asked that lists nothing although something is uncommitted."""
+BRANCHES_AT_ONCE = 8
+
+
+def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
+    """The server's runs. Since December 2025 a server drops all that it listed when a branch is deleted
+    while it lists, unless a later branch has something (treeverse/lakeFS#9792): so where nothing at all is
+    listed, the branches themselves are asked. Raises StalePlan while they say something else."""
+    name = site.desired.name
+    for _ in range(EMPTY_TRIES):
+        runs = site.preparer.prepare_uncommitted(name)
+        if any(run.location for run in runs):
+            return runs
+        branches = [branch.id for branch in site.reader.list_branches(name)]
+        with ThreadPoolExecutor(BRANCHES_AT_ONCE) as pool:
+            staging = next((found for found in pool.map(partial(_stages, site), branches) if found), "")
+        if not staging:
+            return runs
+    raise StalePlan(
+        f"the server lists no uncommitted data, although branch {staging} has uncommitted changes",
+        where=site.key,
+        hint="Run the command again. Branches may have been deleted while the server listed them.",
+    )
+
+
+def _stages(site: Site, branch: str) -> str:
+    """The branch if anything in the namespace is uncommitted there; else ""."""
+    reader, name = site.reader, site.desired.name
+    inside = place_of(site.repository.storage_namespace).parts
+    try:
+        for path in reader.list_uncommitted(name, branch):
+            address = reader.physical_address(name, branch, path) or ""
+            if place_of(address).parts[: len(inside)] == inside:
+                return branch
+    except RepositoryNotFound:
+        raise
+    except NotFound:
+        return ""  # deleted meanwhile
+    except PermissionDenied:
+        return branch
+    return ""
 
 
 def _files(site: Site, run: UncommittedRun) -> list[str]:

@@ -33,7 +33,7 @@ from lakeplan.sweep.ports import RefsMemory
 from lakeplan.sweep.records import load_approval
 from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
 from lakeplan.values.repository import Refs, Repository
-from lakeplan.values.sweep import Status, StoreFacts
+from lakeplan.values.sweep import Status, StoreFacts, UncommittedRun
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
 from tests.sweeping.world import SweepWorld
@@ -347,6 +347,56 @@ class DescribeAServerThatHidesRepositories:
     def it_is_none_whose_user_may_read_all(self, world: SweepWorld, importer: LakeRepository) -> None:
         mark = world.mark()
         assert (mark.goes.objects, mark.unreadable) == (0, {})
+
+
+class Forgetful:
+    """A server that drops what it listed, so many times: a branch is deleted while it lists."""
+
+    def __init__(self, preparer: Any, times: int) -> None:
+        self._preparer, self._left = preparer, times
+
+    def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
+        self._left -= 1
+        if self._left >= 0:
+            return (UncommittedRun("run", ""),)
+        found: tuple[UncommittedRun, ...] = self._preparer.prepare_uncommitted(repository)
+        return found
+
+    def grace_period_seconds(self) -> int | None:
+        found: int | None = self._preparer.grace_period_seconds()
+        return found
+
+
+class DescribeAServerThatDropsUncommittedData:
+    @pytest.fixture
+    def again(self, world: SweepWorld, repo: LakeRepository) -> set[str]:
+        """Addresses of expired objects, one of which is staged again."""
+        going = set(world.going(world.mark()))
+        repo.stage("again.bin", min(going))
+        return going
+
+    def forget(self, world: SweepWorld, times: int) -> None:
+        world.ports()
+        assert world._connections is not None
+        reader, preparer = world._connections
+        world._connections = (reader, Forgetful(preparer, times))
+
+    def it_asks_again(self, world: SweepWorld, again: set[str]) -> None:
+        self.forget(world, 2)
+        assert set(world.going(world.mark())) == again - {min(again)}
+
+    def it_gives_up(self, world: SweepWorld, again: set[str]) -> None:
+        self.forget(world, 3)
+        with pytest.raises(StalePlan, match="although branch main has uncommitted changes"):
+            world.mark()
+
+    def it_believes_it_where_nothing_of_the_namespace_is_uncommitted(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        repo.stage("elsewhere.bin", "local://other/data/object")
+        repo.delete("a.bin")
+        self.forget(world, 1)
+        assert len(world.going(world.mark())) == 2
 
 
 class DescribeRunning:
