@@ -44,13 +44,18 @@ Row = tuple[Value, ...]
 class Store:
     """SQL with one writer at a time. A request is one transaction: all of it or nothing.
 
-    Raises UsageError when another process has the file, or when it is not a database.
+    Raises UsageError when the file cannot be made, another process has it, or it is not a database.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, timeout=0.2, check_same_thread=False, isolation_level=None)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                path, timeout=0.2, check_same_thread=False, isolation_level=None
+            )
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise _unusable(path, error) from error
         try:
             # One server owns the file until it ends: two would hand out the same names.
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -60,11 +65,7 @@ class Store:
             self._connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
             self._connection.close()
-            raise UsageError(
-                f"cannot use the sandbox's state: {error}",
-                where=str(path),
-                hint="Choose another folder. Another sandbox may be running there, or the file is damaged.",
-            ) from error
+            raise _unusable(path, error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -88,6 +89,14 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+
+def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
+    return UsageError(
+        f"cannot use the sandbox's state: {getattr(error, 'strerror', None) or error}",
+        where=str(path),
+        hint="Choose another folder. Another sandbox may be running there, or the file is damaged.",
+    )
 
 
 @dataclass(frozen=True)

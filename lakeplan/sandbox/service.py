@@ -49,7 +49,6 @@ class Service:
     """One sandbox server, without its HTTP. Handlers run inside ``store.transaction()``, one at a time."""
 
     def __init__(self, directory: Path, options: Options) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
         self.options = options
         self.store = Store(directory / STATE_FILE)
         self.repositories = Repositories(self.store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.errors import UsageError
 from lakeplan.sandbox.records import Store
 
 
@@ -24,3 +25,11 @@ def test_an_error_leaves_nothing_behind(tmp_path):
     again = Store(tmp_path / "state.db")
     assert again.rows("SELECT id FROM tags") == [("v2",)]
     again.close()
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot use the sandbox's state") as caught:
+        Store(tmp_path / folder / "state.db")
+    assert str(tmp_path / folder) in caught.value.where

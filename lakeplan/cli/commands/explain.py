@@ -195,7 +195,6 @@ def _others(
     """Other repositories of the server whose entries mean these addresses."""
     from lakeplan.formats.range_arrays import unpack_odd
     from lakeplan.simulation.foreign import ForeignReader
-    from lakeplan.simulation.observing import Addresses
     from lakeplan.simulation.requests import ForeignRanges
     from lakeplan.sweep.ports import RefsMemory
 

@@ -15,6 +15,7 @@ from lakeplan.cli.commands.trees import (
     Endpoints,
     endpoints_of,
     make_checked,
+    of_options,
     refuse_a_tree,
     servers_only,
     write_files,
@@ -179,9 +180,11 @@ def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
 def session_without_tree(
     folder: Path, endpoints: Mapping[str, str], opening: SessionOptions, timeouts: TimeoutOptions, rate: float
 ) -> Session:
-    """A session of these servers alone; ``folder`` is empty, and gets their tree."""
+    """A session of these servers alone. Their tree is written to the empty ``folder``. Raises UsageError
+    for servers that no tree can have."""
     write_files(folder, {ROOT_FILE: servers_only(endpoints, None)})
-    session = opening.session(folder, timeouts=timeouts)
+    with of_options():
+        session = opening.session(folder, timeouts=timeouts)
     return replace(session, pace=Pace(rate), approve=session.approve and _typed)
 
 

@@ -135,6 +135,7 @@ WRONG: dict[str, Uses] = {
         **typing("audit"),
         "no server": Wrong("audit"),
         "a server without a name": Wrong("audit --endpoint {url}"),
+        "a server without an address": Wrong("audit --endpoint prod=nowhere"),
         "no such repository": Wrong("audit --endpoint prod={url} none-*"),
         "a price that cannot be read": Wrong("audit --endpoint prod={url} --price cheap"),
         "a report that is none": Wrong("audit --endpoint prod={url} --resume lakeplan.yaml"),
