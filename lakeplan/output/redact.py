@@ -50,6 +50,8 @@ _SCHEMES = {
 _URL = re.compile(rf"\b(?:{'|'.join(sorted(_SCHEMES))})://{_END}|https?://[^\s/]*\.blob\.{_END}")
 _KEY = re.compile(rf"(?<![\w./-])(?:data|_lakefs|_lakeplan)/{_END}")
 _HOLD = re.compile(r"(?<=holds\[prefix )[^\]]+(?=\])")
+_QUOTED = re.compile(r"""(?:(?<=hold on prefix )|(?<=the path ))(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+"""As logs and errors have them, where nothing else says that it is a path."""
 
 
 def redacted(document: Json) -> dict[str, Any]:
@@ -185,7 +187,7 @@ def _whole(value: Any, scope: str) -> Any:
 
 
 def _patterns(text: str, scope: str) -> str:
-    for pattern in (_URL, _KEY, _HOLD):
+    for pattern in (_URL, _KEY, _HOLD, _QUOTED):
         text = pattern.sub(lambda match: _digest(scope, match.group()), text)
     return text
 

@@ -116,3 +116,18 @@ def it_redacts_log_lines(secret, capsys):
 def it_is_an_option_of_the_environment_too(secret, monkeypatch):
     monkeypatch.setenv("LAKEPLAN_REDACT_PATHS", "1")
     assert "payroll" not in secret.lakeplan("show", "--resolved", "analytics").out
+
+
+def it_logs_no_held_prefix_and_repeats_no_path(secret):
+    """The hold matches nothing, which a sweep warns of."""
+    root = (secret.tree / "lakeplan.yaml").read_text()
+    storage = f"{{'': {{type: local, path: {secret.folder / 'sandbox'}}}}}"
+    secret.write("lakeplan.yaml", root.replace("}}\n", f", storages: {storage}}}}}\n", 1))
+    secret.api.set_rules("analytics", 7)
+    marked = secret.lakeplan(("sweep", "mark"), "--redact-paths")
+    assert marked.code == 0, marked.err
+    assert "the hold on prefix" in marked.err
+    asked = secret.lakeplan("explain", "--redact-paths", "analytics", "payroll/none")
+    assert "is in no commit" in asked.err
+    for result in (marked, asked):
+        assert "payroll" not in result.out + result.err
