@@ -1,6 +1,6 @@
 """One suite of behaviours, run against the sandbox always and against a real lakeFS as well when the
-LAKEPLAN_TEST_* variables name one. What a server wrote is read where it lies: on a local disk, or on S3 when
-AWS_ACCESS_KEY_ID is set (AWS_ENDPOINT_URL for another endpoint)."""
+LAKEPLAN_TEST_* variables name one. What a server wrote is read from its storage: a local disk, or S3 when
+AWS_ACCESS_KEY_ID is set (at LAKEPLAN_TEST_STORAGE_ENDPOINT, if that is another endpoint)."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class Server:
 
 
 def _read_s3(location: str) -> bytes | list[bytes]:
-    """By boto3's own settings: AWS_ACCESS_KEY_ID and its secret, AWS_ENDPOINT_URL, AWS_DEFAULT_REGION."""
-    client = boto3.client("s3")
+    client = boto3.client("s3", endpoint_url=os.environ.get("LAKEPLAN_TEST_STORAGE_ENDPOINT"))
     bucket, _, key = location.removeprefix("s3://").partition("/")
     if not key.endswith("/"):
         return bytes(client.get_object(Bucket=bucket, Key=key)["Body"].read())
