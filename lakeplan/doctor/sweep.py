@@ -17,7 +17,7 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.limits import parse_json
 from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.inspection import HIDDEN, why_hidden
+from lakeplan.sweep.ports import HIDDEN, why_hidden
 from lakeplan.sweep.rules import overlapping
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE

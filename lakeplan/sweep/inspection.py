@@ -3,7 +3,6 @@ then other repositories."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from lakeplan.review.claims import check_claims
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.ports import HIDDEN, Site, SweepPorts, why_hidden
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
 from lakeplan.sweep.rules import place_of
 from lakeplan.values.desired import Cleared, GcDesired
@@ -279,10 +278,6 @@ class Others:
     unreadable: dict[str, str]
 
 
-HIDDEN = "hidden from these credentials"
-"""Names what a server may leave out of its list."""
-
-
 @dataclass(frozen=True)
 class _Server:
     """A server with its current repositories, or why they cannot be listed. ``hides``: why it may have
@@ -299,19 +294,6 @@ def _list_server(reader: LakeFSReader) -> _Server:
         return _Server(reader, tuple(reader.list_repositories()), hides=why_hidden(reader))
     except LakeplanError as error:
         return _Server(reader, error=error)
-
-
-def why_hidden(reader: LakeFSReader) -> str:
-    """Why a server may leave repositories out of its list; "" when it does not. Since 2026 lakeFS lists only
-    those that the user may list, without a word. Whoever may read all is told that one of an unknown name
-    does not exist, and others that they may not read it."""
-    try:
-        reader.get_repository(secrets.token_hex(16))
-    except RepositoryNotFound:
-        return ""
-    except PermissionDenied as error:
-        return f"the server lists only repositories that these credentials may read ({error.message})"
-    return ""
 
 
 _ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]

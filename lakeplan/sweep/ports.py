@@ -3,11 +3,12 @@ state."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lakeplan.errors import LakeplanError, UsageError
+from lakeplan.errors import LakeplanError, PermissionDenied, RepositoryNotFound, UsageError
 from lakeplan.formats.namespace import checked_mark_id, is_mark_id
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.review.selection import Selection, lost_globs, read_dump
@@ -225,3 +226,20 @@ def mark_index_key(mark_id: str) -> str:
 
 def approval_key(mark_id: str) -> str:
     return f"sweep/approvals/{checked_mark_id(mark_id)}.json"
+
+
+HIDDEN = "hidden from these credentials"
+"""Names what a server may leave out of its list."""
+
+
+def why_hidden(reader: LakeFSReader) -> str:
+    """Why a server may leave repositories out of its list; "" when it does not. Since 2026 lakeFS lists only
+    those that the user may list, without a word. Whoever may read all is told that one of an unknown name
+    does not exist, and others that they may not read it."""
+    try:
+        reader.get_repository(secrets.token_hex(16))
+    except RepositoryNotFound:
+        return ""
+    except PermissionDenied as error:
+        return f"the server lists only repositories that these credentials may read ({error.message})"
+    return ""
