@@ -324,9 +324,10 @@ def _replayed(
     old job that is run again must not undo a newer review."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     left = {s.key for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
-    left = {key for key in left if _is_applied_since(key, reviewed.as_of, state)}
+    planned = reviewed.as_of - ceiling.CLOCK_SKEW
+    left = {key for key in left if _is_applied_since(key, planned, state)}
     later, found = dict[str, str](), list[str]()
-    for run in (since.record for since in runs_since(state, reviewed.as_of)) if left else ():
+    for run in (since.record for since in runs_since(state, planned)) if left else ():
         if run is None or run.command != "apply":
             continue
         for key in sorted(left & {s.repository for s in run.steps if s.replaced_any}):

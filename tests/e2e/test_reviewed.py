@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from lakeplan.values.plan import Plan
-from lakeplan.values.plan_document import decode, to_document
+from lakeplan.values.plan_document import decode, digest_of, to_document
+from lakeplan.values.records import utc_text
 
 
 @pytest.fixture
@@ -319,6 +321,20 @@ class DescribePlansThatWereApplied:
         result = world.lakeplan("apply", applied, *options)
         assert result.code == 5, result.out + result.err
         assert "prod/analytics: run" in result.err
+        assert world.api.rules("analytics") == {"*": 30}
+
+    def it_refuses_it_where_the_clock_of_who_planned_was_fast(self, world, applied):
+        document = json.loads(applied.read_text())
+        before = document["digest"]
+        document["as_of"] = utc_text(datetime.now(timezone.utc) + timedelta(minutes=30))
+        document["digest"] = digest_of(document)
+        for record in (world.tree / ".lakeplan").rglob("*.json"):
+            record.write_text(record.read_text().replace(before, document["digest"]))
+        applied.write_text(json.dumps(document))
+        world.rules("analytics", 30)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 14)
+        assert world.lakeplan("apply", applied).code == 5
         assert world.api.rules("analytics") == {"*": 30}
 
     def it_applies_it_again_where_no_other_apply_wrote(self, world, applied):
