@@ -36,7 +36,7 @@ class Module:
 
 
 def modules() -> list[Module]:
-    """All modules with code; a package's docstring alone is none."""
+    """All modules with code. A module that has only a docstring does not count."""
     found = [Module(path, path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
     return [module for module in found if len(ast.parse(module.text).body) > 1]
 
@@ -59,7 +59,7 @@ def parameters(function: Function) -> int:
 
 
 def measured(every: list[Module]) -> Iterator[tuple[str, str, list[str]]]:
-    """What is measured, its value, and what misses its bar."""
+    """Each measurement: its name, its value, and what exceeds its limit."""
     total = sum(module.lines for module in every)
     yield "lines", f"{total:,} of at most {LINES:,}", [f"{total - LINES:,} too many"] * (total > LINES)
     count = len(every)

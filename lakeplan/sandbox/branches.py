@@ -209,7 +209,7 @@ def _since(text: str) -> int:
 # ---- new commits
 @dataclass(frozen=True)
 class Texts:
-    """What a caller gives a new commit; where it is empty, the server has texts of its own."""
+    """The message and metadata that a caller gives a new commit. For empty ones the server has defaults."""
 
     message: str = ""
     metadata: Mapping[str, str] | None = None
@@ -314,13 +314,14 @@ def cherry_pick(repo: OpenRepository, request: Request, branch: str) -> Response
 
 
 def first_commit(service: Service) -> Commit:
-    """The commit that a new repository starts with: it holds nothing and nobody made it."""
+    """The commit that a new repository starts with. It has no objects and no committer."""
     commit = _new_commit(service, Texts("Repository created"), "", [])
     return _named(replace(commit, committer=""))
 
 
 def _overrides(repo: OpenRepository, branch: str, body: Fields) -> Texts:
-    """What a new commit is to say. Raises ApiError 404 where there is no such branch."""
+    """The message and metadata that a request gives a new commit. Raises ApiError 404 if the branch does not
+    exist."""
     fields = body.child("commit_overrides") if body.has("commit_overrides") else Fields({})
     repo.branch(branch)
     return Texts(fields.string("message", ""), fields.mapping("metadata") if fields.has("metadata") else None)
@@ -332,7 +333,7 @@ def _commit_by_ref(repo: OpenRepository, ref: str) -> Commit:
 
 
 def _clean_head(repo: OpenRepository, branch: str) -> Commit:
-    """The HEAD. Raises ApiError 400 when changes are uncommitted over it."""
+    """The HEAD of a branch. Raises ApiError 400 if the branch has uncommitted changes."""
     if repo.effective_changes(branch):
         raise bad_request("uncommitted changes (dirty branch)")
     return repo.head(branch)

@@ -145,8 +145,8 @@ class Repositories:
 
 
 class Records:
-    """What is stored of one repository, its namespace aside. ``now`` returns epoch seconds: a branch records
-    when it was last written."""
+    """The records of one repository, without its namespace. ``now`` returns epoch seconds: a branch
+    records when it was last written."""
 
     def __init__(self, store: Store, repository: str, now: Callable[[], int]) -> None:
         self._store = store
@@ -237,7 +237,7 @@ class Records:
         return found
 
     def commits_with_prefix(self, prefix: str) -> list[str]:
-        """At most two ids: enough to tell whether a prefix is unique."""
+        """At most two ids, enough to see whether the prefix is unique."""
         sql = "SELECT id FROM commits WHERE repository = ?1 AND id >= ?2 AND id < ?3 ORDER BY id LIMIT 2"
         return [str(id) for (id,) in self._rows(sql, prefix, prefix + "g")]
 

@@ -92,7 +92,7 @@ def _position(mark: _Mark | None) -> str:
 
 
 class Mapped:
-    """A mapping node: keys are taken one by one, and ``done`` reports those that nobody took."""
+    """A mapping node. Keys are read one by one, and ``done`` reports those that were not read."""
 
     def __init__(self, node: yaml.Node, path: str, problems: Problems) -> None:
         self.node = node
@@ -120,7 +120,7 @@ class Mapped:
         return f"{self.path}.{name}" if self.path else name
 
     def items(self) -> list[tuple[str, yaml.Node]]:
-        """All of them, taken."""
+        """All keys with their values, which then count as read."""
         self._known.extend(self._values)
         return list(self._values.items())
 

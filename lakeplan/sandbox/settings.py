@@ -109,7 +109,7 @@ UNSET_ETAG = ""
 
 
 def stored_rules(repo: OpenRepository) -> GcRules | None:
-    """The rules as a server reads them back: zeros and nothing else are no rules at all."""
+    """The stored rules; None if there are none."""
     value = repo.setting(GC_RULES)
     if value is None:
         return None
@@ -146,7 +146,7 @@ def delete_gc_rules(repo: OpenRepository, request: Request) -> Response:
 
 
 def store_rules(repo: OpenRepository, rules: GcRules | None) -> None:
-    """Stores rules beside the data too, where the server itself keeps them."""
+    """Stores rules, or removes them for None, also in the namespace, where a real server keeps them."""
     if rules is not None and not rules.default_retention_days and not rules.branches:
         # Such a message has no bytes in protobuf, and an empty file means no rules.
         rules = None

@@ -181,7 +181,7 @@ class Leaf:
 
 
 def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """Every command that is no group, in the order in which help lists them."""
+    """Every command that is not a group, in the order in which help lists them."""
     path = (*parents, command.name or "") if parents else (PROGRAM,)
     if isinstance(command, TyperGroup):
         for child in command.commands.values():

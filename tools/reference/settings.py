@@ -110,7 +110,7 @@ the key says otherwise."""
 class Section:
     """A part of the page: the keys of a schema that ships, or of one definition in it.
 
-    ``path`` stands before them; ``without`` names keys that another section tells."""
+    ``path`` is put before them; ``without`` names keys that another section has."""
 
     title: str
     text: str
@@ -200,8 +200,8 @@ def keys_of(section: Section) -> list[Key]:
     document = bundled_schema(section.schema)
     walk = _Walk(document.get("$defs", {}))
     schema = walk.definitions[section.definition] if section.definition else document
-    told = {k: v for k, v in schema["properties"].items() if k not in section.without}
-    return list(walk.keys({**schema, "properties": told}, section.path))
+    shown = {k: v for k, v in schema["properties"].items() if k not in section.without}
+    return list(walk.keys({**schema, "properties": shown}, section.path))
 
 
 @dataclass(frozen=True)
