@@ -142,24 +142,32 @@ BRANCHES_AT_ONCE = 8
 
 
 def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
-    """The server's runs. Since December 2025 a server drops all that it listed when a branch is deleted
-    while it lists, unless a later branch has something (treeverse/lakeFS#9792): so where nothing at all is
-    listed, the branches themselves are asked. Raises StalePlan while they say something else."""
-    name = site.desired.name
+    """The server's runs. Since December 2025 a server drops all that it listed for an answer when a branch is
+    deleted while it lists, unless a later branch has something (treeverse/lakeFS#9792). So an answer without
+    a file counts only if no branch was deleted meanwhile, or nothing is uncommitted on any branch. Raises
+    StalePlan while neither is so."""
     for _ in range(EMPTY_TRIES):
-        runs = site.preparer.prepare_uncommitted(name)
-        if any(run.location for run in runs):
+        before = _branch_ids(site)
+        runs = site.preparer.prepare_uncommitted(site.desired.name)
+        files = [bool(run.location) for run in runs]
+        if all(files):
             return runs
-        branches = [branch.id for branch in site.reader.list_branches(name)]
+        after = _branch_ids(site)
         with ThreadPoolExecutor(BRANCHES_AT_ONCE) as pool:
-            staging = next((found for found in pool.map(partial(_stages, site), branches) if found), "")
-        if not staging:
+            staging = () if any(files) else filter(None, pool.map(partial(_stages, site), after))
+            branch = next(iter(staging), "")
+        if not branch and (not any(files) or {*before} <= {*after}):
             return runs
+    what = f"branch {branch} has uncommitted changes" if branch else "branches were deleted meanwhile"
     raise StalePlan(
-        f"the server lists no uncommitted data, although branch {staging} has uncommitted changes",
+        f"the server lists no uncommitted data in an answer, although {what}",
         where=site.key,
-        hint="Run the command again. Branches may have been deleted while the server listed them.",
+        hint="Run the command again when fewer branches are deleted.",
     )
+
+
+def _branch_ids(site: Site) -> list[str]:
+    return [branch.id for branch in site.reader.list_branches(site.desired.name)]
 
 
 def _stages(site: Site, branch: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -389,6 +390,33 @@ class DescribeAServerThatDropsUncommittedData:
         self.forget(world, 3)
         with pytest.raises(StalePlan, match="although branch main has uncommitted changes"):
             world.mark()
+
+    @pytest.mark.parametrize(("deleted", "refused"), [(0, False), (2, False), (3, True)])
+    def it_believes_an_answer_among_others_while_no_branch_is_deleted(
+        self, world: SweepWorld, again: set[str], deleted: int, refused: bool
+    ) -> None:
+        repo = LakeRepository(world.lake, "repo1")
+        left = [f"ci-{number}" for number in range(deleted)]
+        for name in left:
+            repo.branch(name)
+        world.ports()
+        assert world._connections is not None
+        reader, real = world._connections
+
+        def prepare(repository: str) -> tuple[UncommittedRun, ...]:
+            if left:
+                repo.drop_branch(left.pop())
+            return (*real.prepare_uncommitted(repository), UncommittedRun("run", ""))
+
+        several: Any = SimpleNamespace(
+            prepare_uncommitted=prepare, grace_period_seconds=real.grace_period_seconds
+        )
+        world._connections = (reader, several)
+        if refused:
+            with pytest.raises(StalePlan, match="although branches were deleted meanwhile"):
+                world.mark()
+        else:
+            assert set(world.going(world.mark())) == again - {min(again)}
 
     def it_believes_it_where_nothing_of_the_namespace_is_uncommitted(
         self, world: SweepWorld, repo: LakeRepository
