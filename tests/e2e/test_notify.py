@@ -115,6 +115,16 @@ class DescribeAPlan:
         assert document["event"] == "plan-refused"
         assert any(weaker["path"] == "notify" for weaker in result.json["loosenings"])
 
+    def it_tells_the_owner_of_the_base(self, tree: World, ops: Receiver, team: Receiver) -> None:
+        tree.git("init", "-q")
+        tree.git("add", ".")
+        tree.git("commit", "-qm", "base")
+        entry(tree, 7, owner="nobody")
+        assert tree.lakeplan("plan", "--no-simulate", "--base", "HEAD").code == 4
+        (document,) = told(team)
+        assert document["items"][0]["owner"] == "data"
+        assert told(ops) == []
+
 
 class DescribeAnApply:
     def it_tells_the_default_channel_of_a_stale_plan(

@@ -114,7 +114,11 @@ def plan(
     if made.refused and not what_if:
         known = compared.tree if compared is not None else None
         _, document = outputs.shown_plan(made)
-        notify(session, plan_refused(document, session.tree.owner_of), known.notify if known else None)
+
+        def owner_of(repository: str) -> str:
+            return (known.owner_of(repository) if known else "") or session.tree.owner_of(repository)
+
+        notify(session, plan_refused(document, owner_of), known.notify if known else None)
     return exit_code_of(made, detailed=detailed_exitcode)
 
 
