@@ -78,9 +78,9 @@ def it_names_what_a_server_stores_but_should_not_have(ready):
     found = checks(ready)["stored rules"]
     assert found["result"] == "warn"
     for text in (
-        "-3 days for the default",
-        "0 days for branch 'gone'",
-        "99,999 days",
+        "-3 retention days by default",
+        "0 retention days on branch 'gone'",
+        "99,999 retention days on branch 'main'",
         "'gone', which does not",
     ):
         assert text in found["message"]
@@ -89,7 +89,7 @@ def it_names_what_a_server_stores_but_should_not_have(ready):
 def it_looks_at_the_stored_rules_of_repositories_without_an_entry_too(ready):
     ready.api.repository("nobodys")
     ready.api.set_rules("nobodys", -1)
-    assert "nobodys: -1 days" in checks(ready)["stored rules"]["message"]
+    assert "nobodys: -1 retention days by default" in checks(ready)["stored rules"]["message"]
     ready.handle.faults.deny("GET .*/nobodys/settings")
     assert checks(ready)["stored rules"]["result"] == "ok"
 
