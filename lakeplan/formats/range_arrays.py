@@ -127,6 +127,20 @@ class RangeArrays:
         spans = zip(self.key_start[rows].tolist(), self.key_end[rows].tolist(), strict=True)
         return [str(data[start:end], "utf-8", "backslashreplace") for start, end in spans]
 
+    def paths_begin(self, rows: Ints, prefixes: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        """Whether each row's path, as ``paths`` shows it, begins with one of the prefixes."""
+        if not self.plain:
+            return np.array([path.startswith(prefixes) for path in self.paths(rows)], np.bool_)
+        found = np.zeros(rows.size, np.bool_)
+        start, length = self.key_start[rows], self.key_end[rows] - self.key_start[rows]
+        for prefix in prefixes:
+            expected = prefix.encode(errors="surrogatepass")
+            matching = np.flatnonzero(length >= len(expected))
+            for at, byte in enumerate(expected):
+                matching = matching[self.key_buffer[start[matching] + at] == byte]
+            found[matching] = True
+        return found
+
     def texts(self, rows: Ints) -> tuple[pa.Array, pa.Array]:
         """Addresses as stored and paths, as Arrow strings."""
         import pyarrow as pa  # most who read formats make no tables

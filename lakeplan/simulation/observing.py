@@ -213,7 +213,7 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
     every = np.concatenate((rows, np.array(named.rows, np.int64)))
     codes = np.concatenate((codes, np.array(named.codes, np.uint8)))
     if source.held_prefixes:
-        held = np.array([path.startswith(source.held_prefixes) for path in arrays.paths(every)], np.bool_)
+        held = arrays.paths_begin(every, source.held_prefixes)
         codes[held & (codes <= Code.CANDIDATE)] += np.uint8(Code.HELD)
     hashes = np.concatenate((arrays.hashes[rows], hash_texts(named.texts)))
     first = rows.size

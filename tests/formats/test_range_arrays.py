@@ -66,6 +66,25 @@ def test_arrays_hold_what_columns_hold(given_entries: list[Entry]) -> None:
     assert arrays.candidates(rows).tolist() == [is_candidate_key(a) for a in columns.addresses]
 
 
+few_letters = st.text("ab/é\\", min_size=1, max_size=5)
+
+
+@given(
+    st.sets(st.one_of(few_letters, st.text("ab/", min_size=1, max_size=5)), max_size=20),
+    st.lists(st.one_of(few_letters, st.just(""), st.just("\ud800")), max_size=3),
+    st.booleans(),
+)
+def test_arrays_find_paths_by_their_beginnings(
+    paths: set[str], prefixes: list[str], ascii_only: bool
+) -> None:
+    ordered = sorted(p for p in paths if p.isascii() or not ascii_only)
+    _, data = write_range([Entry(path, f"data/{path}", AddressType.RELATIVE, 1) for path in ordered])
+    arrays = read_range_arrays(data, name="r")
+    rows = np.arange(len(arrays))[::-1]
+    expected = [path.startswith(tuple(prefixes)) for path in reversed(ordered)]
+    assert arrays.paths_begin(rows, tuple(prefixes)).tolist() == expected
+
+
 def it_names_a_range_that_is_another() -> None:
     _, data = write_range([Entry("a", "data/1", AddressType.RELATIVE, 1)])
     with pytest.raises(FormatError, match="some range"):
