@@ -50,7 +50,7 @@ _DELETED = pa.schema([pa.field("address", pa.string())])
 
 @dataclass(frozen=True)
 class UnifiedRun:
-    """One run's keys and files."""
+    """The keys and files of one run."""
 
     run_id: str
 

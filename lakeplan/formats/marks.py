@@ -1,7 +1,7 @@
-"""Parts: the Parquet files in which lakeplan keeps what was listed, what is marked, and what became of it.
+"""Parts: Parquet files of what was listed, what is marked, and what became of it.
 
-Every part is known by its SHA-256; one that does not match is never used, because somebody or something
-changed it after it was approved.
+Every part has a recorded SHA-256. A part that does not match is never used, because it was changed after it
+was approved.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STATUSES = frozenset(status.value for status in Status)
 
 
 def write_part(columns: Mapping[str, Sequence[Any] | pa.Array], schema: pa.Schema) -> tuple[bytes, str]:
-    """The file, and its SHA-256 (hex). Columns that may be null may be left out."""
+    """The file, and its SHA-256 (hex). Nullable columns may be left out."""
     rows = len(columns["address"])
     arrays = [
         pa.nulls(rows, f.type) if f.nullable and f.name not in columns else pa.array(columns[f.name], f.type)
@@ -95,8 +95,8 @@ def read_part(
 
 
 def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
-    """Raises FormatError for columns that lakeplan does not write: anybody who can write to the namespace can
-    write others, with a checksum that fits."""
+    """Raises FormatError for columns that lakeplan does not write. Whoever can write to the namespace could
+    write others, with a matching checksum."""
     odd = sorted(set(columns) - set(table.column_names))
     for field in table.schema:
         known = _KNOWN.get(field.name)
@@ -123,8 +123,8 @@ def _is_of(kind: pa.DataType, known: pa.DataType) -> bool:
 def write_results(
     status: Mapping[str, tuple[Status, str]], sizes: Mapping[str, int], *, verified: int
 ) -> bytes:
-    """The record of a part: what became of every address, and why. ``verified`` objects were requested
-    again."""
+    """The record of a part: what became of every address, and why. ``verified`` is the number of objects that
+    were requested again."""
     keys = list(status)
     columns = {
         "address": keys,
@@ -144,7 +144,7 @@ def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
 
 
 def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
-    """Sizes of what a record says was deleted, by address. Raises FormatError for a damaged one."""
+    """Sizes of deleted objects in a record, by address. Raises FormatError for a damaged record."""
     table, _ = _read_record(data, name)
     columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status"))
     gone = Status.DELETED.value
@@ -152,7 +152,7 @@ def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
 
 
 def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:
-    """The end of a part out of its record, which is at ``where``. Raises FormatError for a damaged one."""
+    """The end of a part, from its record at ``where``. Raises FormatError for a damaged record."""
     table, verified = _read_record(data, where or name)
     amounts: dict[Status, Amount] = {}
     reasons: Counter[str] = Counter()
@@ -167,7 +167,7 @@ def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:
 
 
 def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
-    """The record of a part, and how many objects were verified. No checksum protects a record."""
+    """The record of a part, and how many objects were verified. Records have no checksum."""
     table = read_part(data, name=name, sha256=None)
     verified = number_of((table.schema.metadata or {}).get(b"verified", b"0").decode("latin-1"))
     same = table.schema.equals(RESULTS)

@@ -1,4 +1,4 @@
-"""Keys and addresses in a storage namespace, all relative to its root, lakeplan's own keys too."""
+"""Keys and addresses in a storage namespace, relative to its root, including those of lakeplan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA_PREFIX = "_lakefs/"
 DATA_PREFIX = "data/"
 DUMMY_KEY = "_lakefs/dummy"
 ROOT_DUMMY_KEY = "dummy"
-"""What very old servers wrote at the root to see whether they can."""
+"""Very old servers wrote it at the root, to check that they could."""
 REFS_MANIFEST_KEY = "_lakefs/refs_manifest.json"
 GC_PREFIX = "_lakefs/retention/gc/"
 GC_RULES_KEY = "_lakefs/retention/gc/rules/config.json"
@@ -26,7 +26,7 @@ _DOTS = frozenset((".", ".."))
 
 
 def metadata_key(file_id: str) -> str:
-    """Where the range or metarange with this id stands."""
+    """The key of the range or metarange with this id."""
     return METADATA_PREFIX + file_id
 
 
@@ -40,7 +40,7 @@ def uncommitted_prefix(run_id: str) -> str:
 
 
 def check_not_nested(key: str) -> None:
-    """Raises FormatError for a key that shows that another repository's namespace is below ``data/``."""
+    """Raises FormatError if the key shows that another repository's namespace is below ``data/``."""
     at = f"/{key}".find(f"/{METADATA_PREFIX}")
     if key.startswith(DATA_PREFIX) and at >= 0:
         raise FormatError(
@@ -50,9 +50,9 @@ def check_not_nested(key: str) -> None:
 
 
 def is_candidate_key(key: str) -> bool:
-    """Whether a stored object may be garbage at all: under ``data/``, or directly at the root (where old
-    repositories keep objects) other than ``dummy`` (lakefs/retention.md, the official collector).
-    Never one with ``.`` or ``..`` in its path, which no lakeFS writes and a client might resolve."""
+    """Whether a collector may delete an object with this key: under ``data/``, or directly at the root (where
+    old repositories keep objects) other than ``dummy`` (lakefs/retention.md, the official collector). Never
+    with a ``.`` or ``..`` segment, which lakeFS does not write and a client might resolve."""
     if not _DOTS.isdisjoint(key.split("/") if "." in key else ()):
         return False
     if key.startswith(DATA_PREFIX):
@@ -62,7 +62,7 @@ def is_candidate_key(key: str) -> bool:
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
-# the last character carries one bit of the 96, so four of its five are zero
+# The last character has one of the 96 bits, so its other four are zero.
 _XID = re.compile(r"[0-9a-v]{19}[0g]\Z")
 _YEAR_4000 = 64_060_588_800
 _SECONDS = 2**32
@@ -82,7 +82,7 @@ def encode(raw: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The 12 bytes of an xid. Raises ValueError for what is none."""
+    """The 12 bytes of an xid. Raises ValueError for other text."""
     if not is_xid(text):
         raise ValueError(f"{text!r} is not an xid")
     number = 0
@@ -102,8 +102,8 @@ def time_of_descending(text: str) -> int:
 
 
 class XidSource:
-    """Makes xids. ``clock`` gives epoch seconds, ``randomness(n)`` n random bytes (asked once, for machine,
-    process and where the counter starts). Not for several threads at once."""
+    """Makes xids. ``clock`` returns epoch seconds, and ``randomness(n)`` n random bytes. It is called once,
+    for the machine, the process and the start of the counter. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> None:
         seed = randomness(8)
@@ -112,11 +112,11 @@ class XidSource:
         self._counter = int.from_bytes(seed[5:], "big")
 
     def ascending(self) -> str:
-        """An object's id: sorts by time of making, within a second by order of making."""
+        """An object's id. Ids sort by the time, and within a second by the order, in which they were made."""
         return self._make(int(self._clock()))
 
     def descending(self) -> str:
-        """A partition's or run's id: the newest sorts first."""
+        """A partition's or run's id. The newest sorts first."""
         return self._make(_YEAR_4000 - int(self._clock()))
 
     def _make(self, seconds: int) -> str:
@@ -130,7 +130,7 @@ PARTITION_OBJECTS = 50_000
 
 
 class ObjectPaths:
-    """Hands out addresses. A partition lasts an hour or 50,000 objects (lakefs/format.md)."""
+    """Makes addresses of new objects. A partition lasts an hour or 50,000 objects (lakefs/format.md)."""
 
     def __init__(self, clock: Callable[[], float], xids: XidSource) -> None:
         self._clock = clock
@@ -153,17 +153,16 @@ _CUT = re.compile(r"[?#].*", re.DOTALL)
 _UNUSUAL_KEY = re.compile(r"//|(?:^|/)\.{1,2}(?:/|\Z)|^/|/\Z")
 _UNUSUAL_URL = re.compile(r"[%?#\\\x00-\x1f\x7f]")
 MAX_KEY_LENGTH = 4096
-"""Longer keys exist in no store."""
+"""No store has longer keys."""
 
 
 def normalize(address: str, address_type: int, storage_namespace: str) -> str | None:
     """The address relative to ``storage_namespace`` (as the server spells it), or None when it is outside.
 
-    Relative addresses are keys and stay byte for byte what they are. A full address inside the namespace
-    gives its relative form (lakefs/format.md). The comparison is of text, as the server's is when it
-    stores one, and as the official collector's is. Old entries (type 0), and full ones without a scheme,
-    count as relative unless they are URIs: taking such an address for one of the namespace protects the
-    object, the other way round would not.
+    Relative addresses are keys and are not changed. A full address inside the namespace becomes relative
+    (lakefs/format.md). Addresses are compared as text, like the server and the official collector do. Old
+    entries (type 0), and full ones without a scheme, count as relative unless they are URIs. This is safe,
+    because an address that counts as inside the namespace protects an object.
     """
     if address_type == AddressType.RELATIVE or not _URI.match(address):
         return address
@@ -174,26 +173,26 @@ def normalize(address: str, address_type: int, storage_namespace: str) -> str | 
 
 
 def prefix_of(storage_namespace: str) -> str:
-    """What every full address inside the namespace begins with: the namespace and the slash that ends it, so
-    that ``s3://bucket/ns-other`` is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
+    """The prefix of every full address inside the namespace. It ends with a slash, so that ``s3://bucket/ns-other``
+    is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
     return storage_namespace if storage_namespace.endswith("/") else storage_namespace + "/"
 
 
 def is_usual_key(key: str) -> bool:
-    """Whether every store takes the key for what it is: no empty and no dot segments."""
+    """Whether every store reads the key as it is, because it has no empty and no dot segments."""
     return _UNUSUAL_KEY.search(key) is None
 
 
 def is_usual_url(tail: str) -> bool:
-    """Whether the end of a full address means itself for every server and store: a usual key without a
-    query, a fragment, escapes, backslashes and control characters."""
+    """Whether every server and store reads the end of a full address as it is: a usual key without a query, a
+    fragment, escapes, backslashes and control characters."""
     return is_usual_key(tail) and _UNUSUAL_URL.search(tail) is None
 
 
 @lru_cache(maxsize=1024)
 def folder_names(namespaces: tuple[str, ...]) -> tuple[str, ...]:
-    """The last part of each namespace, in every spelling: whatever the host and the scheme, a full address of
-    an object has it just before the key."""
+    """The last part of each namespace, in every spelling. Whatever the scheme and the host, it precedes the
+    key in a full address."""
     found = {
         form.rstrip("/").rpartition("/")[2]
         for namespace in namespaces
@@ -203,8 +202,8 @@ def folder_names(namespaces: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
-    """Keys that an address in an unusual spelling, or at a place that is not known, may mean: what follows
-    each ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling of it."""
+    """The keys that an address in an unusual spelling, or under an unknown URL, may mean: what follows each
+    ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling of it."""
     found: dict[str, None] = {}
     markers = [("/" + DATA_PREFIX, DATA_PREFIX), *((f"/{name}/", "") for name in folders)]
     for form in _forms(_after_scheme(address)):
@@ -219,21 +218,21 @@ def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
 
 
 def keeps_its_name(address: str) -> bool:
-    """Whether every key that the address may mean has its last part: no reading changes how that is spelt."""
+    """Whether the last part of the address is the same in every key that the address may mean."""
     path = _after_scheme(address)[1:]
     host, _, rest = path.partition("/")
     return bool(rest) and "@" not in host and is_usual_url(path)
 
 
 def _after_scheme(address: str) -> str:
-    """Host and path as one path, or the key, with one slash in front."""
+    """Host and path of a URL as one path, or the key, with a slash in front."""
     uri = _URI.match(address)
     return "/" + (address[uri.end() :] if uri else address)
 
 
 def _forms(path: str) -> list[str]:
     """Every reading of a path whose first part may be a host: with the container as user information
-    (``abfss``), with the bucket as the host's first label, and what servers and stores clean."""
+    (``abfss``), with the bucket as the host's first label, and as servers and stores may clean it."""
     host, slash, rest = path[1:].partition("/")
     labels = {
         host.lower(),
@@ -243,7 +242,7 @@ def _forms(path: str) -> list[str]:
     forms = {path, *(f"/{label}{slash}{rest}" for label in labels if label)}
     if is_usual_url(path[1:]) and "@" not in host:
         return sorted(forms)
-    for _ in range(2):  # what is decoded may have to be cut and cleaned again
+    for _ in range(2):  # decoded text may have to be cut and cleaned again
         for change in (_cut, _decoded, _backslashes, _cleaned, _stripped):
             forms |= {change(form) for form in forms}
     return sorted(form.encode(errors="surrogateescape").decode(errors="backslashreplace") for form in forms)
@@ -278,7 +277,7 @@ def _stripped(form: str) -> str:
 
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"
 PROBE_KEY = f"{LAKEPLAN_PREFIX}probe.json"
-"""Written anew by every check for other repositories in the same storage."""
+"""Every check for other repositories in the same storage writes it again."""
 MARKS_PREFIX = f"{LAKEPLAN_PREFIX}marks/"
 SWEEPS_PREFIX = f"{LAKEPLAN_PREFIX}sweeps/"
 HOLDS_PREFIX = f"{LAKEPLAN_PREFIX}holds/"
@@ -286,16 +285,16 @@ QUARANTINE_PREFIX = f"{LAKEPLAN_PREFIX}quarantine/"
 MARK_FILE = "mark.json"
 KNOWN_FILE = "seen.json"
 CLOCK_FILE = "clock.json"
-"""Written again before every round: when the store says it was written is the store's time."""
+"""Written before every round, to learn the store's time."""
 RULES_KEY = f"{LAKEPLAN_PREFIX}rules.json"
-"""The GC rules as they were last seen, beside the state's own record of them."""
+"""The GC rules when they were last read, besides the record in the state."""
 SUMMARY_FILE = "summary.json"
 OFFICIAL_FILE = "official.json"
-"""Names the run under which a sweep writes the official report: written before the report itself."""
+"""Names the run under which a sweep writes the official report. Written before the report."""
 UNIFIED_PREFIX = f"{GC_PREFIX}unified/"
 OLD_RUNS_PREFIX = f"{GC_PREFIX}addresses/"
 COLLECTOR_RUNS = (UNIFIED_PREFIX, OLD_RUNS_PREFIX)
-"""Where other collectors write the runs in which they deleted (lakefs/retention.md)."""
+"""Where other collectors record the runs in which they deleted (lakefs/retention.md)."""
 
 
 def mark_prefix(mark_id: str) -> str:
@@ -311,30 +310,30 @@ def quarantine_prefix(mark_id: str) -> str:
 
 
 def begun_key(sweep: str, part: str) -> str:
-    """Says that a part's deletions may have begun. ``sweep`` is the sweep's prefix."""
+    """The record that a part's deletions may have begun. ``sweep`` is the sweep's prefix."""
     return f"{sweep}begun/{part_id(part)}.json"
 
 
 def copied_key(sweep: str, part: str) -> str:
-    """Says what of a part was copied into quarantine."""
+    """The record of the objects of a part that were copied into quarantine."""
     return f"{sweep}copied/{part_id(part)}.json"
 
 
 def result_key(sweep: str, part: str, attempt: int = 0) -> str:
-    """Says what became of every object of a part. A later attempt at what failed has a record of its own,
-    which replaces the earlier ones."""
+    """The record of what became of every object of a part. A later attempt at failed objects has a separate
+    record, which replaces the earlier ones."""
     return f"{sweep}results/{part_id(part)}{f'.{attempt}' if attempt else ''}.parquet"
 
 
 def attempt_of(key: str, sweep: str) -> int | None:
-    """Which attempt's record has this key; None for a key that ``result_key`` never makes."""
+    """The attempt whose record has this key, or None for a key that ``result_key`` never makes."""
     number = key.removesuffix(".parquet").rpartition(".")[2]
     attempt = number_of(number) or 0
     return attempt if key == result_key(sweep, key, attempt) else None
 
 
 def part_id(name: str) -> str:
-    """What the name of a part, and the names of its records, have in common."""
+    """The text that the name of a part and the names of its records have in common."""
     return name.rpartition("/")[2].partition(".")[0]
 
 
@@ -343,7 +342,7 @@ def is_mark_id(text: str) -> bool:
 
 
 def checked_mark_id(mark_id: str) -> str:
-    """A mark's id becomes part of keys. Raises UsageError for what is none."""
+    """A mark's id that may be part of keys. Raises UsageError for other text."""
     if not is_mark_id(mark_id):
         raise UsageError(
             f"{mark_id!r} is not a mark id", hint="Run `lakeplan sweep list` to list marks and their ids."

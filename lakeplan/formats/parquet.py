@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.wire import HINT, LIMIT_HINT
+from lakeplan.formats.wire import HINT, LIMIT_HINT, read_uvarint
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
@@ -62,7 +62,7 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
     while at < end:
         try:
             page, at = _page(data, at, end)
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, FormatError):
             if values >= column.num_values:
                 return
             raise pa.ArrowInvalid("the header of a page is damaged") from None
@@ -74,7 +74,8 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
 
 
 def _page(data: bytes, at: int, end: int) -> tuple[_Page, int]:
-    """The header at a place, and where it ends. Raises ValueError or IndexError for a damaged one."""
+    """The header at a place, and where it ends. Raises ValueError, IndexError or FormatError for a damaged
+    one."""
     fields, after = _struct(data, at, end, _DEPTH)
     unpacked, packed = fields.get(_UNPACKED), fields.get(_PACKED)
     if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
@@ -106,15 +107,15 @@ def _struct(data: bytes, at: int, end: int, depth: int) -> tuple[_Struct, int]:
         if step:
             field += step
         else:
-            number, at = _varint(data, at)
+            number, at = read_uvarint(data, at, end)
             field = _signed(number)
         if kind in _INTEGERS:
-            number, at = _varint(data, at)
+            number, at = read_uvarint(data, at, end)
             fields[field] = _signed(number)
         elif kind == _STRUCT:
             fields[field], at = _struct(data, at, end, depth - 1)
         elif kind == _BINARY:
-            size, at = _varint(data, at)
+            size, at = read_uvarint(data, at, end)
             at += size
         elif kind in (_BYTE, _DOUBLE):
             at += 1 if kind == _BYTE else 8
@@ -123,18 +124,6 @@ def _struct(data: bytes, at: int, end: int, depth: int) -> tuple[_Struct, int]:
         if at >= end:
             raise ValueError
     return fields, at + 1
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-        shift += 7
-    raise ValueError
 
 
 def _signed(number: int) -> int:

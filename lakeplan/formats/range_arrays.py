@@ -1,4 +1,4 @@
-"""Entries of a range as columns, their 64-bit hashes, and the few that may mean an object elsewhere."""
+"""Entries of a range as columns, their 64-bit hashes, and those that may mean an object elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 WORD = 8
-"""So many bytes must follow the last span in a buffer."""
+"""Bytes that must follow the last span in a buffer."""
 _SEED, _FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT = np.uint64(32)
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(WORD + 1)], dtype=np.uint64)
@@ -31,7 +31,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 def hash_spans(buffer: Bytes, start: Ints, end: Ints) -> tuple[Hashes, bool]:
-    """Hashes of ``buffer[start:end]``, row by row, and whether all these bytes are ASCII."""
+    """Hashes of ``buffer[start:end]`` for each row, and whether all these bytes are ASCII."""
     length = end - start
     words = (length + (WORD - 1)) // WORD
     counts = np.unique(words).tolist()
@@ -46,7 +46,7 @@ def hash_spans(buffer: Bytes, start: Ints, end: Ints) -> tuple[Hashes, bool]:
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
-    """The same for texts, as UTF-8."""
+    """The hashes of texts, as UTF-8."""
     encoded = [text.encode() for text in texts]
     end = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
     buffer = np.frombuffer(b"".join((*encoded, bytes(WORD))), np.uint8)
@@ -54,7 +54,7 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:
-    """For spans of ``count`` words each; the last word may be short."""
+    """``hash_spans`` for spans of ``count`` words each, of which the last may be short."""
     found: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
     every = np.zeros(length.size, np.uint64)
     words = words_of(buffer)
@@ -85,7 +85,7 @@ _PAIRS = np.frombuffer(b"///.", np.uint16)
 
 
 def _has_unusual_pair(buffer: Bytes) -> bool:
-    """Whether a slash stands before a slash or a dot anywhere, two bytes at a time."""
+    """Whether a slash precedes a slash or a dot anywhere in the buffer."""
     for first in (0, 1):
         pairs = buffer[first : buffer.size - (buffer.size - first) % 2].view(np.uint16)
         if any((pairs == pair).any() for pair in _PAIRS):
@@ -111,7 +111,7 @@ class RangeArrays:
     path_hashes: Hashes
     plain: bool
     flags: Ints | None = None
-    """What compiled code found on its way (``kernels``): spares ``candidates`` and ``unusual`` a look."""
+    """What compiled code found (``kernels``), for ``candidates`` and ``unusual``."""
 
     def __len__(self) -> int:
         return int(self.sizes.size)
@@ -122,7 +122,7 @@ class RangeArrays:
         return [str(data[start:end], "utf-8") for start, end in spans]
 
     def paths(self, rows: Ints) -> list[str]:
-        """Bytes that are not UTF-8 show as ``\\xNN``."""
+        """The paths of rows. Bytes that are not UTF-8 become ``\\xNN``."""
         data = self.key_buffer.data
         spans = zip(self.key_start[rows].tolist(), self.key_end[rows].tolist(), strict=True)
         return [str(data[start:end], "utf-8", "backslashreplace") for start, end in spans]
@@ -143,7 +143,7 @@ class RangeArrays:
 
     def texts(self, rows: Ints) -> tuple[pa.Array, pa.Array]:
         """Addresses as stored and paths, as Arrow strings."""
-        import pyarrow as pa  # most who read formats make no tables
+        import pyarrow as pa  # few readers of formats need it
 
         if not self.plain:
             return pa.array(self.addresses(rows), pa.string()), pa.array(self.paths(rows), pa.string())
@@ -154,8 +154,8 @@ class RangeArrays:
 
     @cached_property
     def unusual(self) -> npt.NDArray[np.bool_]:
-        """Where the address as stored is not certainly a key that means itself (``namespace.is_usual_key``):
-        a superset, found without making texts."""
+        """Rows whose stored address is perhaps not a usual key (``namespace.is_usual_key``): a superset,
+        found without making texts."""
         if self.flags is not None:
             odd: npt.NDArray[np.bool_] = (self.flags & 2) != 0
             return odd
@@ -181,7 +181,7 @@ class RangeArrays:
         else:
             for at, byte in enumerate(_DATA):
                 below &= self.buffer[start + at] == byte
-        # a folder named by dots alone makes no candidate
+        # A key with a segment of dots is no candidate.
         others = np.flatnonzero(~below | self.unusual[rows])
         if others.size:
             below[others] = [is_candidate_key(text) for text in self.addresses(rows[others])]
@@ -189,7 +189,7 @@ class RangeArrays:
 
 
 def _strings(buffer: Bytes, start: Ints, end: Ints) -> pa.Array:
-    """Some spans of ASCII as Arrow strings."""
+    """Spans of ASCII as Arrow strings."""
     import pyarrow as pa
 
     offsets = np.zeros(start.size + 1, np.int32)
@@ -200,7 +200,7 @@ def _strings(buffer: Bytes, start: Ints, end: Ints) -> pa.Array:
 
 
 def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
-    """Texts one behind the other, with where each begins and ends."""
+    """Texts joined in a buffer, with the begin and end of each."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), dtype=np.int64)
     buffer = np.frombuffer(b"".join((*texts, bytes(SLACK))), np.uint8)
     return buffer, np.concatenate((np.zeros(1, np.int64), ends))[:-1], ends
@@ -209,8 +209,8 @@ def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
 def arrays_of(
     keys: Sequence[bytes], addresses: tuple[Bytes, Ints, Ints], address_types: Ints, sizes: Ints
 ) -> tuple[RangeArrays, bool]:
-    """Entries by their paths' bytes and by places of addresses in a buffer, and whether all addresses are
-    ASCII."""
+    """The arrays of entries, given their paths' bytes and the places of addresses in a buffer, and whether
+    all addresses are ASCII."""
     hashes, ascii_only = hash_spans(*addresses)
     key_places = joined(keys)
     path_hashes, plain = hash_spans(*key_places)
@@ -225,19 +225,19 @@ Odd = tuple[str, int]
 
 
 def odd_entries(arrays: RangeArrays) -> list[Odd]:
-    """All but relative addresses in a usual spelling, each once."""
+    """All addresses except relative ones in a usual spelling, each once, sorted."""
     rows = np.flatnonzero((arrays.address_types != AddressType.RELATIVE) | arrays.unusual)
     types = arrays.address_types[rows].tolist()
     return sorted(set(zip(arrays.addresses(rows), types, strict=True)))
 
 
 def pack_odd(entries: Sequence[Odd]) -> bytes:
-    """Empty for none."""
+    """The entries as bytes; empty for none."""
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode(), 1) if entries else b""
 
 
 def unpack_odd(data: bytes) -> list[Odd]:
-    """What ``pack_odd`` packed. Raises ValueError for nothing: that there is none is known without it."""
+    """The entries that ``pack_odd`` packed. Raises ValueError for empty bytes."""
     if not data:
         raise ValueError("no packed entries")
     return [(address, kind) for address, kind in json.loads(zlib.decompress(data))]

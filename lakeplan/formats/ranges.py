@@ -40,7 +40,7 @@ def is_file_id(text: str) -> bool:
 
 
 def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
-    """A metarange's record. A missing ``min_key`` is the record's key, which is the range's greatest.
+    """The range that a metarange's record describes. ``min_key`` defaults to the record's key.
 
     Raises FormatError, unnamed, also when the key is not the range's own greatest key.
     """
@@ -83,9 +83,9 @@ _RECORDS_A_PIECE = 1024
 
 @dataclass(frozen=True)
 class RangeColumns:
-    """A range as columns of equal length, in ascending order of paths. A path that is not UTF-8 shows such
-    bytes as ``\\xNN``; ``addresses`` and ``address_types`` are as stored (``namespace.normalize`` makes them
-    comparable); ``sizes`` are bytes."""
+    """A range as columns of equal length, in ascending order of paths. Bytes of paths that are not UTF-8
+    become ``\\xNN``. ``addresses`` and ``address_types`` are as stored (``namespace.normalize`` makes them
+    comparable). ``sizes`` are bytes."""
 
     paths: list[str]
     addresses: list[str]
@@ -115,16 +115,16 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
 
 
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
-    """The same as columns, and several times faster. e-tags, content types and metadata are not looked into.
-    Raises FormatError naming ``name``."""
+    """The same as columns, several times faster. e-tags, content types and metadata are not read. Raises
+    FormatError naming ``name``."""
     return RangeColumns.of(read_range_arrays(data, name=name, verify_id=verify_id))
 
 
 def read_range_arrays(
     data: bytes, *, name: str, verify_id: str | None = None, use_compiled: bool = False
 ) -> RangeArrays:
-    """The same as numbers and places of texts, for those who need few of the texts. ``use_compiled``: with
-    compiled loops, for those who read many ranges. Raises FormatError."""
+    """The same as numbers and places of texts, for callers that need few of the texts. ``use_compiled``: with
+    compiled loops, for callers that read many ranges. Raises FormatError."""
     with blame(name):
         if use_compiled:
             arrays = _compiled(data, name, verify_id)
@@ -139,7 +139,8 @@ def read_range_arrays(
 
 
 def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | None:
-    """None for what the careful decoder has to look at. The id covers all that checksums of blocks do."""
+    """The arrays, or None if the careful decoder must read the range. If the id is verified, checksums of
+    blocks need not be."""
     frame = open_frame(data)
     properties = user_properties(frame.properties)
     _check_kind(properties, RANGES, name)
@@ -159,7 +160,7 @@ def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | No
 
 
 def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
-    """Offsets and sizes of data blocks, which follow one another; None for what is not regular."""
+    """Offsets and sizes of data blocks, which follow one another, or None if the index is irregular."""
     blocks = compiled.handles_of(load_block(data, frame.index, frame.limit))
     if blocks is None or not frame.is_two_level:
         return _in_order(blocks, frame.limit)
@@ -175,7 +176,7 @@ def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
 
 
 def _in_order(blocks: Ints | None, limit: int) -> Ints | None:
-    """None for blocks that do not follow one another inside the file."""
+    """The blocks, or None if they do not follow one another inside the file."""
     if blocks is None:
         return None
     ends = blocks[:, 0] + blocks[:, 1] + TRAILER_SIZE
@@ -187,12 +188,12 @@ def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
     addresses = lanes.array, entries.address_start, entries.address_end
     arrays, ascii_only = arrays_of(keys, addresses, entries.address_type, entries.size)
     if not ascii_only:
-        raise Irregular  # whether such an address is UTF-8 at all is for the careful decoder
+        raise Irregular  # the careful decoder checks whether such an address is UTF-8
     return arrays
 
 
 def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, list[bytes], EntryLanes]:
-    """All blocks as lanes, the keys, and the entries; verified."""
+    """All blocks as lanes, the keys, and the entries, verified."""
     lanes = decode_lanes(blocks.data)
     entries = decode_entries(lanes)
     buffer = lanes.buffer
@@ -208,11 +209,11 @@ def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, l
 
 
 def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
-    """All records as ``FileIdHash.add`` joins them: length, key, ``|``, length, value, ``|``; in pieces that
-    stay in the processor's cache."""
+    """All records as ``FileIdHash.add`` joins them (length, key, ``|``, length, value, ``|``), in pieces that
+    fit into the processor's cache."""
     key_sizes = lanes.shared + lanes.key_end - lanes.key_start
     value_sizes = lanes.value_end - lanes.value_start
-    # few sizes are distinct, and a list that repeats objects is made faster than one of new ones
+    # Few sizes are distinct, and repeating objects is faster than making new ones.
     sizes = np.sort(np.array(list({*key_sizes.tolist(), *value_sizes.tolist()}), dtype=np.int64))
     written = np.array([b"|%d" % size for size in sizes.tolist()], dtype=object)
     for at in range(0, len(keys), _RECORDS_A_PIECE):
@@ -252,8 +253,8 @@ def read_metarange(
 ) -> list[RangeInfo]:
     """The ranges of a metarange in ascending order; they never overlap. Raises FormatError.
 
-    ``known`` has what other metaranges' records said, and gets what this one's do: those of one repository
-    list mostly the same ranges.
+    ``known`` has the ranges of records in other metaranges, and gets those of this one. Metaranges of one
+    repository list mostly the same ranges.
     """
     return metarange_of(read_table(data, name=name, kind=METARANGES, verify_id=verify_id), known)
 
@@ -299,15 +300,16 @@ def _check_id(found: str, wanted: str, name: str) -> None:
 
 MAX_RANGE_BYTES = 20 << 20
 RAGGEDNESS = 50_000
-"""On average a range ends after this many keys: whether it does hangs on the key alone, so ranges of two
-commits end at the same keys and unchanged ones are the same files. lakeFS's defaults."""
+"""On average a range ends after this many keys (lakeFS's default). The key alone decides, so ranges of two
+commits end at the same keys, and unchanged ranges are the same files."""
 _FNV_OFFSET = 0xCBF29CE484222325
 _FNV_PRIME = 0x100000001B3
 Record = tuple[bytes, bytes]
 
 
 def write_range(entries: Iterable[Entry]) -> tuple[RangeInfo, bytes]:
-    """One range of all entries, in ascending order of their paths' bytes. Raises ValueError otherwise."""
+    """One range of all entries, which must be in ascending order of their paths' bytes. Raises ValueError if
+    not."""
     table = write_sstable(map(_entry_record, entries), user_properties={"type": RANGES})
     return info_of(table), table.data
 
@@ -320,7 +322,7 @@ def write_ranges(entries: Iterable[Entry]) -> Iterator[tuple[RangeInfo, bytes]]:
 def write_record_ranges(
     records: Iterable[Record], extra_properties: Mapping[str, str]
 ) -> Iterator[tuple[RangeInfo, bytes]]:
-    """``write_ranges`` for finished records; ``extra_properties`` go beside ``type``, as in refs dumps."""
+    """``write_ranges`` for finished records. ``extra_properties`` are added to ``type``, as in refs dumps."""
     properties = {**extra_properties, "type": RANGES}
     writer: SSTableWriter | None = None
     for key, value in records:

@@ -1,8 +1,8 @@
-"""How many retention days keep a commit: the documented rule, read backwards.
+"""The smallest number of retention days that keeps each commit under the documented rule.
 
-One number of a rule set varies, the default days or the days of one branch, and everything else stands. More
-days never keep less under the documented rule, so each commit has a smallest number of days that keeps it.
-The server's walk is not monotone and has no such number: it can only be asked at points.
+One number of a rule set varies: the default days, or the days of one branch. More days never keep less under
+the documented rule, so each commit has a smallest number of days that keeps it. The server's walk is not
+monotone and has no such number. It can only be evaluated at points.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from lakeplan.retention.rules import DAY_US, LATEST_US, limit_us, to_us
 from lakeplan.values.rules import MAX_DAYS, GcRules
 
 ALWAYS = -1
-"""Kept whatever the varied number is: by a HEAD, or by a rule that does not vary."""
+"""Kept at any number of days: it is a HEAD, or a rule that does not vary keeps it."""
 NEVER = MAX_DAYS + 1
 """No number of days up to ``MAX_DAYS`` keeps it; a curve ends there."""
 
 
 @dataclass(frozen=True)
 class Varied:
-    """What varies: the days of one branch, or (``branch_id`` None) the default days."""
+    """The number that varies: the days of one branch, or the default days if ``branch_id`` is None."""
 
     branch_id: str | None = None
 
     def in_rules(self, rules: GcRules) -> int:
-        """The days that the rules have for it now."""
+        """The days that the rules have now."""
         return rules.default_retention_days if self.branch_id is None else rules.days_for(self.branch_id)
 
     def at(self, rules: GcRules, days: int) -> GcRules:
-        """The rules with other days for it."""
+        """The rules with other days."""
         if self.branch_id is None:
             return GcRules(days, rules.branches)
         return GcRules(rules.default_retention_days, {**rules.branches, self.branch_id: days})
@@ -72,8 +72,8 @@ def days_needed(
 
 @dataclass
 class _Starts:
-    """Per commit, what starts at it or below it: whether a start varies, and the oldest limit of those that
-    do not. ``default_limit``: the limit of dangling starts, None when they vary."""
+    """Per commit, the walks that start at it or below it: whether the days of any vary, and the oldest limit
+    of the others. ``default_limit``: the limit of dangling starts, or None if it varies."""
 
     varies: bytearray
     fixed_limit: array[int]
@@ -90,7 +90,7 @@ class _Starts:
 
 def _starts(graph: CommitGraph, rules: GcRules, varied: Varied, as_of: datetime, zone: tzinfo) -> _Starts:
     default = None if varied.branch_id is None else limit_us(as_of, rules.default_retention_days, zone)
-    # past every date: where nothing fixed starts below, no commit is after this limit
+    # No commit is after this limit, which stands for no fixed start.
     starts = _Starts(bytearray(len(graph)), array("q", [LATEST_US + 1]) * len(graph), default)
     for branch, head in zip(graph.branches, graph.heads, strict=True):
         own = rules.branches.get(branch.id)
@@ -109,10 +109,10 @@ def _starts(graph: CommitGraph, rules: GcRules, varied: Varied, as_of: datetime,
 
 
 def _smallest_days(graph: CommitGraph, as_of: datetime, zone: tzinfo) -> array[int]:
-    """Per commit, the smallest days whose limit its creation is after. Limits never move forward as days
-    grow, so each is found by halving."""
+    """Per commit, the smallest days whose limit is before its creation. Limits never move forward as days
+    grow, so bisection finds them."""
     oldest = min(graph.creation_us, default=0)
-    # two days of room: offsets of zones, and a day that a zone skipped
+    # Two more days, for offsets of zones and a day that a zone skipped.
     days = min(MAX_DAYS, max(0, (to_us(as_of) - oldest) // DAY_US + 3))
     back = [-limit_us(as_of, n, zone) for n in range(days + 1)]
     found = array("i", bytes(4 * len(graph)))

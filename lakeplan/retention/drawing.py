@@ -1,4 +1,4 @@
-"""Drawn histories, as a test states them: commits with ages and parents, branches, tags, staged data."""
+"""Histories that policy tests draw: commits with ages and parents, branches, tags, uncommitted data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class DrawnObject:
-    """``same_as``: ``path@REF`` whose data this path holds too; None: data of its own."""
+    """``same_as``: the ``path@REF`` whose data this path has too; None for separate data."""
 
     path: str
     source: Source
@@ -48,7 +48,7 @@ class Drawing:
     staged: Mapping[str, tuple[DrawnObject, ...]] = field(default_factory=dict)
 
     def graph(self) -> CommitGraph:
-        """Raises LakeplanError for what is no history: a cycle, a parent or HEAD that is not drawn."""
+        """The commit graph. Raises LakeplanError for a cycle, or a parent or HEAD that is not drawn."""
         now = to_us(self.as_of)
         commits = tuple(
             Commit(c.name, now - c.age_seconds * SECOND_US, c.name, c.parents) for c in self.commits.values()
@@ -61,7 +61,7 @@ class Drawing:
             raise LakeplanError(f"this is not a history: {error.message}") from error
 
     def commit_of(self, ref: str) -> str | None:
-        """The commit that a branch, a tag or a commit's own name means."""
+        """The commit that a branch, a tag or a commit's name means."""
         for names in (self.branches, self.tags):
             if ref in names:
                 return names[ref]
@@ -70,16 +70,16 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Contents:
-    """What every commit holds. A *version* is the data of one object: named ``path@commit`` after the commit
-    that brought it, or ``path@branch (staged)``. ``trees``: per commit, path to version; ``staged``: per
-    branch, path to version. ``unknown``: references to data that is not there, each with its place."""
+    """What every commit holds. A *version* is the data of one object, named ``path@commit`` after the commit
+    that added it, or ``path@branch (staged)``. ``trees``: per commit, path to version. ``staged``: per
+    branch, path to version. ``unknown``: errors about data that does not exist, each with its place."""
 
     trees: Mapping[str, Mapping[str, str]]
     staged: Mapping[str, Mapping[str, str]]
     unknown: tuple[tuple[Source, str], ...] = ()
 
     def versions(self, drawing: Drawing, text: str) -> set[str]:
-        """The versions that ``path@REF`` or a path alone names; empty when there are none."""
+        """The versions that ``path@REF``, or a path alone, names."""
         path, at, ref = text.rpartition("@")
         commit = drawing.commit_of(ref) if at else None
         if commit is None:
@@ -89,7 +89,7 @@ class Contents:
         return {tree[path]} if path in tree else set()
 
     def holders(self, version: str) -> list[str]:
-        """Commits that hold a version, at whatever path."""
+        """Commits that hold a version, at any path."""
         return [commit for commit, tree in self.trees.items() if version in tree.values()]
 
     def staged_on(self, version: str) -> list[str]:
@@ -97,7 +97,7 @@ class Contents:
 
 
 def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
-    """Every commit's tree: its first parent's, without what it removes, with what it adds."""
+    """The contents of every commit: those of its first parent, without what it removes, with what it adds."""
     unknown: list[tuple[Source, str]] = []
     sharing: list[tuple[dict[str, str], DrawnObject]] = []
 
@@ -122,7 +122,7 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
         if len(others) != 1 or own is None:
             unknown.append((drawn.source, f"same_as: {drawn.same_as!r} names no one object"))
             continue
-        # the path has the other one's version wherever it was inherited too
+        # The path has the shared version also in commits that inherited it.
         (shared,) = others
         for each in every:
             if each.get(drawn.path) == own:
@@ -152,7 +152,7 @@ class ExpectedDays:
 
 @dataclass(frozen=True)
 class PolicyTest:
-    """``judge`` ``documented``: what is at risk counts as surviving."""
+    """A test of a drawn history. With ``judge`` ``documented``, what is at risk counts as surviving."""
 
     name: str
     repository: str
@@ -167,7 +167,7 @@ class PolicyTest:
 def fates(
     graph: CommitGraph, rules: GcRules | None, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> list[Fate]:
-    """Per commit number. Without rules nothing is ever collected."""
+    """The fate of each commit, by number. Without rules nothing is collected."""
     if rules is None:
         return ["survives"] * len(graph)
     active = documented_verdict(graph, rules, as_of, zone).active
@@ -186,11 +186,13 @@ def fates(
 
 
 def _survives_every_order(graph: CommitGraph, starts: dict[int, int], commit: int) -> bool:
-    """A walk that visits a commit without marking it, with a limit as old as any that would mark it, loses it
-    when its start sorts first: it is then stopped by none, and all the others are. If no walk is like that,
-    the oldest of those that mark it comes through in every order, or is stopped on its way only by one that
-    goes on with an older limit through the same child, and marks it. ``starts``: the oldest limit of each
-    commit that walks start from."""
+    """Whether the server keeps a commit in every order of its starts. ``starts``: the oldest limit of each
+    commit at which walks start.
+
+    Take a walk that visits the commit without marking it, with a limit as old as any that would mark it. If
+    its start sorts first, no walk stops it and it stops all others, so the commit is lost. Without such a
+    walk, the oldest of the walks that mark the commit arrives in every order, unless a walk with an older
+    limit through the same child stops it. That one then marks the commit."""
     marking: list[int] = []
     passing: list[int] = []
     if commit in starts:
@@ -204,8 +206,8 @@ def _survives_every_order(graph: CommitGraph, starts: dict[int, int], commit: in
 
 
 def fate_of(commits: Sequence[Fate], *, staged: bool) -> Fate:
-    """An object's, out of those of the commits that hold it. It survives by one commit that does, or staged;
-    several that are at risk leave it at risk, though one order need not lose them all: when in doubt."""
+    """The fate of an object, given those of the commits that hold it. It survives if one of them does or it
+    is staged. It is at risk if one of them is, although no single order of starts may lose all of them."""
     if staged or "survives" in commits:
         return "survives"
     return "at_risk" if "at_risk" in commits else "goes"
@@ -216,15 +218,15 @@ MARK = "*"
 
 @dataclass(frozen=True)
 class PictureRow:
-    """``lanes``: one character a lane and between lanes; ``*`` is the commit, ``|`` a lane that goes on,
-    ``/`` one that ends here: its child's main parent is this commit."""
+    """``lanes`` has a character for each lane, with blanks between them: ``*`` is the commit, ``|`` a lane
+    that continues, and ``/`` one that ends here because its child's main parent is this commit."""
 
     commit: int
     lanes: str
 
 
 def picture(graph: CommitGraph) -> list[PictureRow]:
-    """All commits along main parents, children before their parents, else the newest first."""
+    """All commits along main parents, children before parents, otherwise the newest first."""
     rows: list[PictureRow] = []
     lanes: list[int | None] = []
     for commit in _newest_first(graph):

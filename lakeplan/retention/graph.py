@@ -1,4 +1,4 @@
-"""A repository's commits as integers: what every retention question is answered from."""
+"""The graph of a repository's commits, as integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def missing_heads(refs: Refs) -> list[str]:
 
 @dataclass(frozen=True)
 class _Octopus:
-    """Where a server's search for dangling commits and its walk disagree (see ``server_dangling``)."""
+    """Commits on which a server's search for dangling commits and its walk disagree (see
+    ``server_dangling``)."""
 
     taken_for_parents: frozenset[int]
     taken_for_leaves: frozenset[int]
@@ -45,9 +46,9 @@ class CommitGraph:
     - ``child_count``: how many commits have it as main parent
     - ``branches``: ascending by id, hidden ones too; ``heads``: per branch, its HEAD's number
     - ``dangling``: commits that are no commit's main parent and no branch's HEAD, ascending
-    - ``server_dangling``: the dangling commits that a server starts from; the same, unless a commit of
-      version 0 has three or more parents: a server then looks for dangling commits by the second and walks
-      along the last. ``dangling`` holds what either way of looking finds.
+    - ``server_dangling``: the dangling commits from which a server starts. They are the same unless a commit
+      of version 0 has three or more parents. A server then searches for dangling commits by the second parent
+      and walks along the last one. ``dangling`` has the commits that either way finds.
     """
 
     ids: list[str]
@@ -66,9 +67,9 @@ class CommitGraph:
 
     @classmethod
     def from_refs(cls, refs: Refs) -> CommitGraph:
-        """Build the graph. Raises LakeplanError that names the commit or branch when an id appears twice, a
-        main parent or a HEAD is missing, or main parents form a cycle: a server fails likewise, and an
-        answer from a part of the history would be a wrong one."""
+        """The graph of all refs. Raises LakeplanError that names the commit or branch if an id appears twice,
+        a main parent or a HEAD is missing, or main parents form a cycle. A server fails likewise, and part of
+        the history would give wrong answers."""
         commits = sorted(refs.commits, key=attrgetter("id"))
         ids = [commit.id for commit in commits]
         index = {commit_id: number for number, commit_id in enumerate(ids)}
@@ -104,7 +105,7 @@ class CommitGraph:
         return len(self.ids)
 
     def number_of(self, commit_id: str) -> int:
-        """The number of a commit. Raises LakeplanError when the graph has no such commit."""
+        """The number of a commit. Raises LakeplanError if the graph does not have it."""
         try:
             return self.index[commit_id]
         except KeyError:
@@ -114,7 +115,7 @@ class CommitGraph:
             ) from None
 
     def without_branches(self, branch_ids: Collection[str]) -> CommitGraph:
-        """The same commits after branches are deleted: what only they reached becomes dangling."""
+        """The graph after branches are deleted. Their HEADs become dangling unless others reach them."""
         gone = set(branch_ids)
         kept = [n for n, branch in enumerate(self.branches) if branch.id not in gone]
         heads = _numbers([self.heads[n] for n in kept])
@@ -129,7 +130,7 @@ class CommitGraph:
 
     @cached_property
     def is_head(self) -> bytearray:
-        """1 for every commit that is some branch's HEAD. Do not change it."""
+        """Per commit number, 1 for HEADs of branches. Do not change it."""
         flags = bytearray(len(self.ids))
         for head in self.heads:
             flags[head] = 1
@@ -137,8 +138,8 @@ class CommitGraph:
 
     @cached_property
     def newest_ancestor_us(self) -> array[int]:
-        """The greatest creation date among a commit and all its main ancestors: where it is at or before a
-        limit, no walk with this limit keeps anything further up."""
+        """Per commit number, the greatest creation date of the commit and all its main ancestors. If it is
+        not after a limit, walks with this limit keep no further ancestor."""
         newest = array("q", self.creation_us)
         for commit in reversed(self.order):
             parent = self.main_parent[commit]
@@ -246,7 +247,7 @@ def _dangling(child_count: array[int], heads: array[int], octopus: _Octopus) -> 
 
 
 def _children_first(ids: list[str], main_parent: array[int], child_count: array[int]) -> array[int]:
-    """Number every commit after all its children, walking up from each leaf as far as that allows."""
+    """All commit numbers, children before parents. Walks up from each leaf as far as this order allows."""
     waiting_for = _numbers(child_count)
     order = _numbers()
     for leaf, count in enumerate(child_count):
@@ -274,8 +275,8 @@ _LAST_US = 2**63 - 1
 
 @dataclass(frozen=True)
 class Starts:
-    """Where walks start. ``days``: the distinct retention days, ascending; a *rank* is a position in it, so a
-    greater rank is an older limit. ``rank``: per commit, the greatest rank that starts there, or -1."""
+    """Where walks start. ``days`` are the distinct retention days, ascending. A *rank* is a position in it,
+    so a greater rank is an older limit. ``rank``: per commit, the greatest rank that starts there, or -1."""
 
     days: tuple[int, ...]
     rank: array[int]
@@ -284,7 +285,7 @@ class Starts:
 
 
 def starts_of(graph: CommitGraph, rules: GcRules, dangling: array[int]) -> Starts:
-    """Starts of a rule set: every HEAD with its branch's days, dangling commits with the default."""
+    """The starts of a rule set: every HEAD with its branch's days, and dangling commits with the default."""
     of_branch = [rules.days_for(branch.id) for branch in graph.branches]
     days = tuple(sorted({*of_branch, rules.default_retention_days}))
     rank_of = {value: rank for rank, value in enumerate(days)}
@@ -299,17 +300,17 @@ def starts_of(graph: CommitGraph, rules: GcRules, dangling: array[int]) -> Start
 
 @dataclass(frozen=True)
 class Edges:
-    """The oldest limit that decides at each edge. ``of_child``: per commit, the rank for the edge to its main
-    parent; ``of_dangling``: per item of ``Starts.dangling``, the rank for the commit itself. -1: none."""
+    """The rank of the oldest limit that decides at each edge, or -1. ``of_child``: per commit, for the edge
+    to its main parent. ``of_dangling``: for each of ``Starts.dangling``, for the commit itself."""
 
     of_child: array[int]
     of_dangling: array[int]
 
 
 def active_flags(graph: CommitGraph, starts: Starts, edges: Edges, limits: Sequence[int]) -> bytearray:
-    """1 for every commit that ``edges`` keep when the rank r has the limit ``limits[r]``."""
+    """Per commit number, 1 for what ``edges`` keep if rank r has the limit ``limits[r]``."""
     active = bytearray(graph.is_head)
-    # rank -1 ("none") finds the last item: a limit that nothing is after
+    # Rank -1 ("none") finds the last item, a limit that nothing is after.
     limit_of = [*limits, _LAST_US]
     for parent, created, rank in zip(graph.main_parent, graph.creation_us, edges.of_child, strict=True):
         if created > limit_of[rank] and parent >= 0:
@@ -321,12 +322,12 @@ def active_flags(graph: CommitGraph, starts: Starts, edges: Edges, limits: Seque
 
 
 def all_kept(graph: CommitGraph) -> bytearray:
-    """Every commit kept: without rules the collector cannot run (``lakefs/retention.md``)."""
+    """1 for every commit: without rules the collector cannot run (``lakefs/retention.md``)."""
     return bytearray(b"\x01") * len(graph)
 
 
 def by_date(graph: CommitGraph) -> array[int]:
-    """Per commit number, its position by creation date, then id: the greatest is an object's last commit."""
+    """Per commit number, its position by creation date, then id. An object's last commit has the greatest."""
     position = array("q", bytes(8 * len(graph)))
     for at, commit in enumerate(oldest_first(graph)):
         position[commit] = at
@@ -335,13 +336,13 @@ def by_date(graph: CommitGraph) -> array[int]:
 
 def oldest_first(graph: CommitGraph) -> list[int]:
     """Commit numbers by creation date, then id."""
-    # numbers are in the order of ids already, and sorting is stable
+    # Numbers are in the order of ids, and sorting is stable.
     return sorted(range(len(graph)), key=graph.creation_us.__getitem__)
 
 
 def metarange_masks(graph: CommitGraph, masks: Sequence[int]) -> dict[str, int]:
-    """Metarange id → OR of its commits' masks, over commits with any, oldest first. A repository's first
-    commit has no metarange."""
+    """For each metarange, the OR of the masks of its commits, oldest first, without masks of 0. A
+    repository's first commit has no metarange."""
     found: dict[str, int] = {}
     for commit in oldest_first(graph):
         meta_range_id, mask = graph.meta_range_ids[commit], masks[commit]

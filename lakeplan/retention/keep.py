@@ -1,5 +1,5 @@
-"""What a sweep keeps: the union of rules, holds and protected tags; and what keeps a commit that the
-server would let expire, by name: branches, tags and holds.
+"""What a sweep keeps: the union of rules, holds and protected tags. And, by name, the branches, tags and
+holds that keep a commit which the server would let expire.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakeplan.values.sweep import HeldCommit, Hold
 
 
 def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> set[str]:
-    """Every commit that some head leads to, along all parents. Unknown commits are left out."""
+    """Every commit that can be reached from the heads along all parents. Unknown commits are left out."""
     found: set[str] = set()
     pending = [head for head in heads if head in commits]
     while pending:
@@ -34,9 +34,9 @@ def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> set[str]:
 
 
 def is_continued(graph: CommitGraph, first_head: str, head: str) -> bool:
-    """Whether ``head`` follows from ``first_head`` along main parents, as commits, merges and imports make
-    it. A hard reset and a branch made anew under the same name do not; False too where the commits are not
-    known. (A branch made anew further up the same line looks continued.)"""
+    """Whether ``first_head`` is an ancestor of ``head`` along main parents, as after commits, merges and
+    imports. It is not after a hard reset or if the branch was created again under the same name. False if the
+    commits are not known. (A branch created again at a descendant looks continued.)"""
     target, commit = graph.index.get(first_head), graph.index.get(head)
     while commit is not None and target is not None and commit >= 0:
         if commit == target:
@@ -46,7 +46,7 @@ def is_continued(graph: CommitGraph, first_head: str, head: str) -> bool:
 
 
 def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
-    """By branch: tags whose commit it leads to and the default branch does not, sorted."""
+    """By branch: the tags whose commit it reaches and the default branch does not, sorted."""
     if not refs.tags:
         return {}
     commits = {commit.id: commit for commit in refs.commits}
@@ -59,7 +59,7 @@ def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
     for commit_id in _parents_first(commits, refs.branches, settled):
         own = names.get(commit_id, set())
         sets = {found[p] for p in commits[commit_id].parents if found.get(p)}
-        # Most commits add nothing: they share their parent's set.
+        # Most commits have no tag and share their parent's set.
         found[commit_id] = (
             next(iter(sets), frozenset()) if len(sets) < 2 and not own else frozenset().union(own, *sets)
         )
@@ -73,7 +73,7 @@ def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
 def _parents_first(
     commits: Mapping[str, Commit], branches: Sequence[Branch], settled: set[str]
 ) -> Iterable[str]:
-    """Commits that branches lead to, outside ``settled``, each after all its parents."""
+    """The commits that branches reach, outside ``settled``, each after all its parents."""
     done: set[str] = set()
     for branch in branches:
         stack = [branch.commit_id]
@@ -97,23 +97,23 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?P<rest>.*)", re.DOTALL)
 
 
 def active_holds(holds: Iterable[Hold], at: datetime) -> tuple[Hold, ...]:
-    """Those that have not expired (``until`` is the last day, UTC)."""
+    """The holds that have not expired (``until`` is the last day, UTC)."""
     return tuple(hold for hold in holds if hold.holds_on(at.date()))
 
 
 def held_prefixes(holds: Iterable[Hold], at: datetime) -> tuple[str, ...]:
-    """Path prefixes that unexpired holds name."""
+    """The path prefixes that unexpired holds name, sorted."""
     return tuple(sorted({hold.name for hold in active_holds(holds, at) if hold.kind == "prefix"}))
 
 
 def names_branch(holds: Iterable[Hold], branch_id: str) -> bool:
-    """Whether one of these holds names the branch itself."""
+    """Whether one of the holds names the branch."""
     return any(hold.kind == "branch" and matches(branch_id, hold.name) for hold in holds)
 
 
 def commits_named(hold: Hold, refs: Refs) -> set[str]:
-    """Ids of the commits that a hold names now: HEADs of its branches, commits of its tags, its commit
-    (several where an abbreviated id is ambiguous); none for a prefix."""
+    """Ids of the commits that a hold names now: HEADs of its branches, commits of its tags, or its commit
+    (several if an abbreviated id is ambiguous). None for a prefix."""
     match hold.kind:
         case "branch":
             return {branch.commit_id for branch in refs.branches if matches(branch.id, hold.name)}
@@ -127,20 +127,20 @@ def commits_named(hold: Hold, refs: Refs) -> set[str]:
 
 
 def hold_problem(hold: Hold, refs: Refs) -> str:
-    """Why a hold on a branch, a tag or a commit keeps nothing for certain; "" when it does."""
+    """Why a hold on a branch, tag or commit does not certainly keep a commit, or "" if it does."""
     if hold.kind == "prefix":
         return ""
     named = commits_named(hold, refs)
     if not named:
         return f"the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that name"
     if hold.kind == "commit" and len(named) > 1:
-        return f"the hold on commit {hold.name} is ambiguous: {len(named)} commits have ids that begin so"
+        return f"the hold on commit {hold.name} is ambiguous: {len(named)} commit ids begin with it"
     return ""
 
 
 def needed_branches(refs: Refs, leaving: Collection[str], held: Iterable[str]) -> set[str]:
-    """Of the branches that would be deleted together (``leaving``), those that alone lead to a held commit:
-    no tag and no branch that stays does."""
+    """Those of the branches to be deleted (``leaving``) that reach a held commit which no tag and no
+    remaining branch reaches."""
     commits = {commit.id: commit for commit in refs.commits}
     lost = set(held) - _settled(refs, commits, leaving)
     if not lost:
@@ -150,7 +150,8 @@ def needed_branches(refs: Refs, leaving: Collection[str], held: Iterable[str]) -
 
 
 def own_commits(refs: Refs, leaving: Collection[str]) -> dict[str, set[str]]:
-    """By branch that would be deleted: commits that it leads to, and no tag and no branch that stays does."""
+    """By branch to be deleted: the commits that it reaches and that no tag and no remaining branch
+    reaches."""
     commits = {commit.id: commit for commit in refs.commits}
     settled = _settled(refs, commits, leaving)
     heads = {branch.id: branch.commit_id for branch in refs.branches if branch.id in leaving}
@@ -163,8 +164,8 @@ def _settled(refs: Refs, commits: Mapping[str, Commit], leaving: Collection[str]
 
 
 def prefix_problem(prefix: str) -> str:
-    """Why no path of an object can begin so, with what to write instead; "" when one can. Paths begin without
-    a slash and contain no repository, no branch and no wildcards."""
+    """Why no path of an object can begin with this prefix, and what to write instead; "" if one can. Paths
+    begin without a slash and contain no repository, no branch and no wildcards."""
     if (url := _URL.match(prefix)) is not None:
         # lakefs://repository/ref/path
         path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""
@@ -177,7 +178,7 @@ def prefix_problem(prefix: str) -> str:
         return _instead("paths of objects begin without a slash or dots", re.sub(r"^(\.{0,2}/)+", "", prefix))
     if (wild := re.search(r"[*?]", prefix)) is not None:
         return _instead(
-            "a prefix has no wildcards: it holds every path that begins so", prefix[: wild.start()]
+            "a prefix has no wildcards: it holds every path that begins with it", prefix[: wild.start()]
         )
     return ""
 
@@ -195,13 +196,14 @@ class Keep(IntFlag):
     DOCUMENTED = 2
     """The documented rule over the stored rules, now."""
     EXPANDED = 4
-    """Either, over the tree's rules expanded over the branches there are now."""
+    """Either of these, over the tree's rules expanded over the present branches."""
     MARGIN = 8
-    """Any of these, as if it were ``margin`` earlier."""
+    """Any of these at a moment earlier by ``margin``."""
     PROTECTED = 16
-    """The commit of a protected tag, or one that a hold names."""
+    """A commit of a protected tag, or one that a hold names."""
     BEFORE = 32
-    """Either, over the rules that stood before their last change. Keeps nothing: it tells what is new."""
+    """Either of the first two, over the rules before their last change. Keeps nothing, but shows what is
+    new."""
 
 
 KEEPS = Keep.SERVER | Keep.DOCUMENTED | Keep.EXPANDED | Keep.MARGIN | Keep.PROTECTED
@@ -209,8 +211,8 @@ KEEPS = Keep.SERVER | Keep.DOCUMENTED | Keep.EXPANDED | Keep.MARGIN | Keep.PROTE
 
 @dataclass(frozen=True)
 class KeepRules:
-    """What decides. ``stored`` are the server's rules, ``expanded`` the tree's (None: the tree manages
-    none), ``before`` those before their last recorded change."""
+    """What decides which commits are kept. ``stored`` are the server's rules, ``expanded`` the tree's (None
+    if the tree manages none), and ``before`` the server's before their last recorded change."""
 
     stored: GcRules
     as_of: datetime
@@ -221,14 +223,14 @@ class KeepRules:
     protected_tags: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = field(default=())
     recorded: tuple[HeldCommit, ...] = field(default=())
-    """What holds kept at earlier marks, as the namespace records it."""
+    """The namespace's records of what holds kept at earlier marks."""
     pins: frozenset[str] = frozenset()
-    """Branches that are pins. What is kept with them or without them is kept; rules have their entries."""
+    """Branches that are pins, which rules have entries for. What is kept with or without them is kept."""
 
 
 def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
-    """Per commit number its ``Keep`` bits. ``graph`` is that of ``refs``. Raises LakeplanError for a hold
-    on a branch, a tag or a commit that keeps nothing for certain."""
+    """Per commit number its ``Keep`` bits. ``graph`` is that of ``refs``. Raises LakeplanError for a hold on
+    a branch, tag or commit that does not certainly keep a commit."""
     if not graph.branches:
         raise LakeplanError(
             "the repository has no branches, so nothing would be kept",
@@ -275,9 +277,9 @@ def _rule_masks(graph: CommitGraph, rules: KeepRules) -> list[int]:
 
 
 def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[int]:
-    """Numbers of the commits that protected tags and unexpired holds name (prefix holds name paths, not
-    commits), and those that records of holds name. A hold on a branch names all that its HEAD was made from,
-    along every parent. Raises LakeplanError for a hold that keeps nothing for certain."""
+    """Numbers of the commits that protected tags, unexpired holds and records of holds name. Holds on
+    prefixes name paths, not commits. A hold on a branch names all ancestors of its HEAD, along every parent.
+    Raises LakeplanError for a hold that does not certainly keep a commit."""
     for hold in active_holds(rules.holds, rules.as_of):
         if problem := hold_problem(hold, refs):
             recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
@@ -308,23 +310,25 @@ def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:
 FIRST_BIT = 8
 """Lower ones are ``Keep``'s."""
 MOST_NAMES = 32
-"""A mask has 62 bits: the rest is for other repositories."""
+"""The most protectors with a separate bit. A mask has 62 bits, and the rest is for other repositories."""
 BRANCHES_A_COMMIT = 10
 OTHERS = "(others)"
 
 
 @dataclass(frozen=True)
 class Protectors:
-    """``names``: each a kind, a blank and a name, as ``tag v1.0``; the bit of ``names[i]`` is ``FIRST_BIT +
-    i``. ``masks``: per commit number, the bits of those that keep it; 0 where the server does, or nothing."""
+    """What keeps commits that the server lets expire. ``names`` are each a kind, a blank and a name, such as
+    ``tag v1.0``, and the bit of ``names[i]`` is ``FIRST_BIT + i``. ``masks``: per commit number, the bits of
+    those that keep it, or 0 if the server or nothing keeps it."""
 
     names: tuple[str, ...]
     masks: list[int]
 
 
 def protectors(graph: CommitGraph, refs: Refs, rules: KeepRules, masks: list[int]) -> Protectors:
-    """``masks`` are those of ``keep_masks``. Of a commit, at most ``BRANCHES_A_COMMIT`` branches are named.
-    Of all names, those that keep most commits have a bit of their own; the others of a kind share one."""
+    """The protectors of commits. ``masks`` are those of ``keep_masks``. At most ``BRANCHES_A_COMMIT``
+    branches are named for a commit. The names that keep most commits have a separate bit. The others of a
+    kind share one."""
     wanted = [mask & KEEPS if not mask & Keep.SERVER else 0 for mask in masks]
     by_name: dict[str, set[int]] = {}
     for name, commits in _named(graph, refs, rules):
@@ -347,7 +351,7 @@ def _others(name: str) -> str:
 
 
 def _named(graph: CommitGraph, refs: Refs, rules: KeepRules) -> Iterator[tuple[str, set[int]]]:
-    """Tags and holds, with the numbers of the commits that they keep."""
+    """Yields tags and holds, with the numbers of the commits that they keep."""
     for tag in refs.tags:
         if any(matches(tag.id, glob) for glob in rules.protected_tags):
             yield f"tag {tag.id}", _numbers(graph, {tag.commit_id})
@@ -367,7 +371,7 @@ def _numbers(graph: CommitGraph, ids: set[str]) -> set[int]:
 
 
 def _branches(graph: CommitGraph, rules: KeepRules, wanted: list[int]) -> Iterator[tuple[str, int]]:
-    """Branches that keep commits by a rule that is not the server's walk of now, with the commits."""
+    """Yields branches and the commits that they keep by a rule other than the server's walk now."""
     earlier = rules.as_of - timedelta(seconds=rules.margin_seconds)
     by: list[tuple[Keep, GcRules | None, bool]] = [
         (Keep.DOCUMENTED, rules.stored, False),

@@ -1,9 +1,9 @@
 """Which branches keep a commit under the documented rule, why, and until when.
 
 A branch keeps its HEAD, and every main ancestor whose child on the way is younger than the branch's limit.
-For all commits at once, sets of branches are integers with one bit per branch, in order of name. The branches
-below a child change only at joints, and which of them have an old enough limit depends on one rank; so long
-runs of commits share one set, and the number of distinct sets stays near the number of joints.
+Sets of branches are integers with one bit per branch, in order of name. The branches below a child change
+only at joints, and which of them have an old enough limit depends on one rank. So long runs of commits share
+one set, and there are about as many distinct sets as joints.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from lakeplan.values.rules import GcRules
 
 @dataclass(frozen=True, eq=False)
 class BranchSets:
-    """The branches that keep each commit. ``names``: all branches, ascending; bit i of a mask is
-    ``names[i]``. ``of_commit``: per commit number, a position in ``masks``, the distinct sets (position 0:
-    no branch)."""
+    """The branches that keep each commit. ``names`` are all branches, ascending, and bit i of a mask is
+    ``names[i]``. ``masks`` are the distinct sets, of which the first is empty. ``of_commit``: per commit
+    number, the position of its set."""
 
     names: tuple[str, ...]
     masks: list[int]
@@ -34,11 +34,11 @@ class BranchSets:
         return self.masks[self.of_commit[commit]].bit_count()
 
     def branches(self, commit: int, limit: int | None = None) -> tuple[str, ...]:
-        """The names of the branches that keep a commit, ascending; the first ``limit`` of them."""
+        """The first ``limit`` names of the branches that keep a commit, ascending."""
         return self.names_in(self.masks[self.of_commit[commit]], limit)
 
     def names_in(self, mask: int, limit: int | None = None) -> tuple[str, ...]:
-        """The names in a mask, ascending; the first ``limit`` of them."""
+        """The first ``limit`` names in a mask, ascending."""
         found: list[str] = []
         while mask and (limit is None or len(found) < limit):
             lowest = mask & -mask
@@ -47,8 +47,8 @@ class BranchSets:
         return tuple(found)
 
     def rows(self, limit: int | None = None) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Per commit, in order of their numbers: how many branches keep it, and the first ``limit``
-        names. Tuples are shared between commits with the same set."""
+        """Per commit number, how many branches keep the commit, and the first ``limit`` names. Commits with
+        the same set share one tuple."""
         shown = [(mask.bit_count(), self.names_in(mask, limit)) for mask in self.masks]
         return (shown[position] for position in self.of_commit)
 
@@ -59,7 +59,7 @@ def branch_sets(
     """The branches that keep each commit at ``as_of``, for all commits in one pass."""
     days, old_enough = _branches_by_days(graph, rules)
     limits = [limit_us(as_of, value, zone) for value in days]
-    youngest_first = [-limit for limit in limits]  # ascending, for bisect: limits fall as days grow
+    youngest_first = [-limit for limit in limits]  # ascending, as bisect requires
     below = [0] * len(graph)
     for bit, head in enumerate(graph.heads):
         below[head] |= 1 << bit
@@ -74,7 +74,7 @@ def branch_sets(
         if parent < 0 or not branches:
             continue
         below[parent] = below[parent] | branches if below[parent] else branches
-        # the first rank whose limit lies before the child's date; equal is not after
+        # The first rank whose limit is before the child's date. An equal date is not after it.
         rank = bisect_right(youngest_first, -graph.creation_us[commit])
         if rank < len(days):
             keeping[parent] |= branches & old_enough[rank]
@@ -82,7 +82,7 @@ def branch_sets(
 
 
 def _branches_by_days(graph: CommitGraph, rules: GcRules) -> tuple[list[int], list[int]]:
-    """Distinct days of branches, ascending, and per position the mask of branches with at least these."""
+    """The distinct days of branches, ascending, and for each the mask of branches with at least as many."""
     by_days: dict[int, int] = {}
     for bit, branch in enumerate(graph.branches):
         value = rules.days_for(branch.id)
@@ -99,9 +99,9 @@ def _branches_by_days(graph: CommitGraph, rules: GcRules) -> tuple[list[int], li
 class Keeper:
     """One reason to keep a commit.
 
-    ``branch`` is None when the walk starts at a dangling commit; ``start`` is the id of the HEAD or dangling
-    commit. ``days`` come from the branch's own rule, or from the default when ``is_default``.
-    ``until_us``: the last instant it holds if nobody writes, UTC microseconds; None for the branch's HEAD.
+    ``branch`` is None if the walk starts at a dangling commit. ``start`` is the id of the HEAD or dangling
+    commit. ``days`` are those of the branch's rule, or the default if ``is_default``. ``until_us``: the last
+    instant, assuming no new commits, in UTC microseconds; None for the branch's HEAD.
     """
 
     branch: str | None
@@ -120,8 +120,8 @@ class Keeper:
 def why(
     graph: CommitGraph, rules: GcRules, commit: str, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> list[Keeper]:
-    """Why the documented rule keeps a commit (by id) at ``as_of``; empty when it does not. Branches first,
-    ascending by name, then dangling starts, the longest first. Raises LakeplanError for an unknown commit."""
+    """The reasons why the documented rule keeps a commit (by id) at ``as_of``, if it does: branches by name,
+    then dangling starts, the longest first. Raises LakeplanError for an unknown commit."""
     limits = {days: limit_us(as_of, days, zone) for days in {*rules.branches.values()}}
     limits[rules.default_retention_days] = limit_us(as_of, rules.default_retention_days, zone)
     return [
@@ -132,15 +132,15 @@ def why(
 
 
 def reaching(graph: CommitGraph, rules: GcRules, commit: str, zone: tzinfo = timezone.utc) -> list[Keeper]:
-    """Every branch and dangling start whose walk comes to a commit, those whose time is over too: until when
-    each keeps or kept it. Ordered as in ``why``."""
+    """Every branch and dangling start whose walk reaches a commit, also those that no longer keep it, ordered
+    as in ``why``."""
     return [keeper for keeper, _ in _reaching(graph, rules, commit, zone)]
 
 
 def _reaching(
     graph: CommitGraph, rules: GcRules, commit: str, zone: tzinfo
 ) -> list[tuple[Keeper, int | None]]:
-    """Keepers, each with the date that must be after its limit (None: it is the branch's HEAD)."""
+    """Keepers, each with the date that must be after its limit (None if the commit is the branch's HEAD)."""
     number = graph.number_of(commit)
     branches_at: dict[int, list[str]] = {}
     for branch, head in zip(graph.branches, graph.heads, strict=True):

@@ -18,37 +18,37 @@ LATEST_US = 2**63 - 3
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
-# zones have rules only for years that datetime can express; one year of room at both ends
+# Zones have rules only for years that datetime can express. One year is left at both ends.
 _FIRST_LOOKUP_US = (datetime(2, 1, 1, tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
 _LAST_LOOKUP_US = (datetime(9998, 12, 31, tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
 _REACH_DAYS = 2
-"""Offsets are below 27 hours, so a change of clocks further than this away moves nothing."""
+"""Offsets are below 27 hours, so a change of clocks that is further away has no effect."""
 
 
 def to_us(moment: datetime) -> int:
-    """UTC microseconds of an aware datetime. Raises UsageError for a naive one: its zone would be a guess."""
+    """UTC microseconds of an aware datetime. Raises UsageError for a naive one."""
     if moment.utcoffset() is None:
         raise UsageError(f"the time {moment.isoformat()} has no time zone", hint="Add Z or an offset.")
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def limit_us(as_of: datetime, days: int, zone: tzinfo = timezone.utc) -> int:
-    """``as_of`` minus ``days`` calendar days in ``zone``; any int is accepted and the result clamped."""
+    """``as_of`` minus ``days`` calendar days in ``zone``. Any int is accepted, and the result is clamped."""
     return zone_clock(zone).limit(to_us(as_of), days)
 
 
 def expiry_us(creation_us: int, days: int, zone: tzinfo = timezone.utc) -> int:
     """The last ``as_of`` at which a commit created at ``creation_us`` is after the limit of ``days``.
 
-    Around a change of clocks the commit may fall behind the limit and pass it once more within hours; this is
-    the end of the last such stretch, so nothing is promised to go before it can.
+    Around a change of clocks the commit may fall behind the limit and be after it once more within hours.
+    This is the end of the last such period, so that no commit seems to expire earlier than it can.
     """
     return zone_clock(zone).expiry(creation_us, days)
 
 
 @lru_cache(maxsize=64)
 def zone_clock(zone: tzinfo) -> ZoneClock:
-    """The calculator of a zone; its look-ups are remembered."""
+    """The clock of a zone, which remembers its look-ups."""
     return ZoneClock(zone)
 
 
@@ -79,7 +79,7 @@ class ZoneClock:
 
     def _offset(self, at_us: int) -> int:
         if self.fixed:
-            return 0  # one that never changes makes no difference
+            return 0  # a constant offset makes no difference
         at_us = min(max(at_us, _FIRST_LOOKUP_US), _LAST_LOOKUP_US)
         offset = (_EPOCH + timedelta(microseconds=at_us)).astimezone(self._zone).utcoffset()
         if offset is None:
@@ -87,7 +87,7 @@ class ZoneClock:
         return offset // _MICROSECOND
 
     def _offset_of_wall(self, wall_us: int) -> int:
-        # As Go does: take the wall time for UTC, and correct once with the offset found there.
+        # Like Go: treat the wall time as UTC, and correct once by the offset at that time.
         return self._offset(wall_us - self._offset(wall_us))
 
     def _calm_offset(self, day: int) -> int | None:
@@ -100,7 +100,7 @@ class ZoneClock:
             return answer
 
     def _changes_near(self, day: int) -> tuple[int, ...]:
-        """Instants of the changes of clocks around a day (of the epoch)."""
+        """The instants at which clocks change around a day (of the epoch)."""
         if day not in self._changes:
             found = []
             for n in range(day - _REACH_DAYS, day + _REACH_DAYS + 1):
@@ -116,8 +116,8 @@ class ZoneClock:
         return self._changes[day]
 
     def _expiry_near_a_change(self, creation_us: int, days: int) -> int:
-        """The limit, seen as a function of now, has slope one between a few breaks: try the stretches from
-        the last to the first."""
+        """``expiry`` where clocks change nearby. As a function of now, the limit has slope one between a few
+        breaks. The stretches between them are tried from the last to the first."""
         later = creation_us + days * DAY_US
         first, last = later - _REACH_DAYS * DAY_US, later + _REACH_DAYS * DAY_US
         changes_now = self._changes_near(later // DAY_US)
@@ -132,7 +132,7 @@ class ZoneClock:
             at = min(end - 1, creation_us - lag - 1)
             if at >= start:
                 return at
-        return later - 1  # a clamped limit: no stretch is near
+        return later - 1  # the limit is clamped
 
 
 def _clamp(at_us: int) -> int:
@@ -140,16 +140,16 @@ def _clamp(at_us: int) -> int:
 
 
 NEVER_EXPIRES = 2**63 - 1
-"""``kept_until_us`` of a HEAD: it stays as long as its branch does."""
+"""``kept_until_us`` of a HEAD, which is kept as long as its branch exists."""
 NEVER_KEPT = -(2**63)
-"""``kept_until_us`` of a commit that no start reaches: no moment keeps it."""
+"""``kept_until_us`` of a commit that no start reaches, which is never kept."""
 
 
 @dataclass(frozen=True)
 class DocumentedVerdict:
-    """Per commit number: ``active`` (1: kept) at one moment, and ``kept_until_us``: the last instant, UTC
-    microseconds, at which the rule keeps the commit if nobody writes; in the past for an expired one,
-    ``NEVER_EXPIRES`` for a HEAD. The array is shared between verdicts: do not change it."""
+    """Per commit number: ``active`` (1: kept) at one moment, and ``kept_until_us``, the last instant (UTC
+    microseconds) at which the rule keeps the commit, assuming no new commits. It is in the past for an
+    expired commit, and ``NEVER_EXPIRES`` for a HEAD. Verdicts share the array, so do not change it."""
 
     active: bytearray
     kept_until_us: array[int]
@@ -179,7 +179,7 @@ class DocumentedRule:
         return active_flags(self._graph, self._starts, self._edges, limits)
 
     def kept_until_us(self, zone: tzinfo = timezone.utc) -> array[int]:
-        """Per commit number, when it goes: see ``DocumentedVerdict``."""
+        """Per commit number, when it expires. See ``DocumentedVerdict``."""
         if zone not in self._kept_until:
             self._kept_until[zone] = self._expiries(zone)
         return self._kept_until[zone]
@@ -214,12 +214,12 @@ class DocumentedRule:
 def documented_verdict(
     graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> DocumentedVerdict:
-    """The documented rule at one moment. For several moments prepare one ``DocumentedRule``."""
+    """The verdict of the documented rule at one moment. For several moments, use one ``DocumentedRule``."""
     return DocumentedRule(graph, rules).verdict(as_of, zone)
 
 
 SELF = -1
-"""In a joint: the walk that starts at the commit itself, not one that comes from a child."""
+"""In a joint, the walk that starts at the commit itself rather than at a child."""
 
 Staircase = tuple[list[int], list[int]]
 """Start numbers, ascending, and their ranks, strictly ascending."""
@@ -234,13 +234,13 @@ class ServerWalk:
         self._edges: dict[tuple[int, ...], Edges] = {}
 
     def active(self, as_of: datetime, zone: tzinfo = timezone.utc) -> bytearray:
-        """Per commit number, 1 when a server in ``zone``, asked at ``as_of`` (aware), keeps it."""
+        """Per commit number, 1 if a server in ``zone`` keeps it at ``as_of`` (aware)."""
         limits = [limit_us(as_of, days, zone) for days in self._starts.days]
         return active_flags(self._graph, self._starts, self._edges_for(limits), limits)
 
     def _edges_for(self, limits: list[int]) -> Edges:
-        # Different days can have the same limit (a day that a zone skipped, days past all calendars), and
-        # the walk stops at equal limits: ranks then count limits, not days.
+        # Different days can have the same limit (a day that a zone skipped, days outside all calendars). The
+        # walk stops at equal limits, so ranks must count limits, not days.
         levels = [0] * len(limits)
         for rank in range(1, len(limits)):
             levels[rank] = levels[rank - 1] if limits[rank] == limits[rank - 1] else rank
@@ -253,7 +253,8 @@ class ServerWalk:
 def server_verdict(
     graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> bytearray:
-    """The server's answer at one moment. For several moments prepare one ``ServerWalk``."""
+    """Per commit number, 1 if the server keeps it at one moment. For several moments, use one
+    ``ServerWalk``."""
     return ServerWalk(graph, rules).active(as_of, zone)
 
 
@@ -288,8 +289,8 @@ class _Joints:
         return Edges(self._of_child, self._of_dangling)
 
     def _join(self, commit: int, below: list[tuple[int, Staircase]]) -> Staircase:
-        """Merge what comes up to a commit, and what starts there; note the rank that each child is left
-        with. The longest staircase is changed in place."""
+        """Merge the staircases that arrive at a commit, and the start there, and record the rank that remains
+        for each child. The longest staircase is changed in place."""
         if self._own_rank[commit] != NO_RANK:
             below.append((SELF, ([commit], [self._own_rank[commit]])))
         if not below:
@@ -318,7 +319,8 @@ class _Joints:
 
 
 def _add(stairs: Staircase, number: int, rank: int) -> None:
-    """Add a start unless an earlier one has an older or equal limit; drop the later ones it then stops."""
+    """Add a start unless an earlier one has an older or equal limit, and drop the later ones that it
+    stops."""
     numbers, ranks = stairs
     at = bisect_left(numbers, number)
     if at and ranks[at - 1] >= rank:
@@ -342,12 +344,11 @@ _WEAKEST = -(2**31)
 class Strongest:
     """Per commit number.
 
-    - ``branch``: position in ``graph.branches`` of the branch that keeps it the longest (or did);
-      ``DANGLING`` for a walk from a dangling commit, ``NOBODY`` where no walk comes
-    - ``via``: the commit that followed it on that walk, from whose date the days count; itself where the
-      walk starts there
-    - ``until_us``: the last instant it is kept if nobody writes: ``NEVER_EXPIRES`` for a HEAD, ``NEVER_KEPT``
-      where no walk comes
+    - ``branch``: position in ``graph.branches`` of the branch that keeps (or kept) it the longest;
+      ``DANGLING`` for a walk from a dangling commit, ``NOBODY`` if no walk reaches it
+    - ``via``: its child on that walk, from whose date the days count; itself if the walk starts there
+    - ``until_us``: the last instant at which it is kept, assuming no new commits; ``NEVER_EXPIRES`` for a
+      HEAD, ``NEVER_KEPT`` if no walk reaches it
     """
 
     branch: array[int]
@@ -356,14 +357,14 @@ class Strongest:
 
 
 def strongest_keepers(graph: CommitGraph, rules: GcRules, zone: tzinfo = timezone.utc) -> Strongest:
-    """The strongest keeper of every commit; of several that keep it equally long a branch rather than a
-    dangling commit, and the one that sorts first of those that were compared."""
+    """The strongest keeper of every commit. If several keep it equally long, it is a branch rather than a
+    dangling commit, and the first by name of the branches that were compared."""
     clock = zone_clock(zone)
     count = len(graph)
     found = Strongest(
         array("i", [NOBODY]) * count, array("i", range(count)), array("q", [NEVER_KEPT]) * count
     )
-    # What is handed up: days, and minus the branch's position, so that the greatest is the one to take.
+    # Days and minus the branch's position, so that the greatest is the strongest.
     below: list[tuple[int, int] | None] = [None] * count
     dangling = (rules.default_retention_days, -len(graph.branches))
     for position, (branch, head) in enumerate(zip(graph.branches, graph.heads, strict=True)):
@@ -390,5 +391,6 @@ def strongest_keepers(graph: CommitGraph, rules: GcRules, zone: tzinfo = timezon
 
 
 def _rank(branch: int) -> int:
-    """Greater is stronger, at the same moment: branches by name, then dangling commits."""
+    """Orders keepers of the same moment, the greatest is the strongest: branches by name, then dangling
+    commits."""
     return -branch if branch >= 0 else _WEAKEST

@@ -1,4 +1,4 @@
-"""Where what was computed from ranges is kept, so that no range is read twice: a folder or a store."""
+"""The cache of what was read from ranges, so that no range is read twice: a folder or a store."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 
 
 class RangeCache(Protocol):
-    """Small files by key (parts between ``/``). Picklable: Spark workers use it themselves, several at once.
+    """Files by key (parts between ``/``). Picklable, because Spark workers use it, several at once.
 
-    Nothing in it is needed: a cache that cannot be read or written is as good as an empty one, so neither
-    method raises for that. Whoever reads must check what it gets.
+    Nothing in it is needed. A cache that cannot be read or written counts as empty, so no method raises.
+    Callers must check what they read.
     """
 
     def get(self, key: str) -> bytes | None:
-        """What is there, or None."""
+        """The file, or None."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores it whole or not at all, in place of what is there."""
+        """Store or replace the file, completely or not at all."""
 
     def trim(self) -> None:
-        """Brings it back to its size, least recently used out. Called at the end of a run."""
+        """Remove the least recently used files over the limit. Called at the end of a run."""
 
 
 LEFTOVER = ".new-"
 LEFTOVER_SECONDS = 3600
-"""A file of this age that was never given its name belongs to a process that was killed."""
+"""An unfinished file of this age belongs to a process that was killed."""
 USED_SECONDS = 600
-"""How exactly the time of last use is kept: at most one write to the folder per file in this time."""
+"""The precision of the time of last use. It is updated at most once in this time."""
 ROOM = 0.9
-"""Share of the limit that is left when it was passed, so that not every run has to sort all files."""
+"""After the limit is exceeded, files are removed down to this share of it, so that few runs have to remove
+any."""
 
 
 class FolderCache:
-    """``lakeplan.simulation.cache.RangeCache``. Files are written beside their place and renamed: a reader
-    finds a whole file or none. The time of last use is the file's modification time."""
+    """``RangeCache`` in a folder. Files are written under another name and renamed, so that readers find a
+    whole file or none. The time of last use is the file's modification time."""
 
     def __init__(self, root: str, limit_bytes: int) -> None:
         self._root = root
@@ -68,7 +69,7 @@ class FolderCache:
         except OSError:
             return None
         if time.time() - used > USED_SECONDS:
-            with contextlib.suppress(OSError):  # somebody else's cache, for reading only
+            with contextlib.suppress(OSError):  # another user's cache, which is read-only
                 os.utime(path)
         return data
 
@@ -77,7 +78,7 @@ class FolderCache:
         folder = os.path.dirname(path)
         new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
         try:
-            # paths in it are not for other people of the machine
+            # Other users of the machine must not read the paths in it.
             os.makedirs(folder, mode=PRIVATE_FOLDER, exist_ok=True)
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
                 file.write(data)
@@ -108,7 +109,7 @@ class FolderCache:
         for folder, _, names in os.walk(self._root):
             for name in names:
                 path = os.path.join(folder, name)
-                with contextlib.suppress(OSError):  # another process was quicker
+                with contextlib.suppress(OSError):  # another process removed it
                     found = os.stat(path)
                     if not name.startswith(LEFTOVER):
                         yield found.st_mtime, found.st_size, path
@@ -123,8 +124,8 @@ _log = logging.getLogger(__name__)
 
 
 class StoreCache:
-    """``lakeplan.simulation.cache.RangeCache`` over conditional puts: of two processes that write the same
-    thing, one does. Only the URL travels in a pickle; every process opens the store from its environment."""
+    """``RangeCache`` in a store, by conditional puts. A pickle has only the URL, and every process opens the
+    store with credentials from its environment."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -159,10 +160,10 @@ class StoreCache:
                     store.write(key, data, if_version=found.version)
 
     def trim(self) -> None:
-        """Nothing is listed, and nothing deleted."""
+        """Does nothing: nothing is listed or deleted."""
 
     def _opened(self) -> StateWriter:
-        if self._store is None:  # opened twice by two threads: no harm
+        if self._store is None:  # two threads may open it twice, which is harmless
             self._store = open_state(self._url)
         return self._store
 
@@ -185,7 +186,7 @@ def open_cache(
     if where is None:
         base = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
         if not os.path.isabs(base):
-            return None  # nobody's home: nowhere to keep it
+            return None  # no home folder, no place for a cache
         return FolderCache(os.path.join(base, "lakeplan", "ranges"), limit_bytes)
     if "://" not in where:
         return FolderCache(os.path.abspath(where), limit_bytes)

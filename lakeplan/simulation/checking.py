@@ -1,4 +1,4 @@
-"""Which objects that commits name are not stored as the commits say."""
+"""Finds objects that commits name and that are not stored as the commits say."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.simulation import Amount, RunnerChoice
 
 FEW_RANGES = 100
-"""A sample reads all ranges where there are no more."""
+"""A sample reads all ranges if there are no more than this."""
 NAMED_PATHS = 10
-"""Paths of an object that an answer names."""
+"""The most paths of an object in an answer."""
 DAMAGE = (FormatError, StorageNotFound)
-"""What a file of the metadata that is not as it should be raises."""
+"""What reading a missing or damaged file of metadata raises."""
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """What kept commits name and the listing does not have, or has in another size."""
+    """Requests objects that kept commits name and that are not listed, or listed in another size."""
 
     def wants(self, each: Class) -> bool:
         return is_kept_entry(each)
@@ -69,8 +69,8 @@ class StepChecker:
         self._progress = progress or Silent()
 
     def presence(self, request: PresenceRequest) -> Presence:
-        """See the port. Objects are named by a second run, if the first counts any: most namespaces lack
-        none, and numbers alone are much less to sort than texts."""
+        """See the port. A second job names objects if the first counts any. Most namespaces lack none, and
+        counting needs no texts."""
         metadata = NamespaceMetadata(request.store)
         collected, damaged = self._collected(metadata, request)
         source = Source(
@@ -84,7 +84,7 @@ class StepChecker:
         answer, choice = self._ask(source, Nothing(), collected, [], 0)
         if isinstance(answer.error, DAMAGE):
             bad = self._damaged_ranges(metadata, collected, request)
-            if not bad:  # not of a range, or repaired meanwhile
+            if not bad:  # the damage is not in a range, or was repaired meanwhile
                 raise answer.error
             damaged += bad
             without = {one.id for one in bad}
@@ -102,7 +102,7 @@ class StepChecker:
         return _presence(answer.classes, collected, objects, damaged, choice)
 
     def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
-        """See the port. Of many ranges only some are read: entries have to be decoded one by one."""
+        """See the port. Only some of many ranges are read, because entries must be decoded one by one."""
         metadata = NamespaceMetadata(request.store)
         collected, _ = self._collected(metadata, request)
         items = {item.name: item for item in collected.items if item.mask}
@@ -122,12 +122,12 @@ class StepChecker:
                     item = items[id]
                     yield SampledEntry(key, entry.path, entry.size, entry.e_tag, item.mask, item.last)
             except DAMAGE:
-                continue  # it is reported as damaged
+                continue  # ``presence`` reports it
 
     def _ask(
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
     ) -> tuple[Answer, RunnerChoice]:
-        """``into`` gets at most ``limit`` of the objects that are requested."""
+        """The answer to a question. At most ``limit`` of the requested objects are added to ``into``."""
         items = [*required_listing(source.opened()), *collected.items]
         asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
         with (
@@ -144,7 +144,7 @@ class StepChecker:
     def _collected(
         self, metadata: NamespaceMetadata, request: PresenceRequest
     ) -> tuple[Collected, list[DamagedFile]]:
-        """The ranges of all metaranges that can be read, and those that cannot."""
+        """The ranges of all readable metaranges, and the other metaranges."""
         facts, name = request.metaranges, request.store.url
         try:
             with self._progress.task("reading metaranges", len(facts)) as step:
@@ -171,7 +171,7 @@ class StepChecker:
 
 
 def _drawn(seed: str, name: str) -> float:
-    """A number in [0, 1) that hangs on nothing else."""
+    """A number in [0, 1) that depends only on the seed and the name."""
     data = f"{seed} {name}".encode(errors="surrogateescape")
     return int.from_bytes(blake2b(data, digest_size=7).digest(), "big") / 256**7
 
@@ -182,7 +182,7 @@ def _damage(
     ids: Iterable[str],
     step: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, str]]:
-    """Ids of files that are missing or damaged, with why. Raises what else prevents reading."""
+    """Yields ids of files that are missing or damaged, with the reason. Raises for other failures to read."""
     for id, fetched in fetch_each(metadata, kind, ids):
         step()
         try:
@@ -198,7 +198,7 @@ def _damage(
 def _infos(
     metadata: NamespaceMetadata, metaranges: Mapping[str, Facts], ids: Mapping[str, str]
 ) -> dict[str, RangeInfo]:
-    """What metaranges say of some ranges."""
+    """The records of these ranges in metaranges, as far as they can be read."""
     found: dict[str, RangeInfo] = {}
     for id, fetched in fetch_each(metadata, "meta_range", metaranges):
         try:

@@ -1,4 +1,4 @@
-"""A curve: what is asked, its scales and histograms, and its document."""
+"""Retention curves: requests, scales, histograms and documents."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 
 @dataclass(frozen=True)
 class CurveRequest:
-    """``as_of`` is aware. ``points``: days at which the server is asked; empty for usual ones.
-    ``branch_ids``: whose rules get curves; None for all of the rules. ``horizon_days``: None for no horizon.
+    """``as_of`` is aware. ``points``: days at which the server's walk is evaluated; empty for the usual ones.
+    ``branch_ids``: branches that get curves; None for all with rules. ``horizon_days``: None for no horizon.
     ``zone`` is the server's time zone."""
 
     rules: GcRules
@@ -58,14 +58,15 @@ class CurveRequest:
 
 USUAL_POINTS = (1, 3, 7, 14, 21, 30, 45, 60, 90, 120, 180, 270, 365, 730)
 MAX_BRANCHES = 12
-"""Curves of branches that are drawn unless named: what a person can look at."""
+"""The most curves of branches that were not named, so that a person can read them."""
 COMMITTED = 1
-"""The bit of every commit: what a commit holds is counted, and never listed."""
+"""The bit of every commit."""
 
 
 @dataclass(frozen=True)
 class ServerPoint:
-    """The server asked at ``days`` for the curve number ``curve``; ``bit`` stands for "it keeps it"."""
+    """A number of days at which the server's walk is evaluated, for the curve with number ``curve``. ``bit``
+    is set in masks of what it keeps."""
 
     curve: int
     days: int
@@ -74,8 +75,9 @@ class ServerPoint:
 
 @dataclass(frozen=True)
 class Scales:
-    """Per scale one number a commit: of each curve in ``varied``, then of the horizon if there is one.
-    ``masks``: per commit, the bits of the points at which the server keeps it."""
+    """``numbers``: one array for each scale, with a number for each commit. There is a scale for each curve
+    in ``varied``, then one for the horizon if requested. ``masks``: per commit, the bits of the points at
+    which the server keeps it."""
 
     varied: tuple[Varied, ...]
     points: tuple[ServerPoint, ...]
@@ -84,7 +86,7 @@ class Scales:
 
 
 def scales_of(request: CurveRequest, graph: CommitGraph) -> Scales:
-    """Judges every commit. Raises UsageError for more points than one pass can ask."""
+    """Judges every commit. Raises UsageError for more points than one pass can evaluate."""
     varied = _varied(request, graph)
     points = _points(request, varied)
     numbers = [days_needed(graph, request.rules, one, request.as_of, request.zone) for one in varied]
@@ -101,7 +103,7 @@ def scales_of(request: CurveRequest, graph: CommitGraph) -> Scales:
 
 
 def left_out(request: CurveRequest, graph: CommitGraph) -> tuple[list[str], list[str]]:
-    """Branches with rules that get no curve: those that do not exist, and those past ``MAX_BRANCHES``."""
+    """Branches that get no curve: those that do not exist, and those beyond ``MAX_BRANCHES``."""
     here = {branch.id for branch in graph.branches}
     if request.branch_ids is not None:
         return [b for b in request.branch_ids if b not in here], []
@@ -135,28 +137,28 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
 
 
 def _around(now: int, room: int) -> tuple[int, ...]:
-    """The usual points nearest to the days that stand now, by ratio."""
+    """The usual points nearest to the present days, by ratio."""
     nearest = sorted(USUAL_POINTS, key=lambda days: max(days, now or 1) / max(1, min(days, now or 1)))
     return tuple(nearest[:room])
 
 
 def _days_left(request: CurveRequest, graph: CommitGraph, horizon: int) -> array[int]:
-    """Per commit, minus the number of the day in which the rules let it go if nobody writes: day n ends n
-    times 24 hours after ``as_of``; 0 is gone already, ``horizon + 1`` later or never."""
+    """Per commit, minus the number of the day in which it expires, assuming no new commits. Day n ends n
+    times 24 hours after ``as_of``. Day 0 means expired already, ``horizon + 1`` later or never."""
     start = to_us(request.as_of)
     ends = [start + n * DAY_US for n in range(horizon + 1)]
     kept_until = DocumentedRule(graph, request.rules).kept_until_us(request.zone)
-    # kept until an instant: gone at the next, so in the first day that ends after it
+    # It expires just after its last instant, so in the first day that ends after that.
     return array("i", [-bisect_left(ends, until + 1) for until in kept_until])
 
 
 @dataclass(frozen=True)
 class Coding:
-    """Numbers as bits, so that metaranges fold into ranges by OR (``collect_ranges``): rank r has the bits r
-    and above, and the least number of any holders is the lowest bit of the OR."""
+    """Numbers as bits, so that ``collect_ranges`` can join those of metaranges by OR. Rank r has the bits r
+    and above, so the least number of any holders is the lowest bit of the OR."""
 
     values: tuple[tuple[int, ...], ...]
-    """Per scale, its distinct numbers, ascending."""
+    """The distinct numbers of each scale, ascending."""
 
     def encode(self, numbers: Sequence[int]) -> tuple[int, ...]:
         return tuple(codes[n] for codes, n in zip(self._codes, numbers, strict=True))
@@ -173,7 +175,7 @@ class Coding:
 
 
 def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts], Coding]:
-    """What every metarange passes on to its ranges. Metaranges of all commits are in, dangling ones too."""
+    """What ranges inherit from each metarange, for all commits, dangling ones too, and the coding."""
     least: dict[str, list[int]] = {}
     masks: dict[str, int] = {}
     for commit in oldest_first(graph):
@@ -193,8 +195,8 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
 
 @dataclass(frozen=True)
 class Histograms:
-    """``scales``: per scale, objects by the number they need. ``masks``: objects by the server's bits.
-    All are objects that a collector may take at all: stored where it looks, old enough, not staged."""
+    """``scales``: for each scale, objects by the number that they need. ``masks``: objects by the server's
+    bits. All are candidates for deletion: stored where collectors look, old enough, and not uncommitted."""
 
     scales: list[dict[int, Amount]]
     masks: dict[int, Amount]
@@ -204,8 +206,8 @@ class Histograms:
 def histograms(
     classes: Iterable[ObjectClass], holder_sets: Sequence[Holders], coding: Coding, *, listing: bool
 ) -> Histograms:
-    """``holder_sets`` are those that the classes number. An object needs the least of what all its holders
-    need, under whatever path or doubtful URL they hold it."""
+    """The histograms of the classes, which refer to ``holder_sets`` by number. An object needs the least
+    number of all its holders, whatever the path or doubtful URL by which they hold it."""
     scales: list[dict[int, Amount]] = [defaultdict(Amount) for _ in coding.values]
     masks: dict[int, Amount] = defaultdict(Amount)
     never_committed = Amount()
@@ -224,8 +226,8 @@ def histograms(
 
 @dataclass(frozen=True)
 class CurveInput:
-    """One repository. ``listing``: what workers list; None for metadata alone, where figures are at most.
-    ``blind_to``: what could not be seen of the history, in words."""
+    """One repository. ``listing``: what workers list; None for metadata alone, whose figures are upper
+    bounds. ``blind_to``: what could not be read of the history, in words."""
 
     graph: CommitGraph
     source: Source
@@ -237,7 +239,7 @@ class CurveInput:
 def curve_document(
     request: CurveRequest, given: CurveInput, scales: Scales, found: Histograms, side: RangesRead
 ) -> CurveDocument:
-    """The last of the scales is the horizon's when one is requested."""
+    """The document of a curve. The last scale is that of the horizon, if one is requested."""
     curves = [_curve(request, scales, found, number) for number in range(len(scales.varied))]
     inventory, graph = given.source.inventory, given.graph
     stored: CurveAdditions = {"inventory": inventory.document()} if inventory is not None else {}
@@ -269,8 +271,9 @@ def curve_document(
 
 
 def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
-    """What goes at that many days: everything that needs more. Stored rules can have any number: one that no
-    tree can have counts as the nearest that it can, so that neither ``ALWAYS`` nor ``NEVER`` is a number."""
+    """What expires at this many days: everything that needs more. Stored rules can have any number of days.
+    One that is out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are outside
+    it."""
     days = min(max(days, 0), MAX_DAYS)
     return total_of(each for needs, each in needed.items() if needs > days)
 
@@ -285,7 +288,7 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
             continue
         goes = total_of(each for mask, each in found.masks.items() if not mask & point.bit)
         documented = goes_at(needed, point.days)
-        # of a number that no tree can have, the rule's own figure is of the nearest, and can be greater
+        # For days out of range, the documented figure is that of the nearest in range and can be greater.
         more = Amount(
             max(0, goes.objects - documented.objects), max(0, goes.size_bytes - documented.size_bytes)
         )
@@ -302,7 +305,7 @@ def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int
 
 
 def _steps(needed: Mapping[int, Amount]) -> list[tuple[int, Amount]]:
-    """(days, what goes from these days on until the next step), from 0 days."""
+    """The days at which less expires than below, with what expires there; begins with 0 days."""
     left = total_of(each for needs, each in needed.items() if needs > 0)
     steps = [(0, left)]
     for days in sorted(n for n in needed if 0 < n < NEVER):
@@ -364,7 +367,7 @@ def of_namespace(
     storage_namespace: str | None = None,
     inventory: Inventory | None = None,
 ) -> CurveInput:
-    """A namespace that holds a refs dump. Raises what ``read_history`` and ``find_run`` do."""
+    """The input of a namespace with a refs dump. Raises what ``read_history`` and ``find_run`` raise."""
     now_us = to_us(request.as_of)
     source = Source(
         name=namespace.url,
@@ -393,7 +396,8 @@ def of_repository(
     inventory: Inventory | None = None,
     young_from_us: int = 0,
 ) -> CurveInput:
-    """A repository of a server, through its API: metadata alone, nothing listed; or what an inventory has."""
+    """The input of a repository on a server. Nothing is listed; stored objects come from an inventory, if
+    given."""
     source = Source(
         key, metadata, Addresses((storage_namespace,)), young_from_us=young_from_us, inventory=inventory
     )
@@ -408,8 +412,9 @@ def curve(
     progress: Progress,
     cache: RangeCache | None = None,
 ) -> CurveDocument:
-    """Raises UsageError for more points than one pass can ask, StorageError, ServerError and FormatError for
-    what cannot be read, SimulationFailed when the runner stops. There is no partial answer.
+    """The document of a curve. Raises UsageError for more points than one pass can evaluate, StorageError,
+    ServerError and FormatError for what cannot be read, and SimulationFailed when the runner stops. There is
+    no partial answer.
     """
     scales = scales_of(request, given.graph)
     facts, coding = metarange_facts(given.graph, scales)

@@ -1,4 +1,4 @@
-"""What a simulation is asked and the document it gives; verdicts alone need no more than this."""
+"""The request of a simulation, the documents of simulations and curves, and verdicts without objects."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True)
 class SimulateRequest:
-    """``as_of`` is aware. ``rule_sets``: one, or two to compare. ``storage_namespace`` is the URL the server
-    uses for the namespace, None when it is not known. ``listing``: look at what is stored, where possible.
+    """``as_of`` is aware. ``rule_sets``: one, or two to compare. ``storage_namespace`` is the URL that the
+    server uses for the namespace, or None if unknown. ``listing``: list stored objects, where possible.
     ``zone`` is the server's time zone."""
 
     rule_sets: tuple[RuleSet, ...]
@@ -43,17 +43,17 @@ class SimulateRequest:
     output: Path | None = None
     overwrite: bool = False
     inventory: Inventory | None = None
-    """Read in the place of a listing."""
+    """Read instead of a listing."""
 
 
 NO_RUN = "no list of uncommitted objects was found: uncommitted objects may be shown as garbage"
 METADATA_ONLY = "nothing was listed: figures are upper bounds, and the minimum age is not judged"
 MAX_ROWS = 20
-"""At most so many prefixes and branches stand in the summary; the tables have all."""
+"""The most prefixes and branches in the summary. The tables have all."""
 
 
 class RunnerVersions(TypedDict, total=False):
-    """Of the programs that take part, beside Python's packages."""
+    """Versions of programs other than lakeplan and Python."""
 
     pyspark: str
     java: str
@@ -71,7 +71,7 @@ class InventoryRow(TypedDict):
 
 
 class Stored(TypedDict, total=False):
-    """What says what is stored, where it is no listing."""
+    """The inventory, if one was read instead of a listing."""
 
     inventory: InventoryRow
 
@@ -135,7 +135,7 @@ Figure = Literal[
     "missing",
 ]
 FIGURES: tuple[Figure, ...] = get_args(Figure)
-"""Of ``Totals``."""
+"""Names of figures of ``Totals``."""
 
 
 class RuleSetRow(TypedDict):
@@ -172,13 +172,13 @@ class SimulateDocument(Stored):
 
 
 class DaysPoint(AmountRow):
-    """What goes from these days on, until the next point."""
+    """What expires at these days and more, up to the next point."""
 
     days: int
 
 
 class ServerDaysPoint(DaysPoint):
-    """What the server takes at these days. ``at_risk``: how much more than the documented rule."""
+    """What the server lets expire at these days. ``at_risk``: how much more than the documented rule."""
 
     at_risk: AmountRow
 
@@ -220,7 +220,7 @@ class CurveRefs(TypedDict):
 
 
 class CurveAdditions(Stored, total=False):
-    """``cost_per_gb_month``: of the server."""
+    """``cost_per_gb_month`` is the server's."""
 
     cost_per_gb_month: PriceRow
 
@@ -250,7 +250,7 @@ class CurveDocument(CurveAdditions):
 
 @dataclass(frozen=True)
 class ObjectsOf:
-    """What the ranges say about one rule set."""
+    """The figures of one rule set."""
 
     totals: Totals
     branches: BranchTotals
@@ -259,7 +259,7 @@ class ObjectsOf:
 
 @dataclass(frozen=True)
 class RangesRead:
-    """What was read, and who read it."""
+    """What was read, and by which runner."""
 
     collected: Collected
     runner: RunnerChoice
@@ -275,7 +275,7 @@ class RangesRead:
 
 @dataclass(frozen=True)
 class ObjectSide:
-    """The part of a run that ``--commits-only`` leaves out."""
+    """What ``--commits-only`` leaves out."""
 
     staged: StagedRun
     read: RangesRead
@@ -357,7 +357,7 @@ def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Ru
 
 
 def _branches(judged: Judged, held: BranchTotals) -> list[BranchRow]:
-    """The branches that hold most alone, then most at all."""
+    """The ``MAX_ROWS`` branches that alone hold the most bytes, then those that hold the most."""
     commits = judged.commits_of_branches()
     order = sorted(
         range(len(commits)),
@@ -420,10 +420,10 @@ def judge_all(request: SimulateRequest, history: CommitHistory) -> list[Judged]:
 
 
 def simulate_commits(request: SimulateRequest, namespace: NamespaceReader) -> SimulateDocument:
-    """``--commits-only``: the summary document without objects; writes ``commits/`` and ``summary.json`` when
-    an output is requested. Raises what ``read_history`` does, and UsageError for the output."""
+    """The summary document without objects, for ``--commits-only``. Writes ``commits/`` and ``summary.json``
+    when an output is requested. Raises what ``read_history`` raises, and UsageError for the output."""
     if request.output is not None:
-        # pyarrow takes longer to import than everything else here takes to run
+        # Importing pyarrow takes longer than everything else here.
         from lakeplan.simulation import output
 
         output.check_target(request.output, overwrite=request.overwrite)

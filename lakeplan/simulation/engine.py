@@ -1,4 +1,4 @@
-"""Questions about the objects of some repositories: what is asked, of a runner, and the answers as rows."""
+"""Questions about the objects of repositories, the job that a runner gets, and the answers as rows."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ PREFIXES = pa.schema(
         pa.field("size_bytes", pa.int64(), nullable=False),
     ]
 )
-"""Amounts by prefix, on their way to the driver. ``name``: of the rule set."""
+"""Amounts by prefix, on their way to the driver. ``name`` is that of the rule set."""
 ByPrefix = dict[str, dict[str, Amount]]
 """By name, then by prefix."""
 
 
 def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
-    """Those of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
+    """The rows of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
     seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
     wanted = int(Sighting.OLD if listing else Sighting.ENTRY | Sighting.CANDIDATE)
     going = (seen & wanted == wanted) & (seen & int(Sighting.UNCOMMITTED) == 0) & (both & bits.server == 0)
@@ -74,7 +74,7 @@ def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits)
 
 
 def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
-    """``PREFIXES`` of some objects."""
+    """``PREFIXES`` of these objects."""
     amounts = amounts_by_prefix(objects)
     columns = [
         pa.repeat(pa.scalar(name, pa.string()), len(amounts)),
@@ -105,7 +105,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def sorted_paths(column: pa.ChunkedArray) -> pa.ListArray:
-    """Each list in order; an empty list for none."""
+    """Each list sorted; an empty list for null."""
     paths = column.combine_chunks().cast(_PATHS)
     if paths.null_count:
         paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
@@ -125,7 +125,7 @@ def _commit_ids(last: pa.ChunkedArray, names: Mapping[int, str]) -> pa.Array:
 
 
 def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
-    """Of ``steps.OBJECTS``; an object counts once for each distinct prefix of its paths."""
+    """Amounts of ``steps.OBJECTS`` by prefix. An object counts once for each distinct prefix of its paths."""
     paths, sizes = going["paths"].combine_chunks(), _ints(going["size"])
     lengths = _ints(pa.chunked_array([pc.list_value_length(paths)]))
     found: dict[str, Amount] = {}
@@ -152,22 +152,22 @@ def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
 
 
 def prefixes_of(path: str) -> set[str]:
-    """ "" and every part up to a ``/``, up to the greatest depth."""
+    """ "" and every folder of the path, down to ``MAX_PREFIX_DEPTH``."""
     parts = path.split("/")
     depth = min(len(parts) - 1, MAX_PREFIX_DEPTH)
     return {"", *("/".join(parts[:n]) + "/" for n in range(1, depth + 1))}
 
 
 class Naming(NamedTuple):
-    """What is asked of one repository: ``key`` is ``server/name``, ``bits`` are what each transition's
-    objects get, with the transition's verdict bits before and after."""
+    """Which objects of one repository are named one by one. ``key`` is ``server/name``. ``bits`` are, for
+    each transition, the bit that its objects get and the transition's verdict bits before and after."""
 
     key: str
     bits: tuple[tuple[int, int, int], ...]
 
 
 def records_of(objects: pa.Table, naming: Naming) -> bytes:
-    """Records of some objects of one repository (``steps.OBJECTS``)."""
+    """Records of those of ``steps.OBJECTS`` that some transition lets expire."""
     masks = objects["mask"].to_numpy().astype(np.int64, copy=False)
     bits: npt.NDArray[np.uint8] = np.zeros(masks.size, np.uint8)
     for bit, before, after in naming.bits:
@@ -178,7 +178,7 @@ def records_of(objects: pa.Table, naming: Naming) -> bytes:
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """Records of several parts as one, in order."""
+    """The records of several parts as one, in order."""
     every = np.frombuffer(b"".join(parts), RECORD)
     return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
 
@@ -188,7 +188,7 @@ CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
 
 @dataclass(frozen=True)
 class Nothing:
-    """Only counts are requested."""
+    """Requests counts only."""
 
     def wants(self, each: Class) -> bool:
         return False
@@ -202,8 +202,8 @@ class Nothing:
 
 @dataclass(frozen=True)
 class ExpiryUnderRules:
-    """What the server's collector would delete under any of some rule sets. ``listing``: what is stored was
-    listed. ``rows``: whether the objects are wanted too, beside amounts by prefix."""
+    """Requests what the server's collector would delete under any of the rule sets. ``listing``: stored
+    objects were listed. ``rows``: whether the objects are wanted too, besides amounts by prefix."""
 
     rule_sets: Sequence[RuleSetBits]
     listing: bool
@@ -229,8 +229,8 @@ class ExpiryUnderRules:
 
 @dataclass(frozen=True)
 class ExpiryInTransitions:
-    """What changes of rules let expire. ``detail``: whose objects count by prefix. ``naming``: whose objects
-    are named one by one."""
+    """Requests what changes of rules let expire. Objects of ``detail`` are counted by prefix, those of
+    ``naming`` are named one by one."""
 
     detail: Transition
     naming: Naming
@@ -242,7 +242,7 @@ class ExpiryInTransitions:
 
     def wants(self, each: Class) -> bool:
         if each.seen & Sighting.LISTED and not each.seen & Sighting.ENTRY:
-            return False  # an entry has the text
+            return False  # the text comes with an entry
         return not all(each.any_mask & transition.after for transition in self._all)
 
     def takes(self, each: Class) -> bool:
@@ -261,19 +261,19 @@ class ExpiryInTransitions:
 
 _log = logging.getLogger(__name__)
 ROWS_A_PART = 1_000_000
-"""Rows of numbers that meet in one task: 32 bytes each, and as much again while they are sorted."""
+"""Rows that meet in one task. Each takes 32 bytes, and as much again while rows are sorted."""
 FEW_ROWS = 500_000
-"""Below this many a repository's objects meet in one task."""
+"""Below this many rows, a repository's objects meet in one task."""
 LISTED_PARTS = 16
-"""Into so many at least, where nobody knows before the listing how much is stored: objects that no commit has
-may be many times those that commits have."""
+"""The least number of parts where storage is listed: it may hold many times more objects than commits
+name."""
 
 
 @dataclass(frozen=True)
 class Asking:
-    """One repository; of another one whose full addresses are looked for (``source.target``), only the items
-    count. ``rows``: how many entries and stored objects there are, about. ``items`` name it by its place
-    among all that are asked about."""
+    """A question about one repository. Of another repository whose full addresses are searched for
+    (``source.target``), only the items count. ``rows``: about how many entries and stored objects there are.
+    ``items`` have the place of the repository among all as their ``source``."""
 
     source: Source
     question: Question
@@ -285,7 +285,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Answer:
-    """``classes`` of all objects; or the ``error`` of what could not be read: there is no answer then."""
+    """``classes`` of all objects; or, without them, the ``error`` of what could not be read."""
 
     classes: list[ObjectClass] = field(default_factory=list)
     error: LakeplanError | None = None
@@ -294,8 +294,9 @@ class Answer:
 def ask(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
 ) -> Iterator[tuple[int, Answer | tuple[Of, bytes]]]:
-    """Everything in one job. Gives, by place of the repository, what the question makes of the objects that
-    it takes, as it comes; at the end an ``Answer`` for each repository. ``more``: steps after ``meet``."""
+    """Runs one job for all repositories. Yields, with the place of the repository, the answers of its
+    question as they arrive, and at the end an ``Answer`` for each repository. ``more`` are steps after
+    ``meet``."""
     items = numbered([item for one in asking for item in one.items])
     of_source = {source: list(of) for source, of in groupby(items, key=attrgetter("source"))}
     kept = [_Kept(one.source, of_source.get(place, [])) for place, one in enumerate(asking)]
@@ -341,8 +342,8 @@ def _parts_of(one: Asking, parallelism: int) -> int:
 
 
 class _Kept:
-    """What the cache has of one repository's ranges, and what a run adds. ``share`` of its items must be
-    read."""
+    """What the cache has of one repository's ranges, and what a run adds. ``to_read`` are the items to read,
+    and ``share`` is their part of all bytes."""
 
     def __init__(self, source: Source, items: Sequence[WorkItem]) -> None:
         self._source = source

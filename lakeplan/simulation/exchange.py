@@ -1,6 +1,6 @@
-"""What travels between the steps, and what comes out: packets, and for Spark Arrow batches of one schema.
+"""Packets, which travel between steps and come out of the last one; for Spark, Arrow batches of one schema.
 
-All rows travel many to a value, so that whoever carries them looks at none of them.
+A packet has many rows as one value, so that runners need not look at rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 ROWS_A_PIECE = 200_000
-"""So many rows are packed into one value of a column: a few megabytes."""
+"""The most rows in one packet: a few megabytes."""
 
 
 class Of(IntEnum):
-    """What a packet holds."""
+    """The kind of a packet's data."""
 
     BIN = 0
     """Work for the first step."""
@@ -26,7 +26,7 @@ class Of(IntEnum):
     TEXTS = 2
     """Addresses and paths of some of them (``TEXTS``)."""
     ERROR = 3
-    """The report of what cannot be read."""
+    """The report of an error (``work.report_of``)."""
     COUNTS = 4
     """Amounts by class, as JSON."""
     OBJECTS = 5
@@ -34,7 +34,7 @@ class Of(IntEnum):
     PREFIXES = 6
     """Amounts by prefix, as an Arrow stream."""
     RECORDS = 7
-    """Digests of objects (``lakeplan.values.plan_parts``)."""
+    """Digests of objects (``lakeplan.values.shown_records``)."""
     PART = 8
     """A part that was written, as JSON."""
     SEGMENT = 9
@@ -44,11 +44,11 @@ class Of(IntEnum):
 
 
 Data: TypeAlias = "bytes | pa.Buffer"
-"""Large ones are not copied on their way."""
+"""Large buffers are not copied."""
 
 
 class Packet(NamedTuple):
-    """``place``: which task of the next step gets it. ``source`` and ``part``: the repository, and the part
+    """``place`` is the task of the next step that gets it, ``source`` the repository, and ``part`` the part
     of its hashes."""
 
     place: int

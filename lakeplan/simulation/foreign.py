@@ -1,7 +1,7 @@
-"""Full addresses in other repositories: each range is read once, and what it holds is kept.
+"""Full addresses in other repositories. Each range is read once, and its full addresses are cached.
 
-A range's id is the SHA-256 of its records, so what it holds never changes. Nothing in a range's index or in a
-metarange tells whether it holds full addresses.
+A range's id is the SHA-256 of its records, so its content never changes. Neither its index nor a metarange
+says whether it has full addresses.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from lakeplan.values.simulation import RunnerChoice
 
 @dataclass
 class ForeignFacts:
-    """Facts that never change, because an id is a hash of what it names. ``ranges``: by range id, the entries
+    """Facts that never change, because an id is a hash of the content. ``ranges``: by range id, the entries
     that may mean an object of another repository, packed (``range_arrays.odd_entries``); empty for none.
-    ``metaranges``: by metarange id, those of its ranges that have any. A metarange is in it only when all its
+    ``metaranges``: by metarange id, the ranges that have such entries. A metarange is listed only if all its
     ranges are known."""
 
     ranges: dict[str, bytes] = field(default_factory=dict)
@@ -70,28 +70,29 @@ class ForeignFacts:
         self.metaranges.update(other.metaranges)
 
     def only(self, metaranges: Iterable[str]) -> ForeignFacts:
-        """What is known of these metaranges, without ranges that hold nothing."""
+        """The facts of these metaranges, without ranges that have no such entries."""
         some = {id: self.metaranges[id] for id in metaranges if id in self.metaranges}
         return ForeignFacts({id: self.ranges[id] for ids in some.values() for id in ids}, some)
 
 
 OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, RunnerChoice]]]
-"""For so many entries to read."""
+"""Opens the runner for this many entries."""
 
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
-"""How many of each are read again at most to verify a cache, of all repositories that one asks about."""
+"""The most files of each kind, over all repositories, that are read again to verify a cache."""
 _ID = 64
 
 
 class ForeignRange(NamedTuple):
-    """``packed``: what ``pack_odd`` made of a range. ``repositories``: names of those that have it."""
+    """``packed``: the entries of a range that ``pack_odd`` packed. ``repositories``: those that list the
+    range."""
 
     packed: bytes
     repositories: list[str]
 
 
 class ForeignReader:
-    """One for a command: what it read of a repository serves all repositories that the command marks."""
+    """Reads other repositories once for all repositories that a command marks."""
 
     def __init__(
         self,
@@ -108,11 +109,12 @@ class ForeignReader:
         self._verified: set[str] = set()
         self._facts: dict[str, ForeignFacts] = {}
         self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
-        """By repository: metaranges, and what their ranges hold. All marks of a command ask for the same."""
+        """By repository: its metaranges, and the entries of their ranges. All marks of a command ask for the
+        same."""
 
     def entries(self, foreign: Sequence[ForeignRanges]) -> list[ForeignRange]:
-        """All ranges of these metaranges that hold something, each once. Raises LakeplanError for what cannot
-        be read, and for a cache that ``verify`` finds wrong."""
+        """All ranges of these metaranges that have such entries, each once. Raises LakeplanError for what
+        cannot be read, and if ``verify`` finds the cache wrong."""
         for other in foreign:
             if other.name not in self._facts:
                 self._facts[other.name] = self._cache.load(other.name) if self._cache else ForeignFacts()
@@ -136,7 +138,7 @@ class ForeignReader:
         return list(found.values())
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:
-        """What the metaranges say that nobody read yet, and their ranges."""
+        """Reads new metaranges and their new ranges."""
         wanted = [
             (other, id)
             for other in foreign
@@ -181,8 +183,8 @@ class ForeignReader:
         return found
 
     def _read_ranges(self, unread: Sequence[tuple[ForeignRanges, RangeInfo]]) -> list[tuple[str, str, bytes]]:
-        """Repository, range id and packed entries of each. Raises the first error, when the others are read:
-        they are not kept then, because a mark cannot be made anyway."""
+        """Repository, id and packed entries of each range. Raises the first error. Nothing is kept then,
+        because the mark cannot be made anyway."""
         if not unread:
             return []
         sources: dict[str, tuple[int, MetadataReader]] = {}
@@ -208,7 +210,7 @@ class ForeignReader:
         return found
 
     def _check(self, foreign: Sequence[ForeignRanges]) -> None:
-        """Reads some of what is known again. Raises SimulationFailed on a difference."""
+        """Reads a sample of the cached facts again. Raises SimulationFailed on a difference."""
         cached = [
             (other, id)
             for other in foreign
@@ -269,9 +271,9 @@ def _read_odd(
 
 
 FILE_BYTES = 64 << 20
-"""Of one repository: about a million metaranges and ranges that hold nothing."""
+"""The most for one repository: about a million metaranges and ranges without such entries."""
 TOTAL_BYTES = 1 << 30
-"""Of all together, the least recently written out."""
+"""The most for all repositories. The least recently written are removed first."""
 KEY_BYTES = 32
 _MAGIC = f"lakeplan foreign facts 1 {__version__}\n".encode()
 _DIGEST = hashlib.sha256
@@ -279,7 +281,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignCache | None:
-    """None where there is no folder that is this user's alone, in CI, and in a checkout that has the tree."""
+    """The cache; None in CI, in a checkout that has the tree, and where no folder is this user's alone."""
     home = environ.get("HOME", "")
     cache = environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     state = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
@@ -289,21 +291,21 @@ def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignC
     top = _checkout_of(tree)
     for folder in folders:
         if top in Path(os.path.realpath(folder)).parents or not _is_private(folder):
-            _log.info("other repositories are read again: %s is not a private folder of this user", folder)
+            _log.info("other repositories are not cached: %s is not a private folder of this user", folder)
             return None
     key = _key(folders[1] / "foreign.key")
     return FolderForeignCache(folders[0], key) if key is not None else None
 
 
 class FolderForeignCache:
-    """Facts by repository. They license deletions, so nobody but this user may have written them. The folder,
-    and every folder above it, can be changed by this user and root alone. Each file carries an HMAC of its
-    content and its name; the key is in another private folder of the user. A cache that a CI service, a
-    backup or an archive brought back has no such key beside it, and is not used. Nor is any cache used in CI,
-    inside the tree, or one that ``--cache`` names.
+    """Facts by repository. They allow deletions, so nobody but this user may have written them. Only this
+    user and root can change the folder and every folder above it. Each file has an HMAC of its content and
+    its name, whose key is in another private folder of the user. A cache that a CI service, a backup or an
+    archive restored lacks that key and is not used. No cache is used in CI, inside the tree, or where
+    ``--cache`` points.
 
-    One file a repository, written beside its place and renamed; writers take turns by a lock. A cache that
-    cannot be read or written is as good as an empty one.
+    There is one file for each repository. It is written under another name and renamed, and writers take
+    turns by a lock. A cache that cannot be read or written counts as empty.
     """
 
     def __init__(self, folder: Path, key: bytes) -> None:
@@ -312,7 +314,7 @@ class FolderForeignCache:
 
     @property
     def where(self) -> str:
-        """As messages name it."""
+        """The folder, for messages."""
         return str(self._folder)
 
     def load(self, repository: str) -> ForeignFacts:
@@ -330,8 +332,8 @@ class FolderForeignCache:
         return ForeignFacts(ranges, {id: tuple(ids) for id, ids in content["metaranges"].items()})
 
     def save(self, repository: str, facts: ForeignFacts, *, needed: Iterable[str]) -> None:
-        """Adds facts to those that are stored. ``needed``: metaranges of today, which stay when there is too
-        much."""
+        """Adds facts to the stored ones. If there are too many, only those of the ``needed`` metaranges are
+        kept."""
         name = _name(repository)
         try:
             with self._locked():
@@ -360,7 +362,8 @@ class FolderForeignCache:
             new.unlink(missing_ok=True)
 
     def _trim(self) -> None:
-        """Also removes what a killed writer left behind: there is one writer at a time."""
+        """Removes the oldest files over the limit, and what killed writers left: there is one writer at a
+        time."""
         found = []
         for path in self._folder.iterdir():
             if path.name.startswith(".new-"):
@@ -405,7 +408,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _read_own(path: Path, most: int) -> bytes | None:
-    """A regular file that is this user's alone, whole; else None."""
+    """The content of a regular file that only this user can change, else None."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
@@ -418,7 +421,7 @@ def _read_own(path: Path, most: int) -> bytes | None:
 
 
 def _key(path: Path) -> bytes | None:
-    """The user's key, made on first use; of two processes that make one, the first counts."""
+    """The user's key, which is made on first use. If two processes make one, the first counts."""
     with contextlib.suppress(OSError):
         new = path.with_name(f".new-{secrets.token_hex(8)}")
         if not path.exists():
@@ -436,6 +439,6 @@ def _key(path: Path) -> bytes | None:
 
 
 def _checkout_of(tree: Path) -> Path:
-    """The real folder of the tree, or of the git work tree that has it."""
+    """The real folder of the git work tree that has the tree, else that of the tree."""
     real = Path(os.path.realpath(tree))
     return next((folder for folder in (real, *real.parents) if (folder / ".git").exists()), real)

@@ -1,4 +1,4 @@
-"""The simulation that planning asks: what changes of rules do to many repositories, in one job."""
+"""The simulation for plans: what changes of rules do to many repositories, in one job."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ from lakeplan.values.simulation import (
 )
 
 REPOSITORIES_AT_ONCE = 4
-"""Repositories whose metaranges are read at the same time; each has its own few connections."""
+"""Repositories whose metaranges are read at the same time. Each has its own connections."""
 MAX_PREFIXES = 1000
 Inventories = Callable[[ImpactRequest], Inventory | None]
-"""Of a repository. Raises LakeplanError for an inventory that cannot be used."""
+"""Returns the inventory of a repository. Raises LakeplanError for one that cannot be used."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A repository whose ranges have to be read. ``tags``: their order is that of the holders' bits."""
+    """A repository whose ranges must be read. ``tags`` are in the order of the holders' bits."""
 
     request: ImpactRequest
     collected: Collected
     tags: tuple[str, ...]
     inventory: Inventory | None = None
     problem: str = ""
-    """Why an inventory is not used."""
+    """Why its inventory is not used."""
 
     @property
     def detail(self) -> Transition:
@@ -77,7 +77,8 @@ class _Asked:
 
 
 class LocalOrSpark:
-    """``lakeplan.simulation.requests.Simulator`` on either runner. Nothing is started when nothing can go."""
+    """``lakeplan.simulation.requests.Simulator`` on either runner. No runner is started if nothing can
+    expire."""
 
     def __init__(
         self,
@@ -92,8 +93,7 @@ class LocalOrSpark:
         self._cache = cache
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """See the port. A repository that cannot be read, and all that a runner fails for, get their
-        error."""
+        """See the port. If a runner fails, all its repositories get the error."""
         results: dict[str, ImpactResult | LakeplanError] = {}
         asked: list[_Asked] = []
         for request, answer in zip(requests, self._prepare_all(requests), strict=True):
@@ -162,8 +162,8 @@ class _RequestAnswers:
 
 def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
     request = asked.request
-    # Objects are told apart by repository and address: the same range id in two namespaces has other objects.
-    # An inventory says what is stored, and nothing else: it lowers no figure that a gate judges.
+    # The same range in two namespaces has different objects, so repositories are separate.
+    # An inventory only says what is stored. It lowers no figure that a gate judges.
     source = Source(
         request.key,
         request.metadata,
@@ -178,7 +178,7 @@ def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
 
 
 def _named(records: Sequence[int]) -> set[int]:
-    """Repositories whose objects are named one by one: the smallest first, until the limit is reached."""
+    """Positions of the repositories whose objects are named one by one: the smallest, up to the limit."""
     found, left = set(), limits.SHOWN_RECORDS
     for place in sorted(range(len(records)), key=records.__getitem__):
         if records[place] <= left:
@@ -188,8 +188,8 @@ def _named(records: Sequence[int]) -> set[int]:
 
 
 def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
-    """The ranges to read; or the answer, when no commit and then no range changes sides. An object goes only
-    if all its ranges go, and a range only if a metarange does, so nothing is missed by not reading."""
+    """The ranges to read, or the answer if no commit or no range expires. An object expires only if all its
+    ranges do, and a range only if all its metaranges do, so nothing else needs to be read."""
     tags = tuple(sorted(request.tags))
     nothing = ImpactResult({}, tags=dict.fromkeys(tags, Amount()))
     if not _may_go(request, request.metaranges.values()):
@@ -223,7 +223,7 @@ def _result(
     tags = dict.fromkeys(asked.tags, Amount())
     for each in found.answer.classes:
         if each.seen & CANDIDATES != CANDIDATES:
-            continue  # no collector looks where it is stored
+            continue  # no collector lists such a key
         if each.mask:
             by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
             if each.seen & Sighting.LISTED:

@@ -1,5 +1,5 @@
-"""What a simulation reads before any range: rules out of a file; of a namespace its refs, what to list, and
-which ranges its commits use, with what each of them means for the rules."""
+"""What a simulation reads before any range: rules from a file, and from a namespace its refs, the prefixes to
+list, and the ranges that commits use, with the verdicts on those commits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class NamespaceMetadata:
-    """A MetadataReader straight from a namespace, by file id."""
+    """A MetadataReader that reads files of a namespace by their id."""
 
     namespace: NamespaceReader
 
@@ -47,8 +47,8 @@ class NamespaceMetadata:
 
 @dataclass(frozen=True)
 class CommitHistory:
-    """A refs dump as a graph. ``dumped_us``: the storage's time of the manifest (UTC microseconds), None
-    where the namespace cannot be listed."""
+    """A refs dump as a graph. ``dumped_us``: when the manifest was written, by the storage's clock (UTC
+    microseconds), or None where the namespace cannot be listed."""
 
     ids: RefsDumpIds
     graph: CommitGraph
@@ -105,9 +105,9 @@ def _time_of(namespace: NamespaceReader, key: str) -> int | None:
 
 
 def listing_items(namespace: NamespaceReader) -> list[WorkItem] | None:
-    """What workers list to see every object that may be garbage; None where the namespace cannot be listed.
+    """The items that list every object that may be garbage; None where the namespace cannot be listed.
 
-    The folders below ``data/`` are listed apart, so that a large namespace is listed in parallel.
+    Each folder below ``data/`` is an item, so that a large namespace is listed in parallel.
     """
     try:
         folders = namespace.list_prefixes(DATA_PREFIX)
@@ -118,7 +118,7 @@ def listing_items(namespace: NamespaceReader) -> list[WorkItem] | None:
 
 
 def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
-    """The same. Raises StorageDenied where the namespace cannot be listed."""
+    """``listing_items``. Raises StorageDenied where the namespace cannot be listed."""
     items = listing_items(namespace)
     if items is None:
         raise StorageDenied(
@@ -130,7 +130,7 @@ def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
 
 
 def iso(us: int) -> str:
-    """UTC microseconds as ISO 8601 with a Z."""
+    """UTC microseconds as ISO 8601, ending in Z."""
     moment = datetime.fromtimestamp(us // 1_000_000, tz=timezone.utc).replace(microsecond=us % 1_000_000)
     return moment.isoformat().replace("+00:00", "Z")
 
@@ -230,10 +230,10 @@ def _bad(message: str, name: str) -> ConfigError:
 
 
 class Regions:
-    """Ranges by their first and last keys; one more range never divides a region."""
+    """Groups of ranges that share first or last keys. Another range never divides a group."""
 
     def __init__(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
-        """``spans`` are (first key, last key) of all ranges."""
+        """``spans`` are the first and last keys of all ranges."""
         self._parents: dict[tuple[bool, bytes], tuple[bool, bytes]] = {}
         self._first: dict[tuple[bool, bytes], bytes] = {}
         for first, last in spans:
@@ -245,18 +245,18 @@ class Regions:
             self._first[low] = least
 
     def key(self, first: bytes) -> bytes:
-        """Of the region of the range that begins here: its least key, no other region's."""
+        """The key of the region of the range that begins with ``first``: the least key in it, unique."""
         return self._first[self._root((False, first))]
 
     def _root(self, end: tuple[bool, bytes]) -> tuple[bool, bytes]:
         while (parent := self._parents[end]) != end:
-            self._parents[end] = self._parents[parent]  # halves the way for who comes next
+            self._parents[end] = self._parents[parent]  # shortens the way for later calls
             end = parent
         return end
 
 
 FETCHES = 16
-"""Files in flight: metaranges are small, and time goes into waiting."""
+"""Files in flight. Metaranges are small, so most of the time is waiting."""
 
 
 @dataclass
@@ -269,7 +269,8 @@ class _Range:
 
 @dataclass(frozen=True)
 class Collected:
-    """The ranges of some metaranges. ``holder_sets`` are the distinct sets that work items number."""
+    """The ranges of some metaranges. ``holder_sets`` are the distinct sets that work items refer to by
+    number."""
 
     items: list[WorkItem]
     holder_sets: list[Holders]
@@ -286,11 +287,12 @@ def collect_ranges(
     source: int = 0,
     step: Callable[[], None] = lambda: None,
 ) -> Collected:
-    """Reads the metaranges (each verified against its id) and folds their facts into their ranges.
+    """The ranges of the metaranges, each with the joined facts of those that list it. Every metarange is
+    verified against its id.
 
-    Items are in the order in which ranges are first listed: where ``facts`` are in the order of dates, one
-    more commit adds its ranges at the end. ``name`` is the repository in errors; ``step`` is called after
-    each metarange. Raises FormatError naming the metarange, and what ``metadata`` raises.
+    Items are in the order in which ranges are first listed. If ``facts`` are in order of dates, a new commit
+    adds its ranges at the end. ``name`` is the repository in errors, and ``step`` is called after each
+    metarange. Raises FormatError that names the metarange, and what ``metadata`` raises.
     """
     ranges: dict[str, _Range] = {}
     records: KnownRanges = {}
@@ -342,7 +344,7 @@ def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> 
 def fetch_metadata(
     metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Files in order, a bounded number in flight."""
+    """Yields files in order, with a bounded number in flight."""
     for id, fetched in fetch_each(metadata, kind, ids):
         yield id, fetched()
 
@@ -350,6 +352,6 @@ def fetch_metadata(
 def fetch_each(
     metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
 ) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """The same; each file is a function that gives it, or raises what reading it raised."""
+    """Like ``fetch_metadata``, with a function that returns the file or raises what reading it raised."""
     with ThreadPoolExecutor(FETCHES) as pool:
         yield from ahead(ids, partial(metadata.read_metadata, kind), pool, FETCHES)

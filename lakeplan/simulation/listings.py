@@ -1,10 +1,10 @@
-"""What the store lists as columns, from a listing or an S3 Inventory, and runs of uncommitted data."""
+"""Stored objects as columns, from a listing or an S3 Inventory, and runs of uncommitted addresses."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -43,20 +43,24 @@ if TYPE_CHECKING:
     from lakeplan.simulation.documents import InventoryRow
 
 AT_ONCE = 1 << 16
-"""Listed objects that become rows together, at least where there are so many."""
+"""The least number of listed objects that become rows together, if there are as many."""
 
 
 def list_stored(
     reader: NamespaceReader, prefix: str = "", *, recursive: bool = True
 ) -> Iterator[StoredColumns]:
-    """``list_objects`` as columns, ``AT_ONCE`` rows and more at a time."""
-    if not isinstance(reader, ColumnReader):
-        yield from map(columns_of, batches(reader.list_objects(prefix, recursive=recursive), AT_ONCE))
-        return
+    """``list_objects`` as columns, at least ``AT_ONCE`` rows at a time except at the end."""
+    if isinstance(reader, ColumnReader):
+        return in_batches(reader.list_columns(prefix, recursive=recursive), AT_ONCE)
+    return map(columns_of, batches(reader.list_objects(prefix, recursive=recursive), AT_ONCE))
+
+
+def in_batches(listing: Iterable[StoredColumns], rows: int) -> Iterator[StoredColumns]:
+    """The same rows, at least so many at a time except at the end."""
     waiting: list[StoredColumns] = []
-    for columns in reader.list_columns(prefix, recursive=recursive):
-        waiting.append(columns)
-        if sum(map(len, waiting)) >= AT_ONCE:
+    for columns in listing:
+        waiting += [columns] if len(columns) else []
+        if sum(map(len, waiting)) >= rows:
             yield joined(waiting)
             waiting = []
     if waiting:
@@ -82,7 +86,7 @@ def joined(columns: list[StoredColumns]) -> StoredColumns:
 
 
 def chosen(columns: StoredColumns, mask: npt.NDArray[np.bool_]) -> StoredColumns:
-    """The rows of a mask."""
+    """The rows that a mask chooses."""
     if mask.all():
         return columns
     rows = pa.array(mask)
@@ -96,7 +100,7 @@ def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
     below = pc.and_(
         pc.starts_with(keys, DATA_PREFIX.encode()), pc.greater(pc.binary_length(keys), len(DATA_PREFIX))
     )
-    # A folder named by dots alone makes no candidate.
+    # A key with a folder named `.` or `..` is no candidate.
     plain = pc.and_not(below, pc.match_substring(keys, b"/."))
     found: npt.NDArray[np.bool_] = np.array(plain.to_numpy(zero_copy_only=False))
     others = np.flatnonzero(~found)
@@ -120,7 +124,7 @@ def is_text(keys: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def strings_of(keys: pa.Array) -> pa.Array:
-    """Keys as text that Arrow takes, always the same; bytes that are not UTF-8 show as ``\\xNN``."""
+    """Keys as Arrow strings. Bytes that are not UTF-8 become ``\\xNN``."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -155,7 +159,8 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class StagedRun:
-    """``run_id`` None: no run is at hand (a run that finds nothing staged leaves no file at all)."""
+    """The newest run of uncommitted addresses. ``run_id`` is None if there is none. (A run that finds nothing
+    leaves no file.)"""
 
     run_id: str | None = None
     created_us: int | None = None
@@ -166,10 +171,10 @@ class StagedRun:
 
 
 def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int) -> StagedRun:
-    """The newest run of the namespace; only the newest counts (golden/README.md, risk-2).
+    """The newest run in the namespace. Only the newest counts (golden/README.md, risk-2).
 
-    Raises LakeplanError for a run that is older than ``max_age_seconds`` at ``as_of_us``: what was staged
-    since would be shown as garbage.
+    Raises LakeplanError for a run that is older than ``max_age_seconds`` at ``as_of_us``, because data staged
+    since then would be shown as garbage.
     """
     try:
         keys = [o.key for o in namespace.list_objects(GC_UNCOMMITTED_PREFIX)]
@@ -195,8 +200,8 @@ CHECKSUM = "manifest.checksum"
 
 @dataclass(frozen=True)
 class Inventory:
-    """What was stored in a bucket at ``created_us``. Can be pickled. ``base``: what keys of the namespace
-    begin with in the bucket."""
+    """The objects stored in a bucket at ``created_us``. Can be pickled. ``base``: the prefix of the
+    namespace's keys in the bucket."""
 
     url: str
     bucket: str
@@ -213,7 +218,7 @@ class Inventory:
         ]
 
     def read(self, key: str, md5: str) -> StoredColumns:
-        """What one file has of the namespace. Raises FormatError and StorageError."""
+        """The objects of the namespace in one file. Raises FormatError and StorageError."""
         table = self._table(key, md5)
         keys = table["key"].combine_chunks()
         longest = pc.max(pc.binary_length(keys)).as_py()
@@ -228,7 +233,7 @@ class Inventory:
         )
         markers = pc.and_(pc.ends_with(keys, b"/"), pa.array(stored.sizes == 0))
         found = chosen(stored, np.array(pc.and_not(inside, markers).to_numpy(zero_copy_only=False), np.bool_))
-        # Without an end, Arrow counts bytes below zero for more than one key.
+        # Arrow miscounts the bytes of several keys if no end is given.
         relative = pc.binary_slice(found.keys, len(self.base.encode()), limits.KEY_BYTES)
         return StoredColumns(relative, found.sizes, found.modified_us, found.e_tags)
 
@@ -238,19 +243,19 @@ class Inventory:
     def warning(self) -> str:
         age = timedelta(seconds=self.age_seconds)
         return (
-            f"what is stored is as the S3 inventory of {iso(self.created_us)} has it ({age} old): "
+            f"stored objects are those in the S3 inventory of {iso(self.created_us)} ({age} old): "
             "objects written or deleted since are not considered"
         )
 
     def check_covers(self) -> None:
         """Raises LakeplanError unless its keys prove that the namespace is in it.
 
-        An inventory does not say which prefix it was made of. All its keys begin with that prefix; so when
-        what they have in common is the beginning of the namespace, the prefix is too.
+        An inventory does not say for which prefix it was made, but all its keys begin with that prefix. So if
+        the namespace begins with what all keys have in common, it begins with that prefix too.
         """
         shared: bytes | None = None
         base = self.base.encode()
-        # The first and the last are read first: files may be in the order of keys.
+        # The first and the last file are read first, because files may be in the order of keys.
         for file in (*self.files[:1], *self.files[:0:-1]):
             keys = self._table(file.key, file.md5)["key"]
             if len(keys):
@@ -272,7 +277,7 @@ class Inventory:
 
 
 def parse_inventory_url(url: str) -> tuple[str, str]:
-    """Bucket and key of a manifest. Raises UsageError for what is no ``s3://…/manifest.json``."""
+    """Bucket and key of a manifest. Raises UsageError for anything but ``s3://…/manifest.json``."""
     try:
         found = parse_bucket_url(url)
     except BadUrl as error:
@@ -287,7 +292,7 @@ def parse_inventory_url(url: str) -> tuple[str, str]:
 def open_inventory(
     url: str, reader: NamespaceReader, namespace_url: str, *, as_of_us: int, max_age_seconds: int
 ) -> Inventory:
-    """The inventory whose manifest is at ``url``; ``reader`` reads the bucket that it is in.
+    """The inventory whose manifest is at ``url``, in the bucket that ``reader`` reads.
 
     Raises LakeplanError for one that is too old at ``as_of_us`` or does not cover the namespace, FormatError
     for one that is damaged, StorageError for what cannot be read.
@@ -307,7 +312,7 @@ def open_inventory(
             where=url,
             hint="Use an inventory of the namespace's bucket.",
         )
-    # A manifest cannot be younger than its file.
+    # A manifest cannot be younger than its file, whatever it says.
     written = next((o.modified_us for o in reader.list_objects(key) if o.key == key), manifest.created_us)
     created = min(manifest.created_us, written)
     age = max(0, as_of_us - created) // SECOND_US
@@ -346,7 +351,7 @@ def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
 
 
 def _place_of(namespace_url: str) -> tuple[str, str]:
-    """The bucket of a namespace, and what its keys begin with there."""
+    """The bucket of a namespace, and the prefix of its keys there."""
     try:
         found = parse_bucket_url(namespace_url)
     except BadUrl:

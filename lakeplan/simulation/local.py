@@ -1,4 +1,4 @@
-"""Steps in threads of this process: no JVM, and what does not fit into memory waits on disk."""
+"""Runs steps in threads of this process, without a JVM. Packets that do not fit into memory wait on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeplan.simulation.runners import LOCAL, Leaves, Step
 from lakeplan.simulation.work import ahead
 
 MEMORY_BYTES = 128 << 20
-"""What waits between two steps in memory; the rest waits on disk."""
+"""The most that waits between two steps in memory. The rest waits on disk."""
 _HEAD = struct.Struct("<iiiiq")
 
 
@@ -41,8 +41,8 @@ class LocalRunner:
         return self._threads
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
-        """See ``Runner``. Ctrl-C does not wait for the threads: they read, for long perhaps, and what they
-        write is nobody's without an answer."""
+        """See ``Runner``. Ctrl-C does not wait for the threads, which may read for long. What they write is
+        not used without an answer."""
         with ExitStack() as stack, _threads(self._threads) as pool:
             waiting = _Waiting(0)
             for number, data in enumerate(bins):
@@ -94,8 +94,8 @@ def _disk() -> Iterator[None]:
 
 
 class _Waiting:
-    """Pieces between two steps, by place. Used by several threads. What does not fit into memory is in a file
-    that no folder names: nothing of it stays, however this process ends."""
+    """Packets that wait between two steps, by place. Several threads use it. What does not fit into memory is
+    in an unnamed temporary file, of which nothing remains however this process ends."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes
@@ -105,7 +105,7 @@ class _Waiting:
         self._lock = Lock()
         self._file: IO[bytes] | None = None
         self._runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By place, where in the file its packets begin and end."""
+        """By place, the begin and end of its packets in the file."""
 
     def close(self) -> None:
         if self._file is not None:
@@ -123,7 +123,7 @@ class _Waiting:
                 self._spill()
 
     def take(self, place: int) -> Iterator[Packet]:
-        """Every packet of a place, once."""
+        """Removes and yields the packets of a place."""
         with self._lock:
             packets, runs = self._packets.pop(place, []), self._runs.pop(place, [])
             self._held -= sum(len(packet.data) for packet in packets)

@@ -26,7 +26,7 @@ from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_path
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Data, Of, Packet, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, required_listing
-from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, is_text, joined
+from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, in_batches, is_text
 from lakeplan.simulation.observing import Addresses, Source, list_item
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
@@ -60,14 +60,14 @@ REPOSITORY = "repository"
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes parts below ``prefix`` of a namespace. ``going`` are the classes that may be deleted."""
+    """Writes parts below ``prefix`` in a namespace. ``going`` are the classes that may be deleted."""
 
     store: RecordWriter
     prefix: str
     going: frozenset[str] = frozenset()
 
     def write(self, table: str, rows: pa.Table) -> Packet:
-        """One part, and the packet that says so. Its name is relative to ``prefix``."""
+        """Writes a part and returns the packet that names it, relative to ``prefix``."""
         name = f"{table}/part-{uuid4().hex}.parquet"
         columns = {field.name: rows.column(field.name).combine_chunks() for field in MARKED}
         data, sha256 = write_part(columns, MARKED)
@@ -82,11 +82,11 @@ def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
 
 
 def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, prefix: str) -> Iterator[Packet]:
-    """The step of a listing. Parts of a listing have their whole key as name."""
+    """The only step of a listing. The name of a listing's part is its whole key."""
     store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
     for packet in packets:
         try:
-            for rows in _sized(_old(_stored(unpack_bin(packet.data), source), source)):
+            for rows in in_batches(_old(_stored(unpack_bin(packet.data), source), source), LISTING_ROWS):
                 columns: dict[str, Sequence[object] | pa.Array] = {
                     "address": rows.keys.cast(pa.string()),
                     "size_bytes": pa.array(rows.sizes),
@@ -102,35 +102,24 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
-    """Several prefixes at the same time: a store answers one page after the other."""
+    """Lists several prefixes at the same time, because a store lists each page by page."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:
         for _, listed in ahead(items, lambda item: list_item(source, item), pool, FETCH_AHEAD):
             yield from listed()
 
 
 def _old(listing: Iterable[StoredColumns], source: Source) -> Iterator[StoredColumns]:
-    """Candidates that are old enough. Keys that are no UTF-8 are none: lakeFS writes no such key, and what
-    cannot be written down exactly is not deleted."""
+    """Candidates that are old enough. Keys that are not UTF-8 are not candidates: lakeFS writes no such key,
+    and a key that cannot be recorded exactly is not deleted."""
     for columns in listing:
         check_none_nested(columns.keys)
         old = columns.modified_us < source.young_from_us
         yield chosen(columns, old & candidates(columns.keys) & is_text(columns.keys))
 
 
-def _sized(listing: Iterable[StoredColumns]) -> Iterator[StoredColumns]:
-    """The same rows, about ``LISTING_ROWS`` at a time."""
-    waiting: list[StoredColumns] = []
-    for columns in listing:
-        waiting += [columns] if len(columns) else []
-        if sum(map(len, waiting)) >= LISTING_ROWS:
-            yield joined(waiting)
-            waiting = []
-    if waiting:
-        yield joined(waiting)
-
-
 def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iterator[Packet]:
-    """The last step of a mark: what goes and what is kept, in parts of their own, in order of addresses."""
+    """The last step of a mark: writes what may be deleted and what is kept into separate parts, by
+    address."""
     by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
     for packet in packets:
         if packet.of == Of.OBJECTS:
@@ -149,14 +138,14 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
 
 
 def _packet(table: str, part: Part, amounts: Mapping[str, tuple[int, int]]) -> Packet:
-    """What ``_parts_of`` reads. ``amounts``: objects and bytes by class."""
+    """A packet that ``_parts_of`` reads. ``amounts`` are objects and bytes by class."""
     return Packet(0, 0, 0, Of.PART, json.dumps((table, astuple(part), amounts)).encode())
 
 
 NAME_BEGINS = 4
-"""Characters of a name: of those that lakeFS makes, as many as change about once an hour."""
+"""Characters of a name that change about once an hour in names that lakeFS makes."""
 PLACES_A_MARK = 64
-"""Neighbours are written together: into so many groups at most."""
+"""The most groups of neighbours that are written together."""
 _NEIGHBOURHOOD = re.compile(rf"^(?:.*/)?[^/]{{0,{NAME_BEGINS}}}")
 
 
@@ -185,7 +174,7 @@ class StepMarker:
             return _parts_of(map(_part, packets))[0]
 
     def mark(self, request: MarkRequest) -> Marked:
-        """See the port. Raises LakeplanError of whatever could not be read or written."""
+        """See the port. Raises LakeplanError for what could not be read or written."""
         source = _source(request)
         with self._progress.task("reading metaranges", len(request.metaranges)) as step:
             collected = collect_ranges(request.metadata, request.metaranges, name=source.name, step=step)
@@ -213,7 +202,7 @@ class StepMarker:
             return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
-        """See the port. Nothing is run when nothing new could hold anything."""
+        """See the port. Nothing is read if nothing new could hold an object."""
         facts = {id: Facts() for id in request.other_metaranges}
         facts |= {id: Facts(int(Keep.SERVER)) for id in request.metaranges}
         source = _source(request)
@@ -233,7 +222,7 @@ class StepMarker:
         rows = entries + sum(part.rows for part in request.parts)
         asking = [Asking(source, HeldAgain(), items, rows), *foreign]
         found: set[str] = set()
-        with self._progress.task("looking again at what is held", None), self._open(rows) as (runner, _):
+        with self._progress.task("checking what is held now", None), self._open(rows) as (runner, _):
             for of, data in _answers(runner, asking):
                 if of is Of.OBJECTS:
                     found.update(from_bytes(data)["address"].to_pylist())
@@ -246,8 +235,8 @@ class StepMarker:
         store: SweepStore,
         names: Sequence[str] = (),
     ) -> list[Asking]:
-        """What full addresses in other repositories mean in this namespace is asked in the same job. Of
-        repositories among ``names``, their bits come with it."""
+        """The question for full addresses of other repositories in this namespace, for the same job. Their
+        items have the bits of those repositories that are among ``names``."""
         packed = self._others.entries(foreign)
         if not packed:
             return []
@@ -269,7 +258,7 @@ class StepMarker:
 
 
 def _names(request: MarkRequest) -> tuple[str, ...]:
-    """Of the bits that say what keeps an object: the request's, then those of other repositories."""
+    """The names of the bits that say what keeps an object: the request's, then other repositories."""
     left = MAX_VERDICT_BITS - FIRST_BIT - len(request.protectors)
     others = [f"{REPOSITORY} {name}" for name in sorted({other.name for other in request.foreign})]
     if len(others) > left:
@@ -284,8 +273,8 @@ def _repository(name: str, bits: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a mark writes down: all candidates that no kept commit holds for the server. ``last_commits`` maps
-    positions to ids and dates. ``names`` are those of the bits of a mask from ``FIRST_BIT`` on."""
+    """Requests what a mark records: all candidates that the server's walk does not keep. ``last_commits``
+    maps positions to ids and dates. ``names`` are those of a mask's bits from ``FIRST_BIT`` on."""
 
     last_commits: Mapping[int, tuple[str, int | None]]
     names: tuple[str, ...] = ()
@@ -329,7 +318,7 @@ class Marks:
         return pa.table(columns, names=MARKED.names)
 
     def _kept_by(self, objects: pa.Table, paths: pa.ListArray) -> pa.Array:
-        """What keeps each object, or would if an address of another spelling means it, by name, in order."""
+        """The sorted names of what keeps each object, or would if an address in another spelling means it."""
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
         found = [named[mask] for mask in masks.tolist()]
@@ -346,10 +335,10 @@ class Marks:
 
 @dataclass(frozen=True)
 class HeldAgain:
-    """What a mark names and anything holds."""
+    """Requests objects of a mark that something holds."""
 
     def wants(self, each: Class) -> bool:
-        # what is uncommitted has no path either: both are one row, whichever is read first
+        # An uncommitted object has no path either, so both can be one row, whichever is read first.
         return bool(each.seen & (Sighting.MARKED | Sighting.UNCOMMITTED))
 
     def takes(self, each: Class) -> bool:
@@ -361,8 +350,9 @@ class HeldAgain:
 
 
 def mark_class(seen: int, mask: int) -> MarkClass | None:
-    """None for what is no candidate or is simply kept. The order is the rule: what the server keeps is kept;
-    of the rest whatever anything else keeps stays; only then may something go."""
+    """The class of an object, or None if it is no candidate or the server keeps it. The order of the tests is
+    the rule: what the server keeps is in no class, then comes all that anything else keeps. Only the rest may
+    be deleted."""
     if not seen & Sighting.OLD or seen & Sighting.UNCOMMITTED or mask & Keep.SERVER:
         return None
     if mask & Keep.DOCUMENTED:
@@ -381,7 +371,8 @@ def mark_class(seen: int, mask: int) -> MarkClass | None:
 def _answers(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
 ) -> Iterator[tuple[Of, bytes]]:
-    """What comes of the first repository. Raises what could not be read of any, at the end."""
+    """Yields the answers about the first repository. Raises at the end if any repository could not be
+    read."""
     for _, found in ask(runner, asking, more):
         if not isinstance(found, Answer):
             yield found
@@ -419,7 +410,7 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
 def _parts_of(
     written: Iterable[tuple[Of, Data]],
 ) -> tuple[tuple[Part, ...], tuple[Part, ...], dict[MarkClass, Amount]]:
-    """What the workers wrote, in order of name."""
+    """The parts that the workers wrote, sorted by name, and amounts by class."""
     going: list[Part] = []
     kept: list[Part] = []
     amounts: dict[MarkClass, Amount] = {}

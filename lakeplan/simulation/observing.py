@@ -1,4 +1,4 @@
-"""What a range, a listing or a run shows: addresses, paths, hashes, sizes, and where they were seen."""
+"""Reads addresses, paths, hashes and sizes from ranges, listings and runs, and where each was seen."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from lakeplan.values.objects import AddressType
 
 @dataclass(frozen=True)
 class Addresses:
-    """``namespaces``: every URL under which the namespace is known to be addressed. A full address elsewhere,
-    or in an unusual spelling, may still mean an object here, and protects it: when in doubt, keep."""
+    """Addresses of one namespace, which is known under the URLs ``namespaces``. A full address under another
+    URL or in an unusual spelling may still mean an object of the namespace, and so protects it."""
 
     namespaces: tuple[str, ...]
 
     def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The key that the address means for certain (None: none, as far as is known), and others that it may
-        mean."""
+        """The key that the address certainly means (None if it is not known to mean any), and other keys that
+        it may mean."""
         if address_type == AddressType.RELATIVE:
             key: str | None = address
         else:
@@ -62,8 +62,9 @@ class Addresses:
         return others if key is None else [key, *others]
 
     def foreign(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """As ``meaning``, of an entry of another repository. What is relative (or, in old entries, no URI) is
-        in the other one's own namespace, unless a store lets it lead out of there: ``../``, or a URL."""
+        """``meaning`` of an address in another repository. A relative address (or, in old entries, one that
+        is no URI) is in that repository's namespace, unless a store lets it lead out of it: ``../``, or a
+        URL."""
         if address_type != AddressType.RELATIVE and "://" in address:
             return self.meaning(address, AddressType.FULL)
         if is_usual_key(address):
@@ -71,8 +72,8 @@ class Addresses:
         return None, possible_keys(f"//{address}", folder_names(self.namespaces))
 
     def staged(self, address: str) -> list[str]:
-        """Every key that an address of a run of uncommitted addresses may mean. The server writes full ones
-        that begin with the namespace as relative: a query or an escape may still be one of a URL."""
+        """Every key that an address in a run of uncommitted addresses may mean. The server writes full ones
+        that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
         found = self.protected(address, AddressType.BY_PREFIX)
         if not is_usual_url(address):
             found += possible_keys(address, folder_names(self.namespaces))
@@ -80,25 +81,30 @@ class Addresses:
 
 
 def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
-    """For a namespace read at ``read_url`` that its server calls ``storage_namespace`` (None: not said)."""
+    """The addresses of a namespace read at ``read_url``, which its server calls ``storage_namespace`` (None:
+    unknown)."""
     read_url = read_url.rstrip("/")
     return Addresses((read_url,) if storage_namespace is None else (storage_namespace, read_url))
 
 
 LISTED_AHEAD = 1 << 18
-"""Rows of one listing that wait in memory, while ranges are read."""
+"""Rows of one listing that wait in memory while ranges are read."""
 Fetched = bytes | Iterator[StoredColumns]
 Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
-"""Addresses relative to the namespace, and paths, of some rows."""
+"""Returns addresses relative to the namespace, and paths, of some rows."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One repository as a worker sees it. Both readers can be pickled; ``namespace`` is needed for listings
-    and uncommitted runs only. Objects stored at ``young_from_us`` or later are too young to go. Objects at
-    paths under ``held_prefixes`` are noted. ``target``: for another repository's ranges, the position of the
-    source whose namespace ``addresses`` knows. ``cache``: where what is read of ranges is kept; a mark has
-    none. ``verify_ids``: a range's id is compared with its bytes, beside the checksums of its blocks."""
+    """Where a worker reads one repository. Both readers can be pickled.
+
+    - ``namespace``: needed only for listings and uncommitted runs
+    - ``young_from_us``: objects stored at this time or later are too young to be deleted
+    - ``held_prefixes``: objects at paths below these are noted
+    - ``target``: for ranges of another repository, the position of the source that ``addresses`` are of
+    - ``cache``: keeps what was read of ranges; a mark has none
+    - ``verify_ids``: compare a range's id with its bytes, besides the checksums of its blocks
+    """
 
     name: str
     metadata: MetadataReader
@@ -109,11 +115,11 @@ class Source:
     target: int | None = None
     inventory: Inventory | None = None
     stored_sizes: bool = True
-    """Whether an object is as large as the storage says, and not as entries say."""
+    """Whether the storage's sizes of objects count, rather than those of entries."""
     cache: RangeCache | None = None
     verify_ids: bool = True
     outside: bool = False
-    """Whether full addresses outside the namespace are noted, each as an object of its own."""
+    """Whether full addresses outside the namespace are noted, each as a separate object."""
 
     def opened(self) -> NamespaceReader:
         if self.namespace is None:
@@ -123,8 +129,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``; ``versions`` are of
-    what a mark listed, ``modified_us`` of every listing."""
+    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``. Listings have ``modified_us``, and the
+    listing of a mark has ``versions``."""
 
     hashes: Hashes
     pairs: Hashes
@@ -140,7 +146,8 @@ def where_of(source: Source, item: WorkItem) -> str:
 
 
 def fetch(source: Source, item: WorkItem) -> Fetched:
-    """What ``observe`` needs of the item; of a listing the first rows, and the rest when it is read."""
+    """The data of an item for ``observe``. Of a listing the first rows are fetched, and the rest on
+    demand."""
     match item.kind:
         case Kind.RANGE:
             return source.metadata.read_metadata("range", item.name)
@@ -155,8 +162,8 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
 
 
 def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
-    """What is stored there, or is in a file of an inventory. When this returns, the first ``LISTED_AHEAD``
-    rows are listed."""
+    """The stored objects of a prefix, or those in a file of an inventory. When this returns, the first
+    ``LISTED_AHEAD`` rows are listed."""
     if item.kind is Kind.INVENTORY:
         assert source.inventory is not None, "items of an inventory come with it"
         return iter([source.inventory.read(item.name, item.sort_key.hex())])
@@ -175,7 +182,7 @@ def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
 def observe(
     source: Source, item: WorkItem, fetched: Fetched, *, use_compiled: bool = False
 ) -> Iterator[Sightings]:
-    """Raises what cannot be read, as LakeplanError."""
+    """The sightings of an item. Raises LakeplanError for what cannot be read."""
     if not isinstance(fetched, bytes):
         yield from _listed(fetched, source.young_from_us, sizes=source.stored_sizes)
         return
@@ -225,14 +232,14 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
             addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
         return addresses, paths
 
-    sizes = np.minimum(arrays.sizes[every], STORED - 1)  # whoever stages an object says how large it is
+    sizes = np.minimum(arrays.sizes[every], STORED - 1)  # clients choose the size of an entry
     pairs = pairs_of(hashes, arrays.path_hashes[every], sizes)
     return Sightings(hashes, pairs, sizes, codes, texts)
 
 
 @dataclass
 class _Named:
-    """Rows whose address is not as it is stored: the entry, the key, the code."""
+    """Rows whose key is not the stored address: the entry's row, the key and the code."""
 
     rows: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -245,7 +252,7 @@ class _Named:
 
 
 def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> Sightings:
-    """Full addresses of other repositories that lie, or may lie, in the namespace that ``known`` knows."""
+    """Sightings of other repositories' addresses that are, or may be, in the namespace of ``known``."""
     found: list[str] = []
     codes: list[int] = []
     for text, kind in entries:
@@ -259,7 +266,8 @@ def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> S
 
 
 def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
-    """Addresses of a run are relative; a full one, should a server write it, protects all it may mean."""
+    """Sightings of a run's addresses. They are relative. A full one would protect all keys that it may
+    mean."""
     found = [key for address in addresses for key in known.staged(address)]
     return _without_path(found, [int(Code.STAGED)] * len(found))
 
@@ -278,7 +286,7 @@ def _without_path(keys: list[str], codes: list[int]) -> Sightings:
 def _listed(
     listing: Iterator[StoredColumns], young_from_us: int, *, sizes: bool = True
 ) -> Iterator[Sightings]:
-    """Without ``sizes`` those of entries count."""
+    """Sightings of a listing. Without ``sizes`` they have none, so that those of entries count."""
     for columns in listing:
         rows = chosen(columns, candidates(columns.keys))
         if len(rows):

@@ -1,4 +1,4 @@
-"""``--output DIR``: all or nothing; its tables, and those of them that the driver writes itself."""
+"""The folder of ``--output``, which is written completely or not at all, and its tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PREFIXES = _columns(prefix=_TEXT, depth=pa.int32(), objects=_WHOLE, size_bytes=_
 TABLES = {"commits": COMMITS, "objects": OBJECTS, "branches": BRANCHES, "prefixes": PREFIXES}
 
 MAX_NAMES = 10
-"""At most so many branches of a commit, and paths of an object."""
+"""The most branches of a commit, and paths of an object."""
 MAX_PREFIX_DEPTH = 5
 EXPIRED, NEVER_COMMITTED = "expired", "never_committed"
 SUMMARY = "summary.json"
@@ -71,8 +71,8 @@ _OURS = {*TABLES, SUMMARY}
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
-    """Raises UsageError unless results can be put there: nothing is there, an empty folder, or (to be
-    overwritten) nothing but the results of an earlier run."""
+    """Raises UsageError unless the target does not exist, is an empty folder, or (to be overwritten) has only
+    the results of an earlier run."""
     refuse_links(target)
     if not os.path.lexists(target):
         return
@@ -99,7 +99,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def written(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder to write to, which becomes ``target`` when the block ends well, and vanishes when not."""
+    """A folder to write to. It becomes ``target`` at the end of the block, or is removed if the block
+    raises."""
     check_target(target, overwrite=overwrite)
     draft = target.with_name(f".{target.name}.{uuid4().hex[:12]}")
     with writing(target):
@@ -124,7 +125,7 @@ def _put(draft: Path, target: Path) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """What the system says about writing becomes an error that names the folder."""
+    """Translates OSError of the block into a LakeplanError that names the folder."""
     try:
         yield
     except OSError as error:
@@ -141,8 +142,8 @@ def write_summary(folder: Path, document: Mapping[str, object]) -> None:
         (folder / SUMMARY).write_text(text, encoding="utf-8")
 
 
-EARLIEST_US, LATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999: what readers of Parquet can show. Dates and rules outside are written as these."""
+FIRST_SHOWN_US, LAST_SHOWN_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, which readers of Parquet can show. Earlier and later moments are written as these."""
 
 
 def schema_of(columns: pa.Schema, *, with_rule_set: bool) -> pa.Schema:
@@ -156,7 +157,7 @@ def write_table(folder: Path, table: pa.Table) -> None:
 
 
 def commits_table(graph: CommitGraph, judged: Sequence[Judged]) -> pa.Table:
-    """``commits/``: every commit of the dump, once for each rule set; ordered by rule set, then id."""
+    """``commits/``: every commit of the dump, once for each rule set, in order of rule sets and ids."""
     parts = []
     for one in judged:
         branches = list(one.branches.rows(MAX_NAMES))
@@ -198,12 +199,12 @@ def table_of(values: Mapping[str, Sequence[object]], columns: pa.Schema, *, with
 
 
 def _expiry(created_us: int, kept_until_us: int) -> int | None:
-    """When the documented rule lets a commit expire: the instant after the last one that it keeps it. A
-    commit that no walk reaches expires at once, when it was made."""
+    """When the documented rule lets a commit expire: just after the last instant at which it is kept. A
+    commit that no walk reaches expires when it is created. None for a HEAD."""
     if kept_until_us == NEVER_EXPIRES:
         return None
     return _shown(created_us if kept_until_us == NEVER_KEPT else kept_until_us + 1)
 
 
 def _shown(moment_us: int) -> int:
-    return min(max(moment_us, EARLIEST_US), LATEST_US)
+    return min(max(moment_us, FIRST_SHOWN_US), LAST_SHOWN_US)

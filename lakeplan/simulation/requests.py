@@ -1,4 +1,4 @@
-"""What planning and sweeps ask of a simulation."""
+"""What plans, sweeps and checks ask of a simulation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImpactRequest:
-    """One repository. ``key`` is ``server/name``; ``storage_namespace`` the URL the server uses for it (full
-    addresses inside it count as relative); ``metaranges`` maps the metarange id of every commit that any
-    verdict keeps to its mask (OR over the commits that share it); ``transitions`` are the changes asked
-    about, by name. ``tags`` maps a tag to the metarange
-    of its commit: for these, what they lose in any of ``tag_transitions`` is counted. Prefixes are broken
-    down for ``detail``. ``shown``: transitions whose objects are named one by one, with their ``Bit``."""
+    """What changes of rules do to one repository.
+
+    - ``key`` is ``server/name``, ``storage_namespace`` the URL that the server uses for it (full addresses
+      inside it count as relative)
+    - ``metaranges``: the metarange id of every commit that any verdict keeps, with its mask (OR over the
+      commits that share it)
+    - ``transitions``: the changes, by name. Amounts by prefix are those of ``detail``
+    - ``tags``: tags with the metarange of their commit. What each loses in any of ``tag_transitions`` is
+      counted
+    - ``shown``: transitions whose objects are named one by one, with their ``Bit``
+    """
 
     key: str
     storage_namespace: str
@@ -42,13 +47,13 @@ class ImpactRequest:
     tag_transitions: tuple[str, ...] = ()
     shown: Mapping[str, Bit] = field(default_factory=dict)
     storage_id: str | None = None
-    """Whose inventory says which of the objects are stored; None: that is not asked."""
+    """The storage whose inventory says which objects are stored; None if that is not asked."""
 
 
 class Simulator(Protocol):
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """All repositories in one job. A repository that cannot be read gets its error; the others
-        continue."""
+        """The results of all repositories, from one job. A repository that cannot be read gets its error, and
+        the others their result."""
 
 
 def simulate(
@@ -63,23 +68,23 @@ def simulate(
 
 
 class UncommittedPreparer(Protocol):
-    """The two requests of a mark beside the refs dump."""
+    """The two requests of a mark besides the refs dump."""
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Has the server list every uncommitted address, to its last continuation token. Returns the
-        distinct runs and folders of its answers (usually one). Raises ServerError."""
+        """Let the server list every uncommitted address, to its last continuation token. Returns the distinct
+        runs and folders of its answers (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
-        """How long the server asks collectors to leave young objects alone; None when it does not say."""
+        """How long the server asks collectors to keep young objects; None if it does not say."""
 
 
 Holders = tuple[int, ...]
-"""Bits of holders, one integer for each rule set."""
+"""Holders as bits, one integer for each rule set."""
 
 
 class Facts(NamedTuple):
-    """What a metarange passes on to its ranges: verdict bits of its commits, the position of the last of them
-    (-1: none), and who holds them. ``|`` joins two."""
+    """What ranges inherit from a metarange: the verdict bits of its commits, the position of the last of them
+    (-1: none), and their holders. ``|`` joins two."""
 
     mask: int = 0
     last: int = -1
@@ -90,13 +95,13 @@ class Facts(NamedTuple):
 
 
 def union(sets: Iterable[Holders]) -> Holders:
-    """Everyone in any of some sets."""
+    """The union of sets of holders."""
     return tuple(reduce(or_, bits) for bits in zip_longest(*sets, fillvalue=0))
 
 
 @dataclass(frozen=True)
 class ForeignRanges:
-    """Another repository of the server: full addresses in its metaranges may lie in this namespace."""
+    """Another repository. Full addresses in its metaranges may be in this namespace."""
 
     name: str
     metadata: MetadataReader
@@ -105,13 +110,16 @@ class ForeignRanges:
 
 @dataclass(frozen=True)
 class MarkRequest:
-    """``prefix`` is the mark's own folder in the namespace, with its final slash. ``listing`` are the parts
-    that ``list_candidates`` wrote; ``uncommitted`` keys of the server's run. ``metaranges`` are those of all
-    commits, with their ``Keep`` bits; ``last_commits`` maps a position to a commit id.
-    ``last_commits_us`` when that commit was created. ``protectors``: names of the bits from ``FIRST_BIT`` on
-    (``retention.keep.protectors``). ``storage_namespace`` is the URL the server uses. Unless
-    ``collect_never_committed``, what was never
-    committed stands among what is kept."""
+    """A mark of one repository.
+
+    - ``prefix``: the mark's folder in the namespace, with its final slash
+    - ``storage_namespace``: the URL that the server uses
+    - ``listing``: the parts that ``list_candidates`` wrote; ``uncommitted``: keys of the server's run
+    - ``metaranges``: those of all commits, with their ``Keep`` bits
+    - ``last_commits``: commit ids by position; ``last_commits_us``: when each was created
+    - ``collect_never_committed``: otherwise objects that were never committed are kept
+    - ``protectors``: names of the bits from ``FIRST_BIT`` on (``retention.keep.protectors``)
+    """
 
     store: SweepStore
     prefix: str
@@ -130,9 +138,9 @@ class MarkRequest:
 
 @dataclass(frozen=True)
 class RecheckRequest:
-    """What a later inspection asks: which objects of the mark's ``parts`` does anything hold? ``metaranges``
-    are those of kept commits, ``foreign`` those of other repositories: all, or what the mark did not know.
-    ``other_metaranges``, of commits that nothing keeps, hold what is below ``held_prefixes``."""
+    """Asks which objects of a mark's ``parts`` something holds now. ``metaranges`` are those of kept commits,
+    ``foreign`` those of other repositories: all, or those that the mark did not know. In
+    ``other_metaranges``, of commits that nothing keeps, only objects below ``held_prefixes`` count."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -148,10 +156,10 @@ class RecheckRequest:
 
 @dataclass(frozen=True)
 class PresenceRequest:
-    """Whether what some commits name is stored. ``metaranges``: of these commits, with a mask that is not 0
-    and the position of the last of them; of all other commits those that may name an object below
-    ``held_prefixes``, with the mask 0. The storage is listed after this was made. At most ``limit`` objects
-    are named."""
+    """Asks whether objects that commits name are stored. ``metaranges`` are those of these commits, with a
+    mask other than 0 and the position of the last of them, and with the mask 0 those of other commits that
+    may name an object below ``held_prefixes``. The storage is listed after the request was made. At most
+    ``limit`` objects are named in the answer."""
 
     store: SweepStore
     storage_namespace: str
@@ -162,8 +170,8 @@ class PresenceRequest:
 
 @dataclass(frozen=True)
 class NamedObject:
-    """An object that commits name, and that was not listed, or (``resized``) listed in another size.
-    ``address`` is relative; ``mask`` and ``last`` are those of its metaranges; ``size_bytes`` is the entry's.
+    """An object that commits name and that was not listed, or was listed in another size (``resized``).
+    ``address`` is relative. ``mask`` and ``last`` are those of its metaranges, ``size_bytes`` is the entry's.
     ``held``: it is below a held prefix."""
 
     address: str
@@ -177,8 +185,8 @@ class NamedObject:
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """A range or metarange that is missing, or is not what its id says; with its facts. ``paths``: the first
-    and the last path of a range, ``entries`` how many it has."""
+    """A range or metarange that is missing or whose content does not have its id. ``mask`` and ``last`` are
+    its facts. ``paths`` are the first and last path of a range, ``entries`` their number."""
 
     kind: Literal["meta_range", "range"]
     id: str
@@ -191,9 +199,9 @@ class DamagedFile:
 
 @dataclass(frozen=True)
 class Presence:
-    """``named``: objects of the commits, ``lacking`` those of them that were not listed, ``resized`` those
-    listed in another size. ``outside``: addresses outside the namespace, which were not checked. Nothing is
-    known of what damaged files name."""
+    """``named`` are the objects of the commits, ``lacking`` those that were not listed, and ``resized`` those
+    listed in another size. ``outside``: addresses outside the namespace, which were not checked. What damaged
+    files name is unknown."""
 
     metaranges: int
     ranges: int
@@ -208,7 +216,7 @@ class Presence:
 
 @dataclass(frozen=True)
 class SampledEntry:
-    """An object as its entry describes it. ``e_tag`` is "" for none."""
+    """An object as its entry describes it. ``e_tag`` is "" if it has none."""
 
     address: str
     path: str
@@ -224,11 +232,11 @@ AGES = (0, 7, 30, 90, 365)
 
 @dataclass(frozen=True)
 class SurveyRequest:
-    """Where objects of a repository are seen. ``metaranges``: of all commits, with any mask. ``namespace`` is
-    listed where there is one; objects that were stored at ``young_from_us`` or later are too young to be
-    deleted. ``staged``: keys of a run of uncommitted addresses. ``sample``: about so many entries with a bit
-    of ``sampled_mask`` are drawn by ``seed``, and as many of ranges with a bit of ``also_sampled`` and
-    none of it."""
+    """Asks where the objects of a repository are seen. ``metaranges`` are those of all commits, with any
+    mask. ``namespace`` is listed if given. Objects stored at ``young_from_us`` or later are too young to be
+    deleted. ``staged`` are keys of a run of uncommitted addresses. About ``sample`` entries of ranges with a
+    bit of ``sampled_mask`` are drawn by ``seed``, and as many of ranges with a bit of ``also_sampled`` and
+    none of ``sampled_mask``."""
 
     name: str
     storage_namespace: str
@@ -242,56 +250,57 @@ class SurveyRequest:
     also_sampled: int = 0
     seed: str = ""
     part_of: Callable[[ObjectClass], str] | None = None
-    """Where objects are to be counted by prefix and age, too: the part that each is in. Picklable."""
+    """If objects are to be counted by prefix and age too, returns the part that an object is in.
+    Picklable."""
     as_of_us: int = 0
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """``classes`` of all objects; of the ``listed`` ones also those that no commit names. ``holder_sets``:
-    what the numbers of ``ObjectClass.holders`` mean."""
+    """``classes`` of all objects, including those that no commit names if storage was ``listed``.
+    ``holder_sets`` are the sets that ``ObjectClass.holders`` number."""
 
     classes: Sequence[ObjectClass]
     listed: bool
     sample: Sequence[SampledEntry] = ()
     holder_sets: Sequence[Holders] = ()
     by_part: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
-    """Where ``part_of`` was given: by part, then by prefix; and ``by_age``, by the least age in days."""
+    """With ``part_of``: amounts by part, then by prefix. ``by_age``: amounts by least age in days."""
     by_age: Mapping[int, Amount] = field(default_factory=dict)
 
 
 class Surveyor(Protocol):
     def survey(self, request: SurveyRequest) -> Surveyed:
-        """Raises LakeplanError of what cannot be read."""
+        """Raises LakeplanError for what cannot be read."""
 
 
 class Checker(Protocol):
     def presence(self, request: PresenceRequest) -> Presence:
-        """Reads ranges and metaranges from the storage itself and compares their ids with their bytes, then
-        lists. Raises LakeplanError for what cannot be read; what is missing or damaged is in the answer."""
+        """Read ranges and metaranges from the storage itself, compare their ids with their bytes, then list.
+        Raises LakeplanError for what cannot be read. What is missing or damaged is in the answer."""
 
     def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
         """About this share (0 to 1) of the objects that the commits name in the namespace, chosen by the
-        seed, each once. Objects that only a held prefix names, and those of damaged files, are left out."""
+        seed, each once. Objects that only a held prefix keeps, and those of damaged files, are left out."""
 
 
 class Marker(Protocol):
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
-        """Lists the namespace in parallel and writes what may be garbage at all and is older into parts
-        below ``prefix``. Returns when everything is listed and written."""
+        """List the namespace in parallel and write old candidates for deletion into parts below ``prefix``.
+        Returns when everything is listed and written."""
 
     def mark(self, request: MarkRequest) -> Marked:
-        """Writes the mark's parts. Raises the error of anything that cannot be read."""
+        """Write the mark's parts. Raises LakeplanError for anything that cannot be read."""
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
-        """Addresses of the mark that something holds; at most ``limit + 1`` of them."""
+        """Addresses of the mark that something holds now, at most ``limit + 1`` of them."""
 
 
 @dataclass(frozen=True)
 class DeleteSettings:
-    """``mode`` ``close`` deletes nothing: it looks what an interrupted sweep deleted. ``cutoff_us``: objects
-    of the mark were last modified before it; one that is younger is another. ``rate`` is objects a second
-    over all workers. Waits are seconds."""
+    """``mode`` ``close`` deletes nothing, and records what an interrupted sweep deleted. ``cutoff_us``: the
+    objects of the mark were last modified before it, so a younger one is another object. ``rate`` is objects
+    per second over all workers. Waits are in seconds."""
 
     mode: Literal["delete", "quarantine", "close"]
     versions: Versions
@@ -305,12 +314,16 @@ class DeleteSettings:
 
 @dataclass(frozen=True)
 class DeleteRequest:
-    """A round of deletions. ``prefix`` is the sweep's folder, ``quarantine_prefix`` where copies are put.
-    ``saved`` maps addresses of these parts that must stay to why. ``attempts`` maps the names of parts that
-    have records already, with objects that failed, to the number of the record that is written now.
-    ``until``: no part is begun later. ``keep_never_committed``: why nothing that was never committed may be
-    deleted yet; "" when it may. ``keep``: to be called now and then by who takes longer than a round; it
-    raises when the sweep must not go on."""
+    """A round of deletions.
+
+    - ``prefix``: the sweep's folder; ``quarantine_prefix``: where copies are put
+    - ``saved``: addresses of these parts that must be kept, with the reason
+    - ``keep_never_committed``: why objects that were never committed may not be deleted yet; "" if they may
+    - ``attempts``: parts that already have records with objects that failed, with the number of the next
+      record
+    - ``until``: no part is begun later
+    - ``keep``: called regularly by what takes longer than a round; raises if the sweep must stop
+    """
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -327,8 +340,8 @@ class DeleteRequest:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """What a round did: ends of finished parts. ``problem``: why it stopped early; "" when it did not.
-    ``prepared``: it deleted nothing, and asks for a fresh look before it does. ``runner``: who deleted."""
+    """The finished parts of a round. ``problem``: why it stopped early, or "". ``prepared``: it deleted
+    nothing, and needs a new inspection before it does. ``runner``: the runner that deleted."""
 
     ends: Sequence[PartResult]
     problem: str = ""
@@ -345,10 +358,10 @@ class Sweeper(Protocol):
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """Deletes objects that no mark names (a quarantine's), as they were listed and in that order, from
-        here, waiting while the store is busy. ``before_each`` is called before every request, and may raise.
-        One answer an object. Raises StorageError."""
+        """Delete objects that no mark names (those of a quarantine) in this process, in the order given, as
+        they were listed, waiting while the store is busy. ``before_each`` is called before every request and
+        may raise. Returns one answer for each object. Raises StorageError."""
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
-        """Deletes in parallel what the parts name, but ``saved``; every finished part has its record below
-        ``prefix`` before it counts. Parts that could not be finished are not in the answer."""
+        """Delete in parallel what the parts name, except ``saved``. A part counts as finished once its record
+        below ``prefix`` is written. Parts that could not be finished are not in the answer."""

@@ -1,4 +1,4 @@
-"""A whole simulation: history, ranges, steps, totals, document."""
+"""Runs a whole simulation, from the history to the document and the tables."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def branch_totals(
     *,
     listing: bool,
 ) -> BranchTotals:
-    """What branches hold under the documented rule. ``rule_set`` is its position in ``Holders``; the bit
-    after the branches' stands for dangling commits, which hold and are no branch."""
+    """What branches hold under the documented rule. ``rule_set`` is its position in ``Holders``. The bit
+    after those of the branches is that of dangling commits, which hold objects too."""
     by_mask: dict[int, Amount] = {}
     for each in classes:
         if each.holders and each.counts(listing):
@@ -101,7 +101,7 @@ def branch_totals(
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the driver knows before Spark starts. ``listing``: what workers list; None for nothing."""
+    """What is read before the job starts. ``listing``: what workers list, or None."""
 
     history: CommitHistory
     judged: list[Judged]
@@ -130,7 +130,7 @@ def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Prog
 
 
 def metarange_facts(history: CommitHistory, judged: Sequence[Judged]) -> dict[str, Facts]:
-    """Per metarange of all commits, dangling ones too, what its ranges inherit."""
+    """What ranges inherit from each metarange, for all commits, dangling ones too."""
     graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
     facts: dict[str, Facts] = {}
     for at, commit in enumerate(oldest_first(graph)):
@@ -155,8 +155,8 @@ def run_job(
     folder: Path | None,
     cache: RangeCache | None = None,
 ) -> SimulateDocument:
-    """The summary; with ``folder``, which is empty, all tables and the summary are written there too. Raises
-    the error of a file that cannot be read, by its name."""
+    """The summary. All tables and the summary are also written to ``folder``, if given, which must be empty.
+    Raises the error of a file that cannot be read, which names it."""
     bits = bits_of(request.rule_sets)
     listing = prepared.listing is not None
     source = Source(
@@ -212,7 +212,7 @@ def run_job(
 
 
 class _ObjectFiles:
-    """``objects/``: rows in order within each file."""
+    """Writes ``objects/``. Rows are sorted within each file."""
 
     def __init__(self, folder: Path, with_rule_set: bool) -> None:
         self._folder = folder / "objects"
@@ -267,8 +267,8 @@ def simulate(
 ) -> SimulateDocument:
     """The summary document of a whole run; writes the tables when an output is requested.
 
-    Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
-    when the runner stops. There is no partial answer.
+    Raises UsageError for the output, StorageError and FormatError for what cannot be read, and
+    SimulationFailed when the runner stops. There is no partial answer.
     """
     if request.output is not None:
         check_target(request.output, overwrite=request.overwrite)

@@ -1,4 +1,4 @@
-"""What a runner is asked, and which one it is."""
+"""What a runner does, and which runner is chosen."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Leaves: TypeAlias = "npt.NDArray[np.void]"
 
 @dataclass(frozen=True)
 class Step:
-    """``run`` maps packets to packets; it also gets ``steps.leaves_of`` all items. One call gets all packets
-    with the same ``place``, of which there are ``places``. ``run`` may carry credentials, so runners write it
-    to no file. Leaves carry none."""
+    """``run`` maps packets to packets, and also gets ``steps.leaves_of`` all items. Each call gets all
+    packets with the same ``place``. There are ``places`` of them. ``run`` may carry credentials, so runners
+    must not write it to a file. Leaves carry none."""
 
     run: Callable[[Iterable[Packet], Leaves], Iterator[Packet]]
     places: int
@@ -41,10 +41,11 @@ class Runner(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
-        """The packets of the last step. Each bin is a packet for the first one. Raises LakeplanError."""
+        """Yields the packets of the last step. Each bin is a packet for the first step. Raises
+        LakeplanError."""
 
 
 _log = logging.getLogger(__name__)
@@ -53,13 +54,13 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 NAMES = (AUTO, LOCAL, SPARK)
 
 LOCAL_ENTRIES = 20_000_000
-"""Up to so many entries to read, ``auto`` is ``local``: Spark starts in the time in which threads read
-millions."""
+"""The most entries for which ``auto`` is ``local``. Threads read millions in the time that Spark takes to
+start."""
 
 
 def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoice:
-    """The same for the same input, on every machine. ``entries``: None for what reads none, such as
-    deletions. Raises UsageError for a master without Spark."""
+    """The runner for this many entries, the same on every machine. ``entries`` is None for work that reads
+    none, such as deletions. Raises UsageError for a Spark master with the local runner."""
     if asked == LOCAL and master is not None:
         raise UsageError("--runner local cannot be combined with --master", hint="Remove one of them.")
     if asked in (LOCAL, SPARK):
@@ -77,8 +78,8 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
 
 @dataclass(frozen=True)
 class Runners:
-    """What a person, else a tree, chose: one of ``NAMES`` (None: nothing). ``master``, ``conf`` and
-    ``spark_home`` are Spark's, and never the tree's."""
+    """The choice of a person, else of the tree: one of ``NAMES``, or None. ``master``, ``conf`` and
+    ``spark_home`` are for Spark, and a tree cannot set them."""
 
     asked: str | None = None
     master: str | None = None
@@ -95,18 +96,18 @@ class Runners:
         return self.master is None or self.master.startswith("local")
 
     def or_else(self, asked: str | None) -> Runners:
-        """With what the tree says, where nobody else does."""
+        """The same with the tree's choice, if no person chose."""
         return self if self.asked is not None else replace(self, asked=asked)
 
     def choose(self, entries: int | None) -> RunnerChoice:
-        """Which runner it is for so many entries; logged."""
+        """The runner for this many entries, which is logged."""
         choice = choose(self.asked or AUTO, entries, master=self.master)
         _log.info("runner %s: %s", choice.name, choice.reason)
         return choice
 
     @contextmanager
     def open(self, entries: int) -> Iterator[tuple[Runner, RunnerChoice]]:
-        """Raises SimulationFailed when Spark is requested and does not start."""
+        """The open runner, and why it was chosen. Raises SimulationFailed if Spark does not start."""
         choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.
         if choice.name == LOCAL:

@@ -1,9 +1,9 @@
-"""What earlier runs read of ranges, kept so that a run reads only ranges that are new.
+"""The rows that earlier runs read from ranges, kept so that a run reads only new ranges.
 
 A *segment* is what one task made of some ranges: a row for each address, path and size with the set of
-ranges that hold it (``table``), and the texts. Nothing in it hangs on rules or on time, so it serves every
-question. A *manifest* names the segments of a namespace. Both lie in a ``RangeCache``, where anything may be
-damaged or gone: then the ranges are read again. A mark uses none of this.
+ranges that hold it (``table``), and the texts. It depends neither on rules nor on time, so it serves every
+question. A *manifest* names the segments of a namespace. Both are in a ``RangeCache``, where anything may be
+damaged or missing. Then the ranges are read again. A mark never uses segments.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ from lakeplan.simulation.table import Booleans, Rows, pack, unpack
 from lakeplan.simulation.work import Kind, WorkItem
 
 VERSION = 2
-"""Another one for whatever changes what a range's rows say."""
+"""To be raised when the rows of a range change their meaning."""
 MAX_SMALL = 16
-"""Segments that are small beside the others: with more of them their ranges are read again, into few."""
+"""The most small segments. With more, their ranges are read again and become a few larger segments."""
 SMALL = 1 / 16
+"""A segment is small below this share of the rows of the largest."""
 LEAST_LIVE = 0.5
-"""Share of a segment's ranges that commits must still have; with fewer those are read again."""
+"""The least share of a segment's ranges that commits still list. Otherwise these ranges are read again."""
 ROW_WEIGHT = 8
-"""What a row of a segment weighs, in bytes of a range."""
+"""The weight of a segment's row, in bytes of a range."""
 _HEAD = struct.Struct("<8s32sQQQ")
 _MAGIC = b"LPSEG\x00\x00\x01"
 _MAX_TEXT = (1 << 31) - 1
 _MOST = 1 << 40
-"""Rows and bytes of a segment; no segment comes near."""
+"""The most rows and bytes of a segment. No real segment comes near."""
 
 
 class Segment(NamedTuple):
-    """``name`` begins with the checksum of the file; ``ranges`` in the order of the segment's own leaves; how
-    many ``rows``, and bytes of the file."""
+    """``name`` begins with the checksum of the file. ``ranges`` are in the order of the segment's own leaves.
+    ``rows`` is their number, ``size`` the bytes of the file."""
 
     name: str
     ranges: tuple[str, ...]
@@ -55,7 +56,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Opened:
-    """A segment that was read. Leaves of ``sets`` count its own ranges."""
+    """A segment that was read. The leaves of ``sets`` are those of its own ranges."""
 
     rows: Rows
     sets: Sets
@@ -63,12 +64,13 @@ class Opened:
     paths: pa.StringArray
 
     def texts(self, chosen: Booleans) -> list[pa.Array]:
-        """Addresses and paths of some rows."""
+        """Addresses and paths of the chosen rows."""
         return [column.filter(pa.array(chosen)) for column in (self.addresses, self.paths)]
 
 
 def to_bytes(ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.Array]) -> bytes | None:
-    """``texts``: addresses and paths, a value a row. None for more text than a segment can have."""
+    """A segment as bytes, or None if there is more text than a segment can hold. ``texts`` are addresses and
+    paths, one value for each row."""
     numbers = pack(rows, sets)
     parts = [_text_bytes(array) for array in texts]
     if any(len(part) > _MAX_TEXT for part in parts):
@@ -77,7 +79,7 @@ def to_bytes(ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.A
 
 
 def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
-    """Raises ValueError for what is no segment of these ranges."""
+    """The segment of these ranges. Raises ValueError for other bytes."""
     if len(data) < _HEAD.size:
         raise ValueError("a segment is cut")
     magic, digest, *sizes = _HEAD.unpack_from(data)
@@ -107,7 +109,7 @@ def _text_bytes(array: pa.Array) -> bytes:
     places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     text = memoryview(data or b"")[int(places[0]) : int(places[-1])]
     offsets_from_0: bytes = (places - places[0]).astype("<i4").tobytes()
-    return b"".join((offsets_from_0, text, bytes(-len(text) % 4)))  # what follows begins with a whole word
+    return b"".join((offsets_from_0, text, bytes(-len(text) % 4)))  # pads to whole words
 
 
 def _strings(count: int, part: memoryview) -> pa.StringArray:
@@ -122,7 +124,7 @@ def _strings(count: int, part: memoryview) -> pa.StringArray:
 def write_segment(
     source: Source, ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.Array]
 ) -> Segment | None:
-    """Into the source's cache. None where it cannot be kept."""
+    """Puts a segment into the source's cache. Returns None where it cannot be kept."""
     data = to_bytes(ranges, rows, sets, texts)
     if source.cache is None or data is None:
         return None
@@ -132,7 +134,7 @@ def write_segment(
 
 
 def read_segment(source: Source, segment: Segment) -> Opened | None:
-    """None for one that is gone or damaged."""
+    """The segment, or None if it is missing or damaged."""
     data = None if source.cache is None else source.cache.get(_key(source, segment.name))
     if data is None or not segment.name.startswith(_checksum(data)):
         return None
@@ -143,27 +145,27 @@ def read_segment(source: Source, segment: Segment) -> Opened | None:
 
 
 def item_of(segment: Segment, source: int, numbers: Mapping[str, int]) -> WorkItem:
-    """``numbers`` of the ranges that are asked about, among all items of the job."""
+    """The item of a segment. ``numbers`` are those of the ranges asked about, among all items of the job."""
     places = [numbers.get(id, -1) for id in segment.ranges]
     weight = segment.rows * ROW_WEIGHT
     return WorkItem(Kind.SEGMENT, source, segment.name, weight, sort_key=pickle.dumps((segment, places)))
 
 
 def segment_of(item: WorkItem) -> tuple[Segment, list[int]]:
-    """What ``item_of`` was given: numbers are -1 for ranges that nobody asks about."""
+    """The segment of an item, and the number of each of its ranges, -1 for ranges not asked about."""
     segment, places = pickle.loads(item.sort_key)
     return Segment(*segment), places
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The segments of one namespace, by what the cache holds."""
+    """The segments of one namespace that the cache holds."""
 
     segments: tuple[Segment, ...] = ()
 
     @classmethod
     def read(cls, source: Source) -> Manifest:
-        """An empty one for none, and for a damaged one."""
+        """The manifest in the cache; an empty one if it is missing or damaged."""
         data = None if source.cache is None else source.cache.get(_key(source, "manifest"))
         if data is None:
             return cls()
@@ -187,7 +189,7 @@ class Manifest:
             source.cache.put(_key(source, "manifest"), json.dumps(content).encode())
 
     def useful(self, ranges: Mapping[str, int]) -> tuple[Segment, ...]:
-        """Segments to use for some ranges, none of them twice."""
+        """The segments to use for these ranges. No range is in two of them."""
         found: list[Segment] = []
         covered: set[str] = set()
         for segment in sorted(self.segments, key=lambda one: -one.rows):
@@ -202,7 +204,7 @@ class Manifest:
 
     @classmethod
     def after(cls, used: Sequence[Segment], written: Sequence[Segment]) -> Manifest:
-        """With what a run used and wrote: what it had to read again replaces what was damaged."""
+        """The manifest after a run that used and wrote these segments. New segments replace damaged ones."""
         again = {id for segment in written for id in segment.ranges}
         return cls((*(s for s in used if again.isdisjoint(s.ranges)), *written))
 

@@ -1,9 +1,9 @@
 """Where objects were seen, as sets of *leaves*.
 
-A leaf is one place where addresses are seen alike: the candidates of one range, what is old in one listing.
-An object's verdict hangs on nothing but the leaves that hold it, and few sets of leaves are distinct however
-many objects there are. So objects carry the number of a set, and rules are asked of sets, never of objects:
-the same table serves every rule set and every moment.
+A leaf is a place whose objects are all treated the same, such as the candidates of one range, or the old
+objects of one listing. The verdict on an object depends only on the leaves that hold it, and there are few
+distinct sets of leaves however many objects there are. So objects carry the number of a set, and rules judge
+sets instead of objects. The same table serves every rule set and every moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8
-"""Leaves of one work item: its number times this, plus a ``Code``."""
+"""The leaves of each work item. A leaf's number is the item's number times this, plus a ``Code``."""
 
 
 class Code(IntEnum):
@@ -68,8 +68,9 @@ _LISTINGS = LISTINGS | {Kind.LISTED, Kind.MARKED}
 
 
 class Class(NamedTuple):
-    """What decides about an object: bits of ``Sighting``, verdict bits of the commits that certainly hold it
-    and of those that may, and numbers of the sets of branches or tags that hold it."""
+    """What decides about an object: bits of ``Sighting``, the verdict bits of commits that certainly hold it
+    (``mask``) and of those that may (``alias_mask``), and numbers of the sets of branches or tags that hold
+    it."""
 
     seen: int
     mask: int = 0
@@ -94,7 +95,7 @@ NOWHERE = Class(0)
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf as the rules of a run see it. ``last``: position of the last commit that has it, -1 for none."""
+    """A leaf under the rules of a run. ``last``: position of the last commit that has it, -1 for none."""
 
     of: Class
     last: int = -1
@@ -104,7 +105,7 @@ NO_LEAF = Leaf(NOWHERE)
 
 
 def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
-    """Of a work item's facts and one of its codes. ``holders``: number of a set of holders, -1 for none."""
+    """The leaf of a work item's facts and a code. ``holders``: number of a set of holders, -1 for none."""
     if kind in _LISTINGS:
         return Leaf(Class(int(_LISTED_SEEN.get(code, 0))))
     seen = int(_SEEN.get(code, 0))
@@ -115,7 +116,7 @@ def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
 
 
 class Classes:
-    """Classes by number. There are few of them however many objects there are."""
+    """Classes by number. There are few, however many objects there are."""
 
     def __init__(self) -> None:
         self._numbers: dict[Class, int] = {}
@@ -129,7 +130,7 @@ class Classes:
         return number
 
     def join(self, left: int, right: int) -> int:
-        """The number of the class that is both."""
+        """The number of the union of two classes."""
         found = self._joined.get((left, right))
         if found is None:
             found = self._joined[left, right] = self.number(self.all[left] | self.all[right])
@@ -137,8 +138,8 @@ class Classes:
 
 
 class Sets:
-    """Sets of leaves by number; 0 is empty. Each is another one and a leaf more, so that thousands of
-    versions of a region cost one pair of numbers each."""
+    """Sets of leaves by number; 0 is empty. Each set is stored as another set plus one leaf, so that
+    thousands of versions of a region cost one pair of numbers each."""
 
     def __init__(self) -> None:
         self.before: list[int] = [0]
@@ -149,7 +150,7 @@ class Sets:
         return len(self.leaf)
 
     def add(self, of: int, leaf: int) -> int:
-        """The set with a leaf more."""
+        """The set with one more leaf."""
         if self.leaf[of] == leaf:
             return of
         key = of << 32 | leaf
@@ -161,7 +162,7 @@ class Sets:
         return found
 
     def leaves(self, of: int) -> list[int]:
-        """In the order in which they were added."""
+        """The leaves of a set, in the order in which they were added."""
         found = []
         while of:
             found.append(self.leaf[of])
@@ -194,7 +195,7 @@ class Sets:
 
 
 def by_pairs(left: Ints, right: Ints, join: Callable[[int, int], int]) -> Ints:
-    """``join``, row by row, of numbers below 2**31: few pairs are distinct."""
+    """``join`` applied row by row to numbers below 2**31, and called once for each distinct pair."""
     pairs, places = np.unique(left << 32 | right, return_inverse=True)
     numbers = [join(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
     found: Ints = np.array(numbers, dtype=np.int64)[places]

@@ -1,4 +1,5 @@
-"""Spark: which one and which Java, a session with the smallest settings, and steps in its Python workers."""
+"""Spark: the installation and its Java, a session with the fewest settings, and steps in its Python
+workers."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ _CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+).*\.jar")
 
 
 def is_submitted() -> bool:
-    """Started by spark-submit, which has made the JVM already."""
+    """Whether spark-submit started this process and the JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def spark_of_pyspark() -> Path:
-    """The Spark of the pyspark that is imported here: with it, or that it is a part of."""
+    """The folder of the Spark that contains, or is part of, the imported pyspark."""
     package = Path(pyspark.__file__).parent
     candidates = [package / "spark-distribution", package, package.parent.parent]
     if package.parent.suffix == ".zip":  # python/lib/pyspark.zip
@@ -59,7 +60,7 @@ def spark_of_pyspark() -> Path:
 
 
 def checked_home(home: str) -> Path:
-    """Spark's folder, if it can serve this pyspark. Raises SimulationFailed."""
+    """Spark's folder. Raises SimulationFailed if its version is not that of pyspark."""
     folder = Path(home)
     if not _is_spark(folder):
         raise SimulationFailed(
@@ -78,7 +79,7 @@ def checked_home(home: str) -> Path:
 
 
 def require_java() -> None:
-    """Raises SimulationFailed without one."""
+    """Raises SimulationFailed if there is no Java."""
     if is_submitted() or _java() is not None:
         return
     home = os.environ.get("JAVA_HOME")
@@ -87,7 +88,7 @@ def require_java() -> None:
 
 
 def wrong_java() -> SimulationFailed | None:
-    """What is wrong with a Java that Spark did not start with, if it is its age."""
+    """The error for a Java that is too old or too new for Spark, else None."""
     version = _java_version()
     first, last = _known_java()
     if version is None or (first <= version and (last is None or version <= last)):
@@ -126,7 +127,7 @@ def _java() -> str | None:
 
 
 def _java_version() -> int | None:
-    """Major version of the Java that Spark would use; None when it does not say."""
+    """Major version of the Java that Spark would use, or None if unknown."""
     java = _java()
     if java is None:
         return None
@@ -145,13 +146,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """What a person may choose. ``master`` None: ``local[*]``, or what spark-submit was given."""
+    """Settings that a person may choose. ``master`` None: ``local[*]``, or that of spark-submit."""
 
     master: str | None = None
     driver_memory: str = "2g"
     conf: Mapping[str, str] = field(default_factory=dict)
     home: str | None = None
-    """Spark's folder; None: the one that pyspark came with."""
+    """Spark's folder; None for the one that pyspark came with."""
 
     @property
     def is_local(self) -> bool:
@@ -160,8 +161,8 @@ class SparkOptions:
 
 @contextmanager
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """One that is active already is used and left running. Raises SimulationFailed when Java is missing, too
-    old, or Spark does not start."""
+    """A session. One that is active is used and left running. Raises SimulationFailed if Java is missing or
+    too old, or Spark does not start."""
     show_pandas()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -178,7 +179,8 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What Spark says when it stops becomes one line; the rest is for ``--log-level debug``."""
+    """Translates Spark's errors into a SimulationFailed of one line. The rest is for ``--log-level
+    debug``."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -197,9 +199,9 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _code_given(session: SparkSession) -> Iterator[None]:
-    """Executors on other machines get the lakeplan that runs here, whatever is installed there."""
+    """Gives executors on other machines the lakeplan that runs here, whatever is installed there."""
     if is_local(session) or not is_folder():
-        # Out of an archive: spark-submit --py-files has given it to them already.
+        # From an archive, spark-submit --py-files has given it to them.
         yield
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -213,7 +215,7 @@ def _stop(session: SparkSession) -> None:
     try:
         session.stop()
     except (PySparkException, Py4JError, OSError) as error:
-        # The JVM is gone already. What stopped it is being raised; this would hide it.
+        # The JVM is gone. The error that stopped it is being raised, and this one would hide it.
         _log.debug("Spark did not stop in order: %s", error)
 
 
@@ -229,18 +231,18 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        # `python -m pyspark.daemon` would import from the folder that it runs in.
+        # `python -m pyspark.daemon` would import from its current folder.
         f"spark.executorEnv.{SAFE_PATH}": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
-        # A larger function is broadcast, in plain temporary files; ours carry credentials.
+        # Larger functions are broadcast in plain temporary files, and ours carry credentials.
         "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
     }
     if options.is_local:
         settings |= {
             "spark.master": options.master or "local[*]",
             "spark.driver.memory": options.driver_memory,
-            # Nothing outside this machine has business with a local job.
+            # Nothing outside this machine may connect to a local job.
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
@@ -251,16 +253,16 @@ def _settings(options: SparkOptions) -> dict[str, str]:
 
 
 def archive_path() -> Path:
-    """Where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: beside the installation."""
+    """Where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: in the installation."""
     return Path(sys.prefix) / "share" / "lakeplan" / "spark.jsa"
 
 
 def _java_options() -> str:
-    # The JVM does little more than hand on what Python workers made: its second compiler does not pay.
+    # The JVM only passes on what Python workers made, so its second compiler does not pay.
     chosen = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     archive = archive_path()
     if archive.is_file():
-        # Java passes over an archive that another Java or other jars made; it costs nothing then.
+        # Java ignores an archive that another Java or other jars made.
         chosen.append(f'"-XX:SharedArchiveFile={archive}"')
     return " ".join(chosen)
 
@@ -284,7 +286,7 @@ def _context(conf: SparkConf, noise: IO[bytes], home: str | None) -> SparkContex
     gateway = SparkContext._gateway
     if gateway is None:
         require_java()
-        # Spark and its workers talk on standard error; people hear of it only when it fails, or at debug.
+        # Spark and its workers write to standard error. It is shown only on failure or at debug.
         loud = _log.isEnabledFor(logging.DEBUG)
         with _spark_environment(home), _logged() if loud else nullcontext(noise) as errors:
             streams = {"stdout": errors if loud else subprocess.DEVNULL, "stderr": errors}
@@ -294,7 +296,8 @@ def _context(conf: SparkConf, noise: IO[bytes], home: str | None) -> SparkContex
 
 @contextmanager
 def _logged() -> Iterator[int]:
-    """A pipe for a program that outlives the block: each line of it is logged, and so cleaned."""
+    """A pipe for a program that outlives the block. The log gets each of its
+    lines, and cleans it."""
     reader, writer = os.pipe()
 
     def follow() -> None:
@@ -311,13 +314,13 @@ def _logged() -> Iterator[int]:
 
 @contextmanager
 def _spark_environment(home: str | None) -> Iterator[None]:
-    """Where Java and its Python workers start: pyspark itself would look for Spark in ``..`` first, or take
-    that of another version, which SPARK_HOME names."""
+    """Sets the environment in which Java and its Python workers start. pyspark itself would look for Spark in
+    ``..`` first, or use SPARK_HOME, which may be another version."""
     before = dict(os.environ)
     safe = safe_environment(before)
     foreign = before.get("SPARK_HOME", "")
     if is_submitted() and foreign:
-        # spark-submit set it, with its own pyspark out of an archive
+        # spark-submit set it, with its own pyspark from an archive.
         home = foreign
     else:
         home = str(spark_of_pyspark() if home is None else checked_home(home))
@@ -333,7 +336,7 @@ def _spark_environment(home: str | None) -> Iterator[None]:
 
 @cache
 def _own_folder() -> str:
-    """The folder that Java and its workers run in, for as long as this process lives: not the user's."""
+    """A temporary folder in which Java and its workers run, for as long as this process lives."""
     folder = tempfile.mkdtemp(prefix="lakeplan-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -353,7 +356,7 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
 
 
 def check_spark(options: SparkOptions) -> str:
-    """Starts a session, lets a worker hand a row through, and says what ran. Raises SimulationFailed."""
+    """Starts a session, passes a row through a worker, and says what ran. Raises SimulationFailed."""
     with open_session(options) as session, explained():
         rows = session.range(1).mapInArrow(_through, "id long").count()
         if rows != 1:
@@ -390,7 +393,7 @@ class SparkRunner:
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
         """See ``Runner``. Raises SimulationFailed when Spark stops."""
-        # Broadcasts lie in plain temporary files; steps carry credentials, and travel as functions over a
+        # Broadcasts are plain temporary files. Steps carry credentials, so they travel as functions over a
         # socket.
         given = self._session.sparkContext.broadcast((tuple(bins), leaves))
 

@@ -1,13 +1,13 @@
 """The steps of a simulation: functions from packets to packets. No step knows who runs it.
 
-1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs, folds what it saw into one row an
-   address, path and size (``table``), and sends rows by hash, with texts of those that may be requested.
-2. ``meet`` has all rows of its hashes: it judges them, counts them by class, and gives what is requested.
-3. ``write`` (a mark's only, ``marking``) has neighbouring objects together.
+1. ``read_bins`` reads a bin of ranges, listings and uncommitted runs. It makes one row for each address, path
+   and size (``table``) and sends rows by hash, with the texts of those that may be requested.
+2. ``meet`` gets all rows of some hashes. It judges them, counts them by class, and returns those requested.
+3. ``write_parts`` (for marks only, in ``marking``) gets neighbouring objects together.
 
-What may be requested is known early, because more leaves never make an object less kept: a row that one range
-holds whose commits are kept needs no text. So ranges that surely stay are read first in a bin, and texts are
-made only of pairs that none of them has, once each.
+An object that is in more places is never kept less. So a row needs no text if a range of kept commits holds
+it. In each bin, ranges of kept commits are read first, and texts are made once for each pair that none of
+them holds.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import FETCH_AHEAD, LISTINGS, Kind, WorkItem, ahead, report_of, unpack_bin
 
 MAX_ROWS = 2_000_000
-"""Rows that a table holds at most before they are sent."""
+"""A table with this many rows is sent."""
 
 MARK_PARTS = {Kind.LISTED, Kind.MARKED}
-"""Their texts are always sent, with versions. Other rows without a path, or at one that was made for it, may
-be of the same pair, and of another address with the same hash."""
+"""Their texts are always sent, with versions. A row of another address can have the same hash and pair, by
+chance or because somebody made a path for it, and must not hide them."""
 
 OBJECTS = pa.schema(
     [
@@ -71,8 +71,8 @@ OBJECTS = pa.schema(
         pa.field("paths", pa.list_(pa.string()), nullable=False),
     ]
 )
-"""One row an address that was requested. ``size``: what the storage says of an object that was listed, else
-the greatest that entries say. ``paths`` are distinct, in no order; ``last`` is -1 for none."""
+"""One row for each requested address. ``size`` is that of the storage for an object that was listed, else the
+greatest of any entry. ``paths`` are distinct and in no order. ``last`` is -1 for none."""
 
 
 ADDRESSES = pa.schema(
@@ -87,36 +87,36 @@ ADDRESSES = pa.schema(
 
 
 class Question(Protocol):
-    """What is asked of the objects of one repository. Picklable."""
+    """A question about the objects of one repository. Picklable."""
 
     def wants(self, each: Class) -> bool:
-        """Whether the texts of an object may be needed of which a leaf of this class is all that is known."""
+        """Whether texts may be needed of an object that is known only from a leaf of this class."""
 
     def takes(self, each: Class) -> bool:
-        """Whether an object of this class, which is all there is to know, is requested."""
+        """Whether an object whose final class is this one is requested."""
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
-        """What is made of the objects that are requested (``OBJECTS``, some of them at a time), with the
-        place in which the next step gets it (0 without one)."""
+        """The answers about some of the requested objects (``OBJECTS``), each with the place that gets it in
+        the next step (0 without one)."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One repository: ``parts`` of its hashes meet apart. Of another repository whose full addresses are
-    looked for (``source.target``), the source alone counts."""
+    """One repository. Its hashes meet in ``parts`` separate parts. Of another repository whose full addresses
+    are searched for (``source.target``), only the source counts."""
 
     source: Source
     question: Question
     parts: int
     exact: bool = False
-    """Objects whose hash two addresses share are none of those that are requested."""
+    """Whether objects whose hash two addresses share are never returned."""
     compares_sizes: bool = False
-    """Whether ``Sighting.RESIZED`` is noted: such an object's size is then that of the entry."""
+    """Whether ``Sighting.RESIZED`` is noted. The size of such an object is that of the entry."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every task is given. Sources carry credentials. ``use_compiled``: there is enough to read."""
+    """What every task gets. Sources carry credentials. ``use_compiled``: there is enough to read."""
 
     asked: tuple[Asked, ...]
     places: int
@@ -131,7 +131,7 @@ LEAVES = np.dtype([("kind", "u1"), ("mask", "i8"), ("last", "i4"), ("holders", "
 
 
 def leaves_of(items: Sequence[WorkItem]) -> Leaves:
-    """Facts of items, which must be numbered by their places."""
+    """The facts of items, which must be numbered by their places."""
     found = np.zeros(len(items), LEAVES)
     for name in ("kind", "mask", "last", "holders"):
         found[name] = [getattr(item, name) for item in items]
@@ -139,7 +139,7 @@ def leaves_of(items: Sequence[WorkItem]) -> Leaves:
 
 
 def judge_of(leaves: Leaves) -> Callable[[int], Leaf]:
-    """Leaves by number, out of the facts of items."""
+    """A function from the number of a leaf to the leaf, by the facts of items."""
 
     def leaf(number: int) -> Leaf:
         item, code = leaves[number // CODES], number % CODES
@@ -195,8 +195,8 @@ class _Reader:
         read = ahead(others, self._fetch, pool, FETCH_AHEAD)
         yield from self._fold(chain(read, begun, listed), all_texts=False)
         if self._errors:
-            # To every part: a task that Spark repeats may meet an error that the first attempt did not, and
-            # any part may be the only one that still waits for what it gives.
+            # Every part gets it: when Spark repeats a task, the second attempt may fail where the first did
+            # not, and perhaps only one part still waits for its packets.
             report = min(self._errors).encode()
             yield from (self._packet(part, Of.ERROR, report) for part in range(self._parts))
 
@@ -230,7 +230,7 @@ class _Reader:
         return new_table(use_compiled=self._job.use_compiled)
 
     def _wanted(self, item: WorkItem) -> list[bool]:
-        """By code, whether texts may be needed."""
+        """Whether texts may be needed, by code."""
         return [
             self._question.wants(leaf_of(item.kind, code, item.mask, item.last, item.holders).of)
             for code in range(CODES)
@@ -260,7 +260,7 @@ class _Reader:
         yield from self._send_wanted(opened.rows, opened.sets, numbers, opened.texts)
 
     def _send(self, rows: Rows, sets: Sets, numbers: Ints) -> Iterator[Packet]:
-        """``numbers`` of the items whose leaves ``sets`` have, -1 for those that nobody asks about."""
+        """``numbers`` are those of the items whose leaves are in ``sets``, -1 for items not asked about."""
         leaves = leaves_among(numbers)
         if (numbers < 0).any():
             rows = rows.part(sets.having(leaves >= 0)[rows.sets])
@@ -273,7 +273,7 @@ class _Reader:
         numbers: Ints,
         texts: Callable[[npt.NDArray[np.bool_]], Sequence[pa.Array]],
     ) -> Iterator[Packet]:
-        """Texts of rows that all the leaves here do not keep."""
+        """Sends the texts of rows that no leaf here keeps."""
         classes, leaf, leaves = Classes(), judge_of(self._leaves), leaves_among(numbers)
         found, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
         wanted = np.array([each.seen != 0 and self._question.wants(each) for each in classes.all], np.bool_)
@@ -303,15 +303,15 @@ class _Reader:
 
 @dataclass
 class _Fold:
-    """Items that become rows together. ``items`` by the numbers of their leaves. ``all_texts``: of every
-    pair, not only of those that may be requested."""
+    """Items that become rows together, in the order of their leaves. ``all_texts``: texts of all pairs are
+    made, not only of those that may be requested."""
 
     table: Table
     all_texts: bool
     items: list[WorkItem] = field(default_factory=list)
     pairs: list[Hashes] = field(default_factory=list)
     texts: list[pa.Table] = field(default_factory=list)
-    """Of these pairs."""
+    """The texts of ``pairs``."""
 
     def add(self, item: WorkItem, seen: Sightings, wanted: Sequence[bool]) -> None:
         if not self.items or self.items[-1] is not item:
@@ -331,7 +331,7 @@ class _Fold:
             self.texts.append(pa.Table.from_arrays(columns, schema=TEXTS))
 
     def texts_of(self, pairs: Hashes, hashes: Hashes) -> list[pa.Array]:
-        """Addresses and paths of all pairs, in this order."""
+        """Addresses and paths of all pairs, in the order given."""
         every = pa.concat_tables([TEXTS.empty_table(), *self.texts])
         known, of_known = np.concatenate([pairs[:0], *self.pairs]), every["hash"].to_numpy()
         order = pairs_in_order(known, of_known)
@@ -343,7 +343,7 @@ class _Fold:
 
 
 def leaves_among(numbers: Ints) -> Ints:
-    """Leaves of all items for leaves of some, by the items' numbers; -1 for an item of none."""
+    """For each leaf of some items, its number among the leaves of all items; -1 for an item that has none."""
     leaves = numbers[:, None] * CODES + np.arange(CODES)
     leaves[numbers < 0] = -1
     found: Ints = leaves.ravel()
@@ -356,7 +356,7 @@ def part_of(hashes: Hashes, parts: int) -> Ints:
 
 
 def meet(packets: Iterable[Packet], leaves: Leaves, job: Job) -> Iterator[Packet]:
-    """The second step: all packets of some parts. ``leaves`` are ``leaves_of`` all items."""
+    """The second step, for all packets of some parts. ``leaves`` are ``leaves_of`` all items."""
     found: dict[tuple[int, int], dict[int, list[Data]]] = defaultdict(lambda: defaultdict(list))
     for packet in packets:
         found[packet.source, packet.part][packet.of].append(packet.data)
@@ -391,7 +391,7 @@ def _answers(
 
 @dataclass(frozen=True)
 class Objects:
-    """Columns of equal length, in ascending order of hashes, each once. ``classes`` are numbers."""
+    """Columns of equal length, in ascending order of distinct hashes. ``classes`` are numbers."""
 
     hashes: Hashes
     sizes: Ints
@@ -406,7 +406,7 @@ class Objects:
 
 
 def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], Leaf]) -> Objects:
-    """Rows of one address joined: all places where it was seen, under any path."""
+    """One object for each address, with all places where it was seen, under any path."""
     numbers, lasts = sets.judged(classes, leaf)
     order = in_order(seen.hashes)
     hashes, of_row = seen.hashes[order], seen.sets[order]
@@ -423,8 +423,8 @@ def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
 
 
 def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) -> Objects:
-    """The same objects. Those that are stored in another size than a kept entry says get ``Sighting.RESIZED``
-    and that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
+    """The same objects, where those that are stored in another size than a kept entry says have
+    ``Sighting.RESIZED`` and that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
     names = np.array([is_kept_entry(each) for each in classes.all], np.bool_)
     stored = np.array([bool(each.seen & Sighting.LISTED) for each in classes.all], np.bool_)
     entries = seen.part(names[numbers[seen.sets]] & (seen.sizes < STORED))
@@ -442,12 +442,13 @@ def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) 
 
 
 def is_kept_entry(each: Class) -> bool:
-    """Whether an entry of a commit with a verdict, or below a held prefix, names it for certain."""
+    """Whether an entry of a commit that has a mask, or one below a held prefix, certainly names the
+    object."""
     return bool(each.seen & Sighting.ENTRY and (each.mask or each.seen & Sighting.HELD))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:
-    """Per class: where seen, verdicts, holders, objects, bytes."""
+    """Per class, as JSON: where it was seen, verdict bits, holders, objects and bytes."""
     amount = np.bincount(objects.classes, minlength=len(classes.all)).tolist()
     # in halves, so that no sum runs over 64 bits
     low, high = np.zeros(len(classes.all), np.int64), np.zeros(len(classes.all), np.int64)
@@ -463,9 +464,9 @@ def counts_of(objects: Objects, classes: Classes) -> str:
 
 
 def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact: bool) -> Iterator[pa.Table]:
-    """``OBJECTS`` of some objects, told apart by whole addresses. ``texts`` may be of others too.
+    """``OBJECTS`` of the chosen objects, distinguished by whole addresses. ``texts`` may be of others too.
 
-    Raises SimulationFailed when no address was sent of one.
+    Raises SimulationFailed when the address of an object was not sent.
     """
     grouped = _by_address(chosen, texts, exact=exact)
     places = np.searchsorted(chosen.hashes, grouped["hash"].to_numpy())
@@ -494,7 +495,7 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
 
 
 def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> pa.Table:
-    """One row an address: ``hash``, ``address``, ``path_distinct``, ``version_max``, ``modified_us_max``."""
+    """``ADDRESSES`` of the chosen objects."""
     tables = []
     for table in texts:
         _, hit = places_in(chosen.hashes, table["hash"].to_numpy())
@@ -521,7 +522,7 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
 
 
 def _alone(paths: pa.ChunkedArray) -> pa.ListArray:
-    """Each path as a list; an empty one for none."""
+    """Each path as a list of one, or an empty list for null."""
     places = np.concatenate((np.zeros(1, np.int32), np.cumsum(paths.is_valid().to_numpy(), dtype=np.int32)))
     return pa.ListArray.from_arrays(pa.array(places), paths.drop_null().combine_chunks())
 
@@ -543,7 +544,7 @@ def _grouped(texts: pa.Table, *, exact: bool) -> pa.Table:
     _, shared = places_in(ascending[1:][ascending[1:] == ascending[:-1]], hashes)
     if not shared.any():
         return grouped
-    # Several addresses have one hash: what holds one of them may not hold the other.
+    # Several addresses have one hash, and what holds one of them may not hold the other.
     if exact:
         return grouped.filter(pa.array(~shared))
     candidates = [is_candidate_key(text) for text in grouped["address"].to_pylist()]

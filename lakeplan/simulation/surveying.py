@@ -1,4 +1,4 @@
-"""Every object of a repository by where it is seen, for figures under any rules."""
+"""Surveys where every object of a repository is seen, for figures under any rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DAY_US = 86_400 * 10**6
 
 @dataclass(frozen=True)
 class Places:
-    """Every object by part and prefix; what was listed also by age."""
+    """Requests amounts of all objects by part and prefix, and by age if storage was listed."""
 
     part_of: Callable[[ObjectClass], str]
     listing: bool
@@ -64,7 +64,7 @@ class Places:
             yield 0, Of.PREFIXES, to_bytes(prefix_rows(part, objects.filter(pc.equal(parts, part))))
         if self.listing:
             days = (self.as_of_us - objects["modified_us"].to_numpy()) // DAY_US
-            # the store's clock may be ahead
+            # The store's clock may be ahead.
             groups = np.maximum(np.searchsorted(AGES, days, side="right") - 1, 0)
             sizes = objects["size"].to_numpy()
             rows = [
@@ -130,8 +130,8 @@ def _samples(request: SurveyRequest, collected: Collected, source: Source) -> It
 def _sample(
     request: SurveyRequest, items: Mapping[str, WorkItem], source: Source, draw: random.Random, seen: set[str]
 ) -> Iterator[SampledEntry]:
-    """Ranges are drawn by their bytes, then entries of each: about as if entries were drawn from all.
-    Objects of ``seen`` are left out, and those that are drawn are added to it."""
+    """Draws ranges by their bytes, then entries of each, which is about as good as drawing from all entries.
+    Objects in ``seen`` are left out, and drawn ones are added to it."""
     if not items:
         return
     weights = [max(item.weight, 1) for item in items.values()]

@@ -1,11 +1,11 @@
-"""Sightings of objects folded into one row each: numbers only, no text.
+"""Sightings of objects joined into rows of numbers, without text.
 
-An object is known by a 64-bit hash of its address, and a *pair* by a hash of its address, a path it has and
-its size there: entries may disagree, and the size that counts hangs on which of them are asked about.
-Two addresses with one hash are taken for one object that has the verdicts of both, which keeps it if either
-is kept: a hash can keep an object, never delete one. Two pairs with one hash stay apart when their addresses
-have different ones: anybody can make a path that has a given hash, and must not move what holds another
-object to one of theirs.
+An object is identified by a 64-bit hash of its address, and a *pair* by a hash of its address, one of its
+paths and its size there. The size is part of it because entries may disagree, and which size counts depends
+on the question. Two addresses with the same hash count as one object that has the verdicts of both, and is
+kept if either is kept. So a hash can keep an object, and can never delete one. Two pairs with the same hash
+are separate rows if the hashes of their addresses differ. Anybody can make a path that has a given hash, and
+must not be able to attach the holders of another object to their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from lakeplan.simulation.sets import CODES, Sets
 
 Booleans = npt.NDArray[np.bool_]
 STORED = 1 << 62
-"""Bit of a size that the storage told: it wins over what entries say. No object has so many bytes."""
+"""The bit of a size that the storage reported, which is used rather than those of entries. No object is so
+large."""
 _HEAD = 24
 
 
@@ -58,12 +59,12 @@ class Table(Protocol):
         """About how many rows it holds."""
 
     def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
-        """Rows of an item, whose leaves are ``first_leaf`` plus codes. Which of the pairs were not there
-        before; of equal ones among them, one. (Those whose addresses have different hashes perhaps again.)"""
+        """Adds the rows of an item, whose leaves are ``first_leaf`` plus codes. Returns which rows have a new
+        pair, once for equal pairs. (Pairs of addresses with different hashes may be new again.)"""
 
     def rows(self, sets: Sets) -> tuple[Hashes, Rows]:
-        """Pairs, each once, with the set of their leaves among ``sets``; in ascending order of the addresses'
-        hashes."""
+        """Each pair once, with the number of its set of leaves in ``sets``, in ascending order of the hashes
+        of addresses."""
 
 
 def new_table(*, use_compiled: bool) -> Table:
@@ -72,7 +73,7 @@ def new_table(*, use_compiled: bool) -> Table:
 
 
 class CompiledTable:
-    """``Table`` as a hash table: each row is inspected once."""
+    """``Table`` as a hash table."""
 
     def __init__(self, compiled: ModuleType) -> None:
         self._compiled = compiled
@@ -103,7 +104,7 @@ class CompiledTable:
         return fresh
 
     def _make_room(self, rows: int) -> None:
-        """For so many more rows, and a set more for each, or for each set and code."""
+        """Makes room for this many more rows, with a new set for each row or for each set and code."""
         sets = self._nodes + min(rows, CODES * self._nodes)
         if sets > self._sets.shape[1]:
             self._sets = _grown(self._sets, sets)
@@ -132,7 +133,7 @@ def _grown(columns: npt.NDArray[Any], least: int) -> npt.NDArray[Any]:
 
 
 class SortedTable:
-    """``Table`` without compiled code: rows are sorted."""
+    """``Table`` without compiled code. Rows are sorted."""
 
     def __init__(self) -> None:
         self._known = self._known_hashes = np.zeros(0, np.uint64)
@@ -178,7 +179,7 @@ class SortedTable:
 
 
 def most(values: Ints, starts: Ints) -> Ints:
-    """The greatest of each group."""
+    """The greatest value of each group."""
     found: Ints = np.maximum.reduceat(values, starts) if starts.size else values[:0]
     return found
 
@@ -189,7 +190,7 @@ def _by_hash(pairs: Hashes, rows: Rows) -> tuple[Hashes, Rows]:
 
 
 def pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
-    """``in_order`` of pairs; of equal ones, by the hash of the address."""
+    """``in_order`` of pairs. Equal pairs are in order of the hash of the address."""
     order = in_order(pairs)
     ascending, of_address = pairs[order], hashes[order]
     if ((ascending[1:] == ascending[:-1]) & (of_address[1:] != of_address[:-1])).any():
@@ -198,17 +199,17 @@ def pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
 
 
 def starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
-    """Where another pair begins, or the same of another address."""
+    """Where another pair begins, or an equal pair of another address."""
     others = (ascending[1:] != ascending[:-1]) | (hashes[1:] != hashes[:-1])
     starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), others)))
     return starts[: ascending.size]
 
 
 def in_order(hashes: Hashes) -> Ints:
-    """Positions that put them into ascending order; equal ones keep theirs.
+    """The positions that sort hashes in ascending order. The sort is stable.
 
-    numpy sorts numbers several times faster than positions by numbers, so each position takes the place of a
-    hash's low bits, of which few are needed to tell hashes apart.
+    numpy sorts numbers several times faster than positions by numbers. So each position replaces the low bits
+    of its hash, which are rarely needed to distinguish hashes.
     """
     low = np.uint64((1 << max(hashes.size - 1, 1).bit_length()) - 1)
     keys = hashes & ~low
@@ -218,19 +219,19 @@ def in_order(hashes: Hashes) -> Ints:
     order: Ints = keys.astype(np.int64)
     ascending = hashes[order]
     if (ascending[1:] < ascending[:-1]).any():
-        # some differ in their low bits alone; what is nearly in order is sorted quickly
+        # Some differ only in their low bits. What is nearly in order is sorted quickly.
         order = order[np.argsort(ascending, kind="stable")]
     return order
 
 
 def starts_of(ascending: Hashes) -> Ints:
-    """Where another hash begins."""
+    """The positions where another hash begins."""
     starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), ascending[1:] != ascending[:-1])))
     return starts[: ascending.size]
 
 
 def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
-    """For each of some hashes a place, and whether the same hash is there."""
+    """For each hash a place in ``ascending``, and whether the same hash is there."""
     if not ascending.size:
         return np.zeros(hashes.size, np.int64), np.zeros(hashes.size, np.bool_)
     places = np.minimum(np.searchsorted(ascending, hashes), ascending.size - 1)
@@ -238,7 +239,8 @@ def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
 
 
 def pairs_of(hashes: Hashes, paths: Hashes, sizes: Ints | None = None) -> Hashes:
-    """Of addresses and paths by their hashes, with sizes of entries; ``paths`` 0 for none."""
+    """The pairs of addresses and paths, given by their hashes, and sizes of entries. ``paths`` are 0 for
+    none."""
     found: Hashes = hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)
     if sizes is not None:
         found ^= sizes.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
@@ -247,8 +249,8 @@ def pairs_of(hashes: Hashes, paths: Hashes, sizes: Ints | None = None) -> Hashes
 
 
 def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:
-    """For the way to another worker, with what of the sets they need. ``leaves``: numbers that leaves get on
-    the way, -1 for those that are left out."""
+    """The rows and the sets that they need, as bytes for another worker. ``leaves``: new numbers of the
+    leaves, -1 for those to leave out."""
     needed = np.flatnonzero(np.bincount(rows.sets)).tolist()
     numbers: dict[int, int] = {0: 0}
     before, leaf = [0], [-1]
@@ -280,7 +282,8 @@ def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:
 
 
 def unpack(data: bytes | memoryview, sets: Sets) -> Rows:
-    """The rows of ``pack``, with their sets among these. Raises ValueError for bytes that are none."""
+    """The rows that ``pack`` packed, with their sets added to ``sets``. Raises ValueError for damaged
+    bytes."""
     if len(data) < _HEAD:
         raise ValueError("rows are cut")
     count, nodes, _ = np.frombuffer(data, "<i8", 3).tolist()

@@ -1,4 +1,4 @@
-"""Rule sets of one run, the bits that stand for their verdicts, and totals of objects by those bits."""
+"""The rule sets of a run, the bits of their verdicts, and totals of objects by those bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULES, COMPARE = "rules", "compare"
 
 @dataclass(frozen=True)
 class RuleSet:
-    """``name`` is what the ``rule_set`` column says."""
+    """``name`` is the value of the ``rule_set`` column."""
 
     name: str
     rules: GcRules
@@ -26,7 +26,8 @@ class RuleSet:
 
 @dataclass(frozen=True)
 class RuleSetBits:
-    """``server``: the server's walk keeps it; ``documented``: the documented rule does."""
+    """The bits of a rule set. ``server``: the server's walk keeps it. ``documented``: the documented rule
+    does."""
 
     name: str
     server: int
@@ -39,8 +40,8 @@ def bits_of(rule_sets: tuple[RuleSet, ...]) -> tuple[RuleSetBits, ...]:
 
 @dataclass(frozen=True)
 class Judged:
-    """One rule set over a history. Flags are per commit number; ``dangling`` is 1 where a walk from a
-    dangling commit keeps a commit under the documented rule."""
+    """The verdicts of one rule set on a history. Flags are per commit number. ``dangling`` is 1 where a walk
+    from a dangling commit keeps a commit under the documented rule."""
 
     rule_set: RuleSet
     server: bytearray
@@ -49,8 +50,8 @@ class Judged:
     dangling: bytearray
 
     def holders(self, commit: int) -> int:
-        """Who keeps a commit under the documented rule, as bits: those of branches, then one that stands for
-        all dangling starts."""
+        """What keeps a commit under the documented rule, as bits: one for each branch, then one for all
+        dangling commits."""
         mask = self.branches.masks[self.branches.of_commit[commit]]
         return mask | self.dangling[commit] << len(self.branches.names)
 
@@ -61,13 +62,13 @@ class Judged:
 
     @property
     def commits_at_risk(self) -> int:
-        """Commits that the server lets expire and the documented rule keeps."""
+        """The number of commits that the server lets expire and the documented rule keeps."""
         return sum(
             kept and not active for kept, active in zip(self.documented.active, self.server, strict=True)
         )
 
     def commits_of_branches(self) -> list[int]:
-        """How many commits each branch keeps, in the order of ``branches.names``."""
+        """The number of commits that each branch keeps, in the order of ``branches.names``."""
         shared: dict[int, int] = {}
         for position in self.branches.of_commit:
             shared[position] = shared.get(position, 0) + 1
@@ -82,7 +83,7 @@ class Judged:
 
 
 def judge(graph: CommitGraph, rule_set: RuleSet, as_of: datetime, zone: tzinfo) -> Judged:
-    """All verdicts of a rule set at a moment (aware), with the server in ``zone``."""
+    """All verdicts of a rule set at ``as_of`` (aware), with the server in ``zone``."""
     rules = rule_set.rules
     return Judged(
         rule_set,
@@ -94,8 +95,8 @@ def judge(graph: CommitGraph, rule_set: RuleSet, as_of: datetime, zone: tzinfo) 
 
 
 def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> bytearray:
-    """Per commit number, 1 when a dangling commit's documented walk keeps it (lakefs/retention.md: default
-    days; a dangling start is treated as having a child of its own date)."""
+    """Per commit number, 1 when the documented walk from a dangling commit keeps it. Such walks have the
+    default days, and a dangling commit counts as having a child of its own date (lakefs/retention.md)."""
     limit = limit_us(as_of, rules.default_retention_days, zone)
     below, kept = bytearray(len(graph)), bytearray(len(graph))
     for start in graph.dangling:
@@ -114,14 +115,14 @@ class Sighting(IntFlag):
     """Where an address was seen."""
 
     ENTRY = 1
-    """A commit of the dump holds it: its entry is relative, or full and inside the namespace."""
+    """A commit of the dump holds it by an address that is relative, or full and inside the namespace."""
     ALIAS = 2
     """A commit, of any repository, has an address that may mean it: in an unusual spelling, or with the same
     tail at another URL."""
     CANDIDATE = 4
-    """An entry whose key may be garbage at all: under ``data/`` or directly at the root."""
+    """An entry has it under a key that a collector may delete: under ``data/`` or directly at the root."""
     LISTED = 8
-    """Stored, under a key that may be garbage."""
+    """Stored under a key that a collector may delete."""
     OLD = 16
     """Stored, and older than the minimum age."""
     UNCOMMITTED = 32
@@ -133,9 +134,9 @@ class Sighting(IntFlag):
     MARKED = 512
     """A mark that is being swept names it."""
     RESIZED = 1024
-    """Stored, and of another size than a kept commit's entry says. Noted only where sizes are compared."""
+    """Stored in another size than a kept commit's entry says. Noted only where sizes are compared."""
     OUTSIDE = 2048
-    """A full address outside the namespace, as it is. Noted only where it is requested."""
+    """A full address outside the namespace. Noted only on request."""
 
 
 NOTHING = Amount()
@@ -143,7 +144,8 @@ NOTHING = Amount()
 
 @dataclass(frozen=True)
 class ObjectClass:
-    """``amount``: how many objects, and their bytes. ``holders``: numbers of holder sets."""
+    """The ``amount`` of objects that are seen, kept and held alike. ``holders`` are numbers of holder
+    sets."""
 
     seen: Sighting
     mask: int
@@ -169,9 +171,9 @@ class ObjectClass:
 
 @dataclass(frozen=True)
 class Totals:
-    """Of one rule set. Everything that counts is in exactly one of: ``expired``, ``never_committed``,
-    ``kept_by_commits``, ``kept_uncommitted``, ``kept_young``, ``kept_elsewhere`` (no collector lists
-    such a key)."""
+    """The figures of one rule set. Every object that counts is in exactly one of ``expired``,
+    ``never_committed``, ``kept_by_commits``, ``kept_uncommitted``, ``kept_young`` and ``kept_elsewhere`` (no
+    collector lists such a key)."""
 
     expired: Amount = NOTHING
     never_committed: Amount = NOTHING
@@ -193,7 +195,7 @@ class Totals:
 
 
 def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: bool) -> Totals:
-    """The figures of one rule set. ``missing``: a kept commit holds it, and it is not stored."""
+    """The figures of one rule set. ``missing``: kept commits hold it, and it is not stored."""
     found: dict[str, Amount] = {}
     for each in classes:
         for figure in _figures(each, bits, listing=listing):
@@ -222,7 +224,7 @@ def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator
 
 @dataclass(frozen=True)
 class BranchTotals:
-    """In the order of the branches: what each holds, and what it alone holds."""
+    """What each branch holds, and what it alone holds, in the order of branches."""
 
     objects: list[int] = field(default_factory=list)
     size_bytes: list[int] = field(default_factory=list)

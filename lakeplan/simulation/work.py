@@ -1,4 +1,4 @@
-"""What the first step is given: things to read, packed into bins, fetched ahead, and how errors travel."""
+"""The work of the first step: items to read, packed into bins and fetched ahead. Errors as reports."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lakeplan import errors
 from lakeplan.errors import FormatError, LakeplanError
 
 BIN_BYTES = 64 << 20
-"""Aimed-at range bytes of one bin: a few ranges of the largest size, some seconds of work."""
+"""Bytes of ranges in one bin: a few of the largest ranges, which take some seconds."""
 BINS_A_CORE = 12
-"""At most: so many are enough for all cores to end together, and each costs Spark a task."""
+"""The most bins for each core: enough for all cores to end together. Each costs Spark a task."""
 ITEM_OVERHEAD = 64 << 10
-"""What opening one more thing weighs, in bytes of reading."""
+"""What opening a file costs, in bytes read."""
 
 
 class Kind(IntEnum):
@@ -28,27 +28,28 @@ class Kind(IntEnum):
     ROOT_LISTING = 2
     UNCOMMITTED = 3
     LISTED = 4
-    """A part that an earlier listing of this mark wrote."""
+    """A part of the listing of this mark."""
     MARKED = 5
     """A part of a mark."""
     FOREIGN_RANGE = 6
-    """What is known of a range of another repository: its full addresses, in ``body``."""
+    """The full addresses of a range of another repository, in ``body``."""
     INVENTORY = 7
-    """A file of an S3 inventory, in the place of a listing."""
+    """A file of an S3 inventory, instead of a listing."""
     SEGMENT = 8
-    """What an earlier run made of some ranges (``segments``)."""
+    """What an earlier run read of some ranges (``segments``)."""
 
 
 LISTINGS = frozenset((Kind.LISTING, Kind.ROOT_LISTING, Kind.INVENTORY))
 
 
 class WorkItem(NamedTuple):
-    """One thing to read once. ``name`` is a range id, a prefix to list, or the key of a Parquet file.
+    """Something to read once. ``name`` is a range id, a prefix to list, or the key of a Parquet file.
 
-    ``mask``: verdict bits of the commits whose metaranges list the range. ``last``: position of the last of
-    all commits that list it (-1: none). ``holders``: number of the set of branches (or tags) that hold it
-    (-1: none). ``sort_key``: of a range, the key of its region (``regions``). ``number``: its place among all
-    items of a job. ``body``: what was read already.
+    ``mask``: verdict bits of the commits whose metaranges list the range. ``last``: position of the last
+    commit that lists it (-1: none). ``holders``: number of the set of branches (or tags) that hold it (-1:
+    none). ``sort_key``: the key of a range's region (``inputs.Regions``), the checksum of a file, or what
+    ``segments.item_of`` packed. ``number``: its place among all items of a job. ``body``: what was already
+    read.
     """
 
     kind: Kind
@@ -64,8 +65,8 @@ class WorkItem(NamedTuple):
 
 
 def numbered(items: Sequence[WorkItem]) -> list[WorkItem]:
-    """In the order of sources, and of regions within one: versions of a region are together. Listings are
-    first: a store makes them wait, and ranges are read meanwhile."""
+    """The items in order of sources and, within a source, of regions, so that versions of a region are
+    together. Listings come first, because ranges are read while a store answers."""
     # sorting is stable: versions of a region stay in the order given
     ordered = sorted(
         items, key=lambda item: (item.source, item.kind not in LISTINGS, item.kind, item.sort_key)
@@ -74,7 +75,7 @@ def numbered(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def pack(items: Sequence[WorkItem], parallelism: int) -> list[bytes]:
-    """Bins of roughly equal weight, pickled. Neighbours lie in one bin."""
+    """Pickled bins of roughly equal weight. Neighbours are in one bin."""
     weights = [item.weight + ITEM_OVERHEAD for item in items]
     total = sum(weights)
     wanted = min(-(-total // BIN_BYTES), BINS_A_CORE * parallelism)
@@ -93,7 +94,7 @@ def unpack_bin(packed: bytes) -> list[WorkItem]:
 
 
 def report_of(error: LakeplanError, where: str) -> str:
-    """An error as text; ``where`` when it does not say itself."""
+    """An error as JSON. ``where`` is used if the error does not say where."""
     report = {
         "kind": type(error).__name__,
         "message": error.message,
@@ -105,7 +106,7 @@ def report_of(error: LakeplanError, where: str) -> str:
 
 
 def failure(report: str | bytes) -> LakeplanError:
-    """The error a worker met, out of its report."""
+    """The error of a report."""
     fields = json.loads(report)
     kind = getattr(errors, fields.pop("kind"), FormatError)
     error: LakeplanError = FormatError.__new__(kind)
@@ -114,7 +115,7 @@ def failure(report: str | bytes) -> LakeplanError:
 
 
 FETCH_AHEAD = 4
-"""Files in flight in one worker: ranges have 20 MiB each at most."""
+"""Files in flight in one worker. A range has at most 20 MiB."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -122,8 +123,8 @@ Result = TypeVar("Result")
 def ahead(
     items: Iterable[Item], fetch: Callable[[Item], Result], pool: ThreadPoolExecutor, at_once: int
 ) -> Iterator[tuple[Item, Callable[[], Result]]]:
-    """Each item in order, with a function that gives what was fetched or raises what fetching raised. At most
-    ``at_once`` are fetched, or fetched and not yet taken."""
+    """Yields each item in order, with a function that returns what was fetched or raises what fetching
+    raised. At most ``at_once`` items are being fetched or wait to be used."""
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     coming = iter(items)
     try:

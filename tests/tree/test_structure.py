@@ -147,8 +147,11 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
                 ("/legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
                 ("./legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
                 ("//", "paths of objects begin without a slash or dots; write one such as 'legal/'"),
-                ("legal/*", "a prefix has no wildcards: it holds every path that begins so; write 'legal/'"),
-                ("'*'", "a prefix has no wildcards: it holds every path that begins so; write one such"),
+                (
+                    "legal/*",
+                    "a prefix has no wildcards: it holds every path that begins with it; write 'legal/'",
+                ),
+                ("'*'", "a prefix has no wildcards: it holds every path that begins with it; write one such"),
                 (
                     "lakefs://repo/main/legal/",
                     "a prefix is the beginning of a path, not a URL; write 'legal/'",
