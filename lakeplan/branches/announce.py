@@ -117,7 +117,8 @@ def _recorded(
 
 def _postponed(count: int, channel: str, why: str) -> str:
     where = f" (channel {channel})" if channel else ""
-    return f"no notice was given of {_branches(count)}, so the deletion is postponed: {why}{where}"
+    whose = "its" if count == 1 else "their"
+    return f"no notice was given for {_branches(count)}, so {whose} deletion is postponed: {why}{where}"
 
 
 def _branches(count: int) -> str:

@@ -251,7 +251,7 @@ class Deleter:
             if planned.head != judged:
                 return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
             if not planned.shows(outlook):
-                text = "it has more uncommitted changes than in the plan, or others"
+                text = "it has more, or other, uncommitted changes than in the plan"
                 return BranchEnd(outlook, Outcome.WRITTEN, text)
         keep = self.keeping.keeper(outlook)
         if keep is not None:
@@ -265,7 +265,7 @@ class Deleter:
             return _moved(outlook, head)
         if written:
             return BranchEnd(
-                outlook, Outcome.WRITTEN, "its uncommitted changes are not those of a moment ago"
+                outlook, Outcome.WRITTEN, "its uncommitted changes differ from those of the inspection"
             )
         return None
 

@@ -120,7 +120,7 @@ def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str
     if notice is not None and notice.head == head:
         when = f"{notice.accepted_at:%Y-%m-%d %H:%M} UTC"
         found.append(
-            f"branch {branch}: notice was given at {when} that it is deleted from"
+            f"branch {branch}: notice was given at {when} that it will be deleted from"
             f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC on"
         )
     return tuple(found)

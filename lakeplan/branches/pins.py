@@ -254,7 +254,7 @@ class Write(str, Enum):
     CREATE = "create new pins"
     RULES = "write the new rules"
     DELETE = "delete retired pins"
-    CLEAN = "take out the rules of retired pins"
+    CLEAN = "remove the rules of retired pins"
 
 
 @dataclass(frozen=True)

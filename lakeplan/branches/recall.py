@@ -174,7 +174,7 @@ def _distrust(
     if finished is not None and finished.ledger == mark.id:
         reached = max(reached, finished.generation)
     if reached - mark.generation > sum(1 for number in left if mark.generation < number <= reached):
-        return f"it is an older copy: generation {mark.generation}, and there was {reached}"
+        return f"it is an older copy: generation {mark.generation}, but generation {reached} existed"
     return ""
 
 

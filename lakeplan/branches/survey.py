@@ -42,7 +42,9 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence
 
 T = TypeVar("T")
-RECREATED = "its first HEAD is not on its line any more (made anew, or reset): age counts from the last move"
+RECREATED = (
+    "its history no longer has its first HEAD (created again, or reset): age counts from the last move"
+)
 WORKERS = 8
 
 

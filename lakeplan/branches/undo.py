@@ -196,7 +196,7 @@ class _Restorer:
             if head is None:
                 head = self._create(LiveBranch(name, deletion.head, deletion.hidden))
             if taken or head != deletion.head:
-                text = f"there is a branch of this name, at {head[:12]}: it is not changed"
+                text = f"a branch of this name exists, at {head[:12]}; it was not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text)
         except LakeplanError as error:
             outcome = Restored.UNCERTAIN if isinstance(error, WriteUncertain) else Restored.FAILED
@@ -243,9 +243,9 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
     found = []
     if deletion.uncommitted:
         more = "more than " if deletion.uncommitted_more else ""
-        found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot come back")
+        found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
         found.append(
-            f"its commits were safe until {deletion.safe_until}: a collection since then may have taken data"
+            f"its commits were safe until {deletion.safe_until}: a later collection may have deleted data"
         )
     return found

@@ -113,7 +113,7 @@ def apply_plan(
     with ``--set``; then nothing is written."""
     if reviewed.what_if:
         raise UsageError(
-            f"this plan assumes {' and '.join(reviewed.what_if)} (--set): it can be read, not applied",
+            f"this plan assumes {' and '.join(reviewed.what_if)} (--set), so it can be shown but not applied",
             hint="Write the change into the tree, and plan again.",
         )
     reviewed = _narrowed(reviewed, options.selection)

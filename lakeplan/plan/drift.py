@@ -187,7 +187,7 @@ def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrif
     found = _with_sweeps(RepositoryDrift(key, last=last), state)
     if last is None or not last.has_remainder:
         return found
-    note = f"the tree names no server {server!r} any more, so its rules could not be read"
+    note = f"the tree no longer has the server {server!r}, so its rules could not be read"
     return replace(found, classes=(DriftClass.RELEASED,), note=note)
 
 

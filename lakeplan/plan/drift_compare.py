@@ -284,7 +284,7 @@ def _policies(desired: DesiredRepository, reader: LakeFSReader) -> Sequence[Poli
     return (*desired.policies, *stored)
 
 
-RELEASED_NOTE = "the tree manages {} no more; they stay on the server as they are"
+RELEASED_NOTE = "the tree no longer manages {}; they stay on the server unchanged"
 GC_RULES = "its GC rules"
 
 

@@ -217,14 +217,14 @@ class PinnedRulesAttempt(RulesAttempt):
             found = live.get(pin)
             if found is None:
                 raise WriteUncertain(
-                    f"the branch {pin} was made, and the server does not list it",
+                    f"the branch {pin} was created, but the server does not list it",
                     where=self.repository.key,
                     hint="Wait a minute, then run `lakeplan plan`.",
                 )
             if found == LiveBranch(pin, commit_id, hidden=False):
                 connection.branch_writer.delete_branch(name, pin)  # this run has just created it
                 raise FeatureMissing(
-                    "the server makes no hidden branches, so it cannot have pins",
+                    "the server does not support hidden branches, so it cannot have pins",
                     where=self.repository.key,
                     hint="Upgrade lakeFS, or remove pins, min_commits and keep from the tree.",
                 )
@@ -257,7 +257,7 @@ class PinnedRulesAttempt(RulesAttempt):
             raise GateRefused(
                 f"a branch changed during this run: {loss}",
                 where=self.repository.key,
-                hint="Nothing is kept less than before. Run `lakeplan plan` again.",
+                hint="Nothing is kept for less time than before. Run `lakeplan plan` again.",
             )
 
     # ---- retired pins

@@ -60,7 +60,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
     if live is None:
-        return ["the checked-out tree does not name it any more"]
+        return ["the checked-out tree no longer names it"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
     if not reviewed.is_of(live.creation_date, live.storage_namespace):
@@ -88,7 +88,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     for setting in reviewed.settings:
         current = now.get(setting.kind)
         if current is None:
-            reasons.append(f"the tree does not manage its {setting.kind.label} on the server any more")
+            reasons.append(f"the tree no longer manages its {setting.kind.label} on the server")
         else:
             reasons += _setting_reasons(setting, current, check_etag=check_etag)
     return reasons
@@ -120,9 +120,9 @@ def outside(
     found = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
-        found.append(f"its {' and '.join(more)} would be written, which the plan did not")
+        found.append(f"its {' and '.join(more)} would be written, which was not in the plan")
     if longer := _given_longer(reviewed, live):
-        found.append(f"somebody let the server keep more since the plan, which would end: {longer}")
+        found.append(f"somebody has lengthened retention since the plan, which this would undo: {longer}")
     found += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
         found.append("what would be deleted is not known object by object")
@@ -159,7 +159,7 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
     others = [c.item for c in changes if c not in then.changes]
     found = []
     if others:
-        found.append(f"its policies would be changed otherwise than reviewed: {', '.join(others[:5])}")
+        found.append(f"its policies would be changed in another way than reviewed: {', '.join(others[:5])}")
     heads = {(f.branch_id, f.commit_id) for f in then.fates}
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:
@@ -234,7 +234,7 @@ def growth(
         # A gate of its own was overridden for the unknown objects. What was known still counts.
         return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
-        return [*found, f"what expires is not known any more: {live.impact.reason}"]
+        return [*found, f"what expires is no longer known: {live.impact.reason}"]
     current = live.impact.now
     if current is None:
         return found
@@ -337,7 +337,7 @@ def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
     """Why a plan's age forbids to apply it: it is too old, or it was made for a moment in the future."""
     age = now - plan.as_of
     if -age > CLOCK_SKEW:
-        return "the plan shows a moment that is still to come (--as-of): it can be read, not applied"
+        return "the plan is for a future moment (--as-of), so it can be shown but not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
     return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"

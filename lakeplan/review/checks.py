@@ -161,13 +161,13 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
     if "/" not in name:
         found = shutil.which(name, path=_search_path(place, path))
         if found is None:
-            raise _Failed(f"there is no program {name!r} on PATH")
+            raise _Failed(f"the program {name!r} is not on PATH")
         return [found, *arguments]
     program = os.path.join(place.folder, name)
     if not os.path.isabs(name) and not _is_below(program, place.folder):
         raise _Failed(f"{name} leads out of the tree")
     if not os.access(program, os.X_OK) or not os.path.isfile(program):
-        raise _Failed(f"{name} is no executable file of the tree")
+        raise _Failed(f"{name} is not an executable file of the tree")
     return [program, *arguments]
 
 

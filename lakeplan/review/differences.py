@@ -101,7 +101,7 @@ def what_changed(planned: Items | None, stored: Items | None) -> str:
     """How a list changed since it was planned, in one line."""
     changes = diff_setting(planned, stored)
     if not changes:
-        return "its ETag is another, its content the same"
+        return "its ETag differs, but its content is the same"
     words = {Action.ADD: "added", Action.CHANGE: "changed", Action.CLEAR: "removed"}
     return "; ".join(
         "the order" if ORDER in change.after else f"{change.item!r} {words[change.action]}{_details(change)}"

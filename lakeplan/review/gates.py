@@ -302,7 +302,7 @@ def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 
 def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.action is Action.CLEAR:
-        text = "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more"
+        text = "all GC rules are removed: without rules no collector runs, and no storage is reclaimed"
         yield Verdict(GateOutcome.REFUSED, text)
     for setting in plan.settings:
         if setting.action is Action.CLEAR:

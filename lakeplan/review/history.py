@@ -186,7 +186,7 @@ def find_run(state: StateReader, name: str) -> RunRecord:
         ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
     )
     if len(found) != 1:
-        what = f"no run {name!r} is recorded" if not found else f"{name!r} begins {len(found)} run ids"
+        what = f"no run {name!r} is recorded" if not found else f"{len(found)} run ids begin with {name!r}"
         raise UsageError(what, hint="Run `lakeplan history` to list the runs.")
     return _read(state, found[0])
 

@@ -71,7 +71,7 @@ TREE = (
     Setting(
         "manages",
         "manages",
-        unordered("other repositories are neither managed nor reported; what is left out loses its holds"),
+        unordered("repositories that are left out are not managed, not reported, and lose their holds"),
     ),
     Setting(
         "state.url",
@@ -94,12 +94,12 @@ SERVER = (
     Setting(
         "servers.branch_lifecycle.engine",
         "branch_lifecycle_engine",
-        unordered("each engine deletes branches by rules of its own"),
+        unordered("each engine has its own rules for the deletion of branches"),
     ),
     Setting(
         "servers.time_zone",
         "time_zone",
-        unordered("retention days end at another hour, so that other commits may expire"),
+        unordered("retention days end at another hour, so other commits may expire"),
     ),
 )
 

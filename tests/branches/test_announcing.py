@@ -116,8 +116,8 @@ class DescribeANotice:
         repository = one_run(world)
         assert [n.branch_id for n in repository.noticed] == ["feature-1"]
         assert repository.warnings == (
-            "no notice was given of 1 branch, so the deletion is postponed: nobody tried to send it",
-            "no notice was given of 1 branch, so the deletion is postponed: it is full (channel ops)",
+            "no notice was given for 1 branch, so its deletion is postponed: nobody tried to send it",
+            "no notice was given for 1 branch, so its deletion is postponed: it is full (channel ops)",
         )
 
     def it_is_not_reported_where_it_could_not_be_recorded(self, world):
@@ -132,7 +132,7 @@ class DescribeANotice:
         repository = one_run(world)
         assert repository.noticed == ()
         assert repository.warnings == (
-            "no notice was given of 2 branches, so the deletion is postponed:"
+            "no notice was given for 2 branches, so their deletion is postponed:"
             " published and not recorded (another writer was first)",
         )
 

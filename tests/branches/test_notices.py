@@ -92,7 +92,7 @@ class DescribeAPeriod:
             assert repository.failure is None
             assert repository.branches == ()
             assert repository.warnings == (
-                "no notice was given of 2 branches, so the deletion is postponed:"
+                "no notice was given for 2 branches, so their deletion is postponed:"
                 " it answered with status 500 (channel ops)",
             )
             world.clock.wait(4)

@@ -63,7 +63,7 @@ def it_refuses_while_conftest_is_not_installed(judged, monkeypatch) -> None:
     if shutil.which("conftest"):
         pytest.skip("conftest is beside Python")
     gates = judged(lambda text: text)["gates"]
-    assert gates["retention: there is no program 'conftest' on PATH"] == "refused"
+    assert gates["retention: the program 'conftest' is not on PATH"] == "refused"
 
 
 @pytest.mark.skipif(shutil.which("conftest") is None, reason="needs conftest")

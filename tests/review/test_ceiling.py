@@ -109,7 +109,7 @@ class DescribeWhatIsSaidOfAStalePlan:
         return ceiling.stale_reasons(reviewed, live, check_etag=check_etag)
 
     def it_stops_at_another_repository(self):
-        assert self.said(repository(), None) == ["the checked-out tree does not name it any more"]
+        assert self.said(repository(), None) == ["the checked-out tree no longer names it"]
         other = repository(endpoint_url="http://other/", config_hash="x")
         assert self.said(repository(), other) == [
             "the tree's server is http://other/ and the plan's http://127.0.0.1:8000"
@@ -196,7 +196,7 @@ class DescribeStalePolicies:
 
     def it_refuses_what_is_not_managed_any_more(self):
         assert self.said(repository(managed=False, action=Action.NONE)) == [
-            "the tree does not manage its branch lifecycle policies on the server any more"
+            "the tree no longer manages its branch lifecycle policies on the server"
         ]
 
     def it_refuses_other_policies_than_the_reviewed_whether_or_not_it_is_forced(self):
@@ -306,7 +306,7 @@ class DescribeGrowth:
 
     def it_refuses_what_became_unknown(self):
         assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged")) == [
-            "what expires is not known any more: range is damaged"
+            "what expires is no longer known: range is damaged"
         ]
 
     def it_trusts_no_digest(self):
@@ -452,7 +452,7 @@ def it_tells_a_plan_of_a_moment_to_come():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1)) is None
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1, seconds=1)) is not None
-    assert "to come" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
+    assert "for a future moment" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
 
 
 def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> list[str]:
@@ -461,7 +461,7 @@ def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> 
     live = repository(before=before, **more)
     age = timedelta(hours=1)
     found = ceiling.outside(reviewed, live, Safety(), age=age, now=NOW)
-    return [text.partition("end: ")[2] for text in found if "somebody let the server keep more" in text]
+    return [text.partition("undo: ")[2] for text in found if "somebody has lengthened retention" in text]
 
 
 class DescribeWhatSomebodyLetTheServerKeep:
@@ -527,7 +527,7 @@ class DescribePoliciesThatAreOtherThanReviewed:
     def it_refuses_another_change(self) -> None:
         more = replace(CHANGED, before={"max_age": "90d"})
         (found,) = of_policies(policies(CHANGED), policies(more, ADDED))
-        assert found == "its policies would be changed otherwise than reviewed: p, q"
+        assert found == "its policies would be changed in another way than reviewed: p, q"
 
     def it_takes_a_removal_and_another_order(self) -> None:
         gone = replace(CHANGED, action=Action.CLEAR)
@@ -551,4 +551,4 @@ class DescribePoliciesThatAreOtherThanReviewed:
         assert of_policies(policies(CHANGED), replace(other, action=Action.NONE)) == []
         assert of_policies(policies(CHANGED), None) == []
         (found,) = of_policies(None, other)
-        assert "would be written, which the plan did not" in found
+        assert "would be written, which was not in the plan" in found

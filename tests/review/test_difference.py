@@ -148,4 +148,4 @@ def it_says_in_words_what_somebody_changed() -> None:
     assert what_changed([OLD], None) == "'old' removed"
     assert what_changed(stored, stored[::-1]) == "the order"
     assert what_changed([], [Policy("order", ("n",), DAY)]) == "'order' added"
-    assert what_changed(stored, stored) == "its ETag is another, its content the same"
+    assert what_changed(stored, stored) == "its ETag differs, but its content is the same"

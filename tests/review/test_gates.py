@@ -283,7 +283,7 @@ class DescribeWhatAGateReports:
             (
                 {"action": Action.CLEAR},
                 "clear",
-                "all GC rules are removed: no collector runs without rules, so nothing is reclaimed any more",
+                "all GC rules are removed: without rules no collector runs, and no storage is reclaimed",
             ),
             (
                 {"impact": Impact(ImpactStatus.UNKNOWN, reason="time-out")},

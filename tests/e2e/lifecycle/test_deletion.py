@@ -46,7 +46,7 @@ class DescribeDeletion:
         assert lake.lifecycle("run").json["summary"]["deleted"] == 1
         (back,) = lake.lifecycle("undo").json["repositories"][0]["branches"]
         assert back["uncommitted_lost"] == 3
-        assert "cannot come back" in back["warnings"][0]
+        assert "cannot be restored" in back["warnings"][0]
 
     def it_leaves_tags_and_commits_untouched(self, lake):
         lake.api.branch("analytics", "feature-1")
