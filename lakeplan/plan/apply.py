@@ -21,7 +21,7 @@ from lakeplan.review.history import runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
-from lakeplan.state.store import known_repositories, read_applied, repositories_of
+from lakeplan.state.store import known_repositories, read_applied, read_baseline, repositories_of
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
@@ -323,22 +323,20 @@ def _replayed(
     """What a plan that was applied before would write again although a later apply wrote something else: an
     old job that is run again must not undo a newer review."""
     again = {r.key: r for r in live.repositories if r.failure is None}
-    left = {s.key for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
+    left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
-    left = {key for key in left if _is_applied_since(key, planned, state)}
+    left = {key: config for key, config in left.items() if _is_applied_since(key, planned, state)}
     later, found = dict[str, str](), list[str]()
     for run in (since.record for since in runs_since(state, planned)) if left else ():
         if run is None or run.command != "apply":
             continue
-        for key in sorted(left & {s.repository for s in run.steps if s.replaced_any}):
+        for key in sorted(left.keys() & {s.repository for s in run.steps if s.replaced_any}):
             if run.plan_digest != plan_digest:
                 later.setdefault(key, run.run_id)
                 continue
-            left.remove(key)
-            if key in later:
-                found.append(
-                    f"{key}: run {run.run_id} applied this plan, and run {later[key]} another one since"
-                )
+            config_hash = left.pop(key)
+            if other := later.get(key) or _agreed_since(key, config_hash, run.started_at, state):
+                found.append(f"{key}: run {run.run_id} applied this plan, and run {other} another one since")
     return found
 
 
@@ -348,6 +346,12 @@ def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
     except LakeplanError:
         return False  # its repository fails on its own
     return found is not None and moment_in(found[0]["at"]) > moment
+
+
+def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
+    """The run that later found another configuration on the server and had nothing to write; "" for none."""
+    seen = read_baseline(state, key)[0].values()
+    return next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
 
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:

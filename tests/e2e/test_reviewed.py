@@ -323,6 +323,18 @@ class DescribePlansThatWereApplied:
         assert "prod/analytics: run" in result.err
         assert world.api.rules("analytics") == {"*": 30}
 
+    def it_refuses_it_where_somebody_reverted_it_by_hand_before_the_tree(self, world, applied):
+        """The apply of the revert had nothing to write, and recorded what it found."""
+        world.api.set_rules("analytics", 30)
+        world.rules("analytics", 30)
+        world.rules("events", 20)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 14)
+        world.rules("events", 14)
+        world.api.set_rules("events", 14)
+        assert world.lakeplan("apply", applied).code == 5
+        assert world.api.rules("analytics") == {"*": 30}
+
     def it_refuses_it_where_the_clock_of_who_planned_was_fast(self, world, applied):
         document = json.loads(applied.read_text())
         before = document["digest"]
