@@ -148,7 +148,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
         ],
         "subjects": subjects,
         "subject_count": total,
-        "read": {"metaranges": read.metaranges, "ranges": read.ranges, "entries": read.entries},
+        "read": {"metaranges": read["metaranges"], "ranges": read["ranges"], "entries": read["entries"]},
         "notes": list(dict.fromkeys(notes)),
     }
 

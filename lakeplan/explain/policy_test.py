@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Literal, TypedDict
 from zoneinfo import ZoneInfo
@@ -129,36 +129,6 @@ def failure(
     }
 
 
-def rows_of(
-    drawing: Drawing,
-    graph: CommitGraph,
-    fates: Sequence[Fate],
-    reason: Callable[[int], str],
-    wrong: Mapping[str, Expected],
-) -> list[GraphRow]:
-    """The drawn graph, the newest commit first."""
-    rows: list[GraphRow] = []
-    for row in picture(graph):
-        name = graph.ids[row.commit]
-        commit = drawing.commits[name]
-        heads = [branch for branch, head in drawing.branches.items() if head == name]
-        tags = [tag for tag, head in drawing.tags.items() if head == name]
-        rows.append(
-            {
-                "lanes": row.lanes,
-                "commit": name,
-                "age_seconds": commit.age_seconds,
-                "branches": sorted(heads),
-                "tags": sorted(tags),
-                "merges": list(commit.parents[1:]),
-                "found": fates[row.commit],
-                "expected": wrong[name].fate if name in wrong else None,
-                "why": reason(row.commit),
-            }
-        )
-    return rows
-
-
 def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocument:
     """The results of all tests."""
     documents = [_run(tree, test) for test in tests]
@@ -190,8 +160,7 @@ def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
                     "days", f"branch {one.branch}: expected {_days(one.days)}, {text}", "", source=one.source
                 )
             )
-    rows = rows_of(drawing, graph, judged.fates, judged.reason, {e.ref: e for e in judged.wrong_commits})
-    return result_document(test, repository, rules, rows, failures)
+    return result_document(test, repository, rules, judged.rows(), failures)
 
 
 def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
@@ -262,6 +231,28 @@ class _Judged:
             if not self._fits(one.fate, fate):
                 found.append(self._failure(one, f"object {version}", fate, holders, staged))
         return found
+
+    def rows(self) -> list[GraphRow]:
+        """The drawn graph after all checks, newest commit first."""
+        rows: list[GraphRow] = []
+        wrong = {expected.ref: expected.fate for expected in self.wrong_commits}
+        for row in picture(self._graph):
+            name = self._graph.ids[row.commit]
+            commit = self._drawing.commits[name]
+            rows.append(
+                {
+                    "lanes": row.lanes,
+                    "commit": name,
+                    "age_seconds": commit.age_seconds,
+                    "branches": sorted(b for b, head in self._drawing.branches.items() if head == name),
+                    "tags": sorted(tag for tag, head in self._drawing.tags.items() if head == name),
+                    "merges": list(commit.parents[1:]),
+                    "found": self.fates[row.commit],
+                    "expected": wrong.get(name),
+                    "why": self.reason(row.commit),
+                }
+            )
+        return rows
 
     def _fits(self, wanted: Fate, found: Fate) -> bool:
         if self._documented_only and found == "at_risk":

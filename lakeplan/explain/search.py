@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -51,7 +52,9 @@ def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Ki
     if ref is not None:
         if kind not in (None, "path"):
             raise UsageError(f"--ref can only be used with a path, not with a {kind}", hint="Remove --ref.")
-        return What("path", text, ref, _commit_of(ref, graph))
+        if (named := _find_ref(ref, graph)) is None:
+            raise UsageError(f"{ref!r} is not a branch, tag or commit", hint="Check --ref.")
+        return What("path", text, ref, named)
     match kind:
         case "address":
             return What("address", text)
@@ -70,10 +73,7 @@ def _guess(text: str, graph: CommitGraph) -> What:
         return What("address", text)
     if any(branch.id == text for branch in graph.branches):
         return What("branch", text)
-    tag = next((t for t in graph.tags if t.id == text), None)
-    if tag is not None:
-        return What("commit", tag.commit_id, via=f"tag {tag.id}")
-    if _HEX.match(text) and _with_prefix(text, graph):
+    if any(tag.id == text for tag in graph.tags) or (_HEX.match(text) and _with_prefix(text, graph)):
         return _commit(text, graph)
     return _path(text, graph)
 
@@ -112,13 +112,6 @@ def _commit(text: str, graph: CommitGraph) -> What:
     raise UsageError(
         f"commit {text!r} does not exist", hint=f"Give a full id, or at least {SHORTEST_PREFIX} digits."
     )
-
-
-def _commit_of(ref: str, graph: CommitGraph) -> str:
-    commit = _find_ref(ref, graph)
-    if commit is None:
-        raise UsageError(f"{ref!r} is not a branch, tag or commit", hint="Check --ref.")
-    return commit
 
 
 def _find_ref(ref: str, graph: CommitGraph) -> str | None:
@@ -172,15 +165,6 @@ class Holding:
         self.size = size if self.size is None else max(self.size, size)
 
 
-@dataclass
-class Read:
-    """How much was read."""
-
-    metaranges: int = 0
-    ranges: int = 0
-    entries: int = 0
-
-
 class Search:
     """Searches one history. ``name`` is the repository or namespace in errors."""
 
@@ -194,7 +178,7 @@ class Search:
     ) -> None:
         self._name, self._metadata, self._addresses = name, metadata, addresses
         self._progress = progress
-        self.read = Read()
+        self.read = Counter(metaranges=0, ranges=0, entries=0)
         self._listed: dict[str, list[RangeInfo]] = {}
         self._commits: dict[str, list[int]] = {}
         for number, meta_range_id in enumerate(graph.meta_range_ids):
@@ -270,8 +254,7 @@ class Search:
             for range_id, data in fetch_metadata(self._metadata, "range", holders):
                 where = f"{self._name}: range {range_id}"
                 columns = read_range_columns(data, name=where, verify_id=range_id)
-                self.read.ranges += 1
-                self.read.entries += len(columns)
+                self.read.update(ranges=1, entries=len(columns))
                 yield columns, holders[range_id]
                 step()
 
@@ -280,7 +263,7 @@ class Search:
             for id, data in fetch_metadata(self._metadata, "meta_range", metaranges):
                 where = f"{self._name}: metarange {id}"
                 self._listed[id] = read_metarange(data, name=where, verify_id=id)
-                self.read.metaranges += 1
+                self.read.update(metaranges=1)
                 step()
 
 

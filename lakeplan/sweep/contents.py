@@ -218,7 +218,9 @@ def list_objects(
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
         some = table.filter(pc.is_in(table["class"], pa.array(wanted, pa.string())))
         if prefix is not None:
-            some = some.filter(pa.array(_begin_with(some["paths"], prefix), pa.bool_()))
+            paths = some["paths"].to_pylist()
+            begins = [any(path.startswith(prefix) for path in of_one or ()) for of_one in paths]
+            some = some.filter(pa.array(begins, pa.bool_()))
         room = MOST_OBJECTS - len(objects)
         objects += map(_object_row, some.slice(0, room).to_pylist())
         more += max(some.num_rows - room, 0)
@@ -232,10 +234,6 @@ def list_objects(
         "objects": sorted(objects, key=lambda row: (row["paths"], row["address"])),
         "more": more,
     }
-
-
-def _begin_with(paths: pa.ChunkedArray, prefix: str) -> list[bool]:
-    return [any(path.startswith(prefix) for path in of_one or ()) for of_one in paths.to_pylist()]
 
 
 def _object_row(row: Mapping[str, Any]) -> ObjectRow:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -86,7 +86,7 @@ def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool
     if all(c.until is not None and c.until < now.date() for c in record.commits.values()):
         return True
     if record.released_at is None:
-        _put(site, _folder(name) + RELEASED_FILE, {"at": now.isoformat()})
+        site.store.put(_folder(name) + RELEASED_FILE, json_line({"at": now.isoformat()}))
         record.released_at = now
     grace = max(LEAST_GRACE, timedelta(seconds=site.desired.sweep.settle_seconds))
     if now - record.released_at >= grace:
@@ -126,7 +126,7 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             "reason": hold.reason,
             "at": now.isoformat(),
         }
-        _put(site, folder + _file(id), content)
+        site.store.put(folder + _file(id), json_line(content))
     if hold.kind == "branch":  # a recorded commit keeps its ancestors, so they need no record
         commits = {commit.id: commit for commit in refs.commits}
         parents = {p for id in named if id in commits for p in commits[id].parents}
@@ -212,10 +212,6 @@ def _folder(name: HoldName) -> str:
 
 def _file(commit_id: str) -> str:
     return f"{commit_id or NO_COMMIT}.json"
-
-
-def _put(site: Site, key: str, content: Mapping[str, object]) -> None:
-    site.store.put(key, json_line(content))
 
 
 def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
