@@ -233,9 +233,9 @@ HIDDEN = "hidden from these credentials"
 
 
 def why_hidden(reader: LakeFSReader) -> str:
-    """Why a server may leave repositories out of its list; "" when it does not. Since 2026 lakeFS lists only
-    those that the user may list, without a word. Whoever may read all is told that one of an unknown name
-    does not exist, and others that they may not read it."""
+    """Why a server may leave repositories out of its list, or "". Since 2026 lakeFS silently leaves out those
+    that the user may not list. For an unknown repository it answers "not found" to users who may read all,
+    and "not permitted" to others."""
     try:
         reader.get_repository(secrets.token_hex(16))
     except RepositoryNotFound:
