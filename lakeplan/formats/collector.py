@@ -97,8 +97,8 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """``objects``: how many addresses the run's files name. ``written_by`` is "" for the official
-    collector, which counts what it marked, deleted or not. Moments are the file's own texts."""
+    """``objects``: the number of addresses in the run's files. ``written_by`` is "" for the official
+    collector, which counts what it marked, whether or not it was deleted. Times are texts as in the file."""
 
     run_id: str
     success: bool
@@ -146,19 +146,19 @@ class UncommittedAddresses:
 def newest_run(keys: Iterable[str]) -> str | None:
     """The id of the newest run that has a file among these keys (relative to the namespace's root).
 
-    Only the newest run counts: it lists everything uncommitted at its time (golden/README.md, risk-2).
-    Foreign keys are passed over.
+    Only the newest run counts, because it lists everything uncommitted at its time (golden/README.md,
+    risk-2). Other keys are ignored.
     """
     return min((run for run in map(_run_of, keys) if run), default=None)
 
 
 def files_of_run(keys: Iterable[str], run_id: str) -> list[str]:
-    """The keys of a run's Parquet files, sorted. Hidden files and Spark's marks (``_SUCCESS``) are none."""
+    """The keys of a run's Parquet files, sorted, without hidden files and Spark's ``_SUCCESS``."""
     return sorted(key for key in keys if _run_of(key) == run_id)
 
 
 def run_time(run_id: str) -> int:
-    """Epoch seconds at which a run began, out of its id. Raises FormatError for what is no run id."""
+    """Epoch seconds at which a run began, by its id. Raises FormatError for anything but a run id."""
     if not is_xid(run_id):
         raise FormatError("is not the id of a run", where=run_id, hint=HINT)
     return time_of_descending(run_id)
@@ -179,7 +179,8 @@ def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
 
 
 def _check_row_counts(metadata: pq.FileMetaData) -> None:
-    """The footer has no checksum, and a lost address is a lost object: the counts in it must agree."""
+    """Raises ValueError unless the counts in the footer agree. It has no checksum, and a lost address would
+    be a lost object."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if sum(group.num_rows for group in groups) != metadata.num_rows:
         raise ValueError("the rows of the row groups do not add up to those of the file")

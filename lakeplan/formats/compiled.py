@@ -1,9 +1,9 @@
 """The compiled decoder of ranges, and where its machine code is kept.
 
-Whoever writes to the folder of machine code runs code here. So it is in the user's cache folder, which
-nobody else may write and which is in no tree. In CI code is compiled anew, because folders of a CI's cache
-are shared with pull requests. numba would also follow ``.numba_config.yaml`` of the current folder and
-variables of the environment, which may name another cache: it reads neither.
+Whoever can write to the folder of machine code can run code here. So it is in the user's cache folder, which
+must be in no tree and writable by nobody else. In CI code is always compiled again, because pull requests
+share the cache folders of a CI. numba would also read ``.numba_config.yaml`` in the current folder and
+variables of the environment, which may name another cache. It is made to read neither.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from lakeplan.formats.range_arrays import SLACK, Bytes, RangeArrays, words_of
 _log = logging.getLogger(__name__)
 
 WORTH_ENTRIES = 2_000_000
-"""Below this many entries of a run, compiling costs more than it saves."""
+"""With fewer entries in a run, compiling costs more than it saves."""
 CACHED_WORTH_ENTRIES = 400_000
-"""The same when machine code is at hand."""
+"""The same if the machine code is cached."""
 BODY_RATIO = 8
-"""Bytes of records for each byte of a file, at first: memory that is not written costs nothing."""
+"""Bytes reserved for records, for each byte of a file. Unused memory costs nothing."""
 _LEAST_BODY = 1 << 16
 MOST_BODY = limits.TABLE_BYTES + limits.TABLE_KEY_BYTES + 40 * limits.TABLE_RECORDS
 _KERNELS = "lakeplan.formats.kernels"
 _CHECKED = "NUMBA_BOUNDSCHECK"
-"""The one setting of numba that counts: every index is checked, for tests."""
+"""The only setting of numba that is respected. With it every index is checked, for tests."""
 _TREE = ("lakeplan.yaml", ".git")
-"""Whoever may propose changes to a folder that has one of these could put files below it."""
+"""Pull requests can put files below a folder that has one of these."""
 _local = threading.local()
 _loading = threading.Lock()
 
 
 def kernels() -> ModuleType | None:
-    """The compiled loops: loaded, else compiled, which takes seconds. None where that cannot be done."""
-    with _loading:  # threads ask for them at the same time
+    """The compiled loops, loaded or else compiled, which takes seconds. None if neither is possible."""
+    with _loading:  # several threads may call it
         return _kernels()
 
 
@@ -85,7 +85,7 @@ def _loaded(folder: Path) -> ModuleType:
     sys.modules.pop(_KERNELS, None)
     for name in [name for name in os.environ if name.startswith("NUMBA_") and name != _CHECKED]:
         del os.environ[name]
-    # This one alone: where it cannot write, others would take folders that nobody checked.
+    # Only this locator: if it cannot write, others would use folders that were not checked.
     os.environ |= {"NUMBA_CACHE_DIR": str(folder), "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
     with _no_configuration_file():
         config = importlib.import_module("numba.core.config")
@@ -96,7 +96,8 @@ def _loaded(folder: Path) -> ModuleType:
 
 @contextmanager
 def _no_configuration_file() -> Iterator[None]:
-    """Without a reader of YAML numba warns of its file in the current folder, and passes over it."""
+    """Hides the YAML library from numba, which then warns about its file in the current folder and ignores
+    it."""
     hidden = sys.modules.get("yaml")
     sys.modules["yaml"] = None  # type: ignore[assignment]
     try:
@@ -111,7 +112,7 @@ def _no_configuration_file() -> Iterator[None]:
 
 
 def is_worth_it(entries: int) -> bool:
-    """Whether a run that reads so many entries is faster with compiled loops."""
+    """Whether a run that reads this many entries is faster with compiled loops."""
     if entries >= WORTH_ENTRIES:
         return True
     return entries >= CACHED_WORTH_ENTRIES and any(_code_folder().rglob("*.nbi"))
@@ -119,7 +120,7 @@ def is_worth_it(entries: int) -> bool:
 
 @cache
 def _code_folder() -> Path:
-    """In the user's cache folder, if that is the user's alone; else one that ends with this process."""
+    """The folder in the user's cache folder, if it is private, else a temporary one of this process."""
     folder, why = _kept_folder()
     if folder is not None:
         return folder
@@ -128,7 +129,7 @@ def _code_folder() -> Path:
 
 
 def _kept_folder() -> tuple[Path | None, str]:
-    """A folder of these versions, or why there is none."""
+    """The cached folder for these versions, or why there is none."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
     if os.environ.get("CI"):
         return None, "CI is set"
@@ -152,7 +153,7 @@ def _is_tree(folder: Path) -> bool:
 
 
 def _versions() -> str:
-    """Of all that machine code depends on; code of others is not loaded."""
+    """A digest of all versions that machine code depends on."""
     found = [sys.version, os.environ.get(_CHECKED, "")]
     for name in ("lakeplan", "numba", "llvmlite", "numpy"):
         try:
@@ -169,7 +170,7 @@ def _own_temporary() -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder, and every folder above it, can be changed by this user and root alone."""
+    """Whether only this user and root can change a folder and every folder above it."""
     for each in (folder, *folder.parents):
         status = os.lstat(each)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
@@ -181,7 +182,7 @@ def is_own(folder: Path) -> bool:
 
 
 def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:
-    """Offsets and sizes in an inflated index block; None for what is not regular."""
+    """Offsets and sizes in an inflated index block, or None if it is irregular."""
     compiled = kernels()
     if compiled is None:
         return None
@@ -191,9 +192,8 @@ def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:
 
 
 def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[RangeArrays, memoryview] | None:
-    """The entries of a range's data ``blocks`` (offset, size), and the bytes whose SHA-256 is its id
-    (but for its properties). None for what is not the shape that lakeFS writes, or where nothing is
-    compiled."""
+    """The entries of a range's data ``blocks`` (offset, size), and the bytes whose SHA-256 is its id (without
+    its properties). None for anything but the shape that lakeFS writes, or without compiled code."""
     compiled = kernels()
     if compiled is None or not blocks.size or count > min(limits.TABLE_RECORDS, len(data)):
         return None
@@ -237,7 +237,7 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
 
 
 def read_only(data: bytes) -> Bytes:
-    """As the loops are compiled for, also of bytes that may be written."""
+    """A read-only array of the bytes, as the compiled loops expect."""
     found = np.frombuffer(data, np.uint8)
     found.flags.writeable = False
     return found
@@ -248,7 +248,7 @@ def _buffer(size: int) -> Bytes:
 
 
 def _scratch() -> tuple[Bytes, Any]:
-    """Where this thread inflates blocks."""
+    """The buffer in which this thread inflates blocks, and its words."""
     if not hasattr(_local, "scratch"):
         _grow(1 << 20)
     found: tuple[Bytes, Any] = _local.scratch

@@ -1,4 +1,5 @@
-"""One entry of a range, and the content ids of lakeFS: a range, metarange or commit is its own checksum."""
+"""Entries of ranges, and the content ids of lakeFS: the id of a range, metarange or commit is its
+checksum."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def encode_bytes(value: bytes) -> bytes:
 
 
 def encode_embedded(identity: bytes) -> bytes:
-    """Another thing's identity, which is the SHA-256 (32 bytes) of that thing's own encoding."""
+    """The encoding of an embedded identity: the SHA-256 (32 bytes) of what it identifies."""
     return _EMBEDDED + encode_bytes(identity)
 
 
@@ -36,14 +37,14 @@ def encode_strings(values: Sequence[str]) -> bytes:
 
 
 def encode_string_map(values: Mapping[str, str]) -> bytes:
-    # Go compares strings by their bytes
+    # Go compares strings by their bytes.
     keys = sorted(values, key=str.encode)
     pairs = b"".join(encode_string(k) + encode_string(values[k]) for k in keys)
     return _STRING_MAP + encode_int64(len(keys)) + pairs
 
 
 class FileIdHash:
-    """The id of a range or metarange, fed record by record in the order of the file."""
+    """Computes the id of a range or metarange from its records, in the order of the file."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -75,8 +76,8 @@ def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str
 
 
 def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str, str]) -> str:
-    """``file_id`` for records that are joined already: ``len key | value …`` as ``FileIdHash.add`` does, in
-    pieces of any length."""
+    """``file_id`` of records that are already joined as ``FileIdHash.add`` joins them, in pieces of any
+    length."""
     digest = hashlib.sha256()
     for piece in body:
         digest.update(piece)
@@ -85,9 +86,9 @@ def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str,
 
 
 def decode_entry(path: bytes, message: bytes) -> Entry:
-    """The entry at ``path``. A path that is not UTF-8 keeps its bytes as surrogates (``surrogateescape``).
+    """The entry at ``path``. Bytes of a path that are not UTF-8 become surrogates (``surrogateescape``).
 
-    Raises FormatError, unnamed: no protobuf, an unknown address type, a negative size.
+    Raises FormatError, unnamed, for damaged protobuf, an unknown address type or a negative size.
     """
     address = e_tag = content_type = ""
     size = address_type = 0
@@ -98,7 +99,7 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
             case 1:
                 address = wire.as_text(value)
             case 2:
-                # repeated occurrences of a message merge, which is what joining their bytes does
+                # Repeated occurrences of a message merge, which is the same as joining their bytes.
                 modified.append(wire.as_bytes(value))
             case 3:
                 size = wire.as_int64(value)
@@ -130,8 +131,8 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
 
 
 def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """(identity, message), as the server writes them. The identity (32 bytes) is what a range's value carries
-    in front of its entry: where the object stands and when it was written are no part of it."""
+    """(identity, message), as the server writes them. The identity (32 bytes) precedes the entry in a range's
+    value. It does not depend on the object's address or on when it was written."""
     message = b"".join(
         (
             wire.field_text(1, entry.address),
@@ -144,7 +145,7 @@ def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
         )
     )
     identity = encode_int64(entry.size) + encode_string(entry.e_tag) + encode_string_map(dict(entry.metadata))
-    if entry.content_type:  # entries had none at first
+    if entry.content_type:  # the first versions of lakeFS had none
         identity += encode_string(entry.content_type)
     return hashlib.sha256(identity).digest(), message
 

@@ -1,4 +1,4 @@
-"""S3 Inventory in Parquet: its manifest, and its files.
+"""Reads manifests and files of an S3 Inventory in Parquet.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
 """
@@ -36,7 +36,7 @@ class InventoryFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``created_us``: when the inventory was begun (UTC microseconds); what changed since is not in it."""
+    """``created_us``: when the inventory was begun (UTC microseconds). Later changes are not in it."""
 
     bucket: str
     destination: str
@@ -45,7 +45,8 @@ class Manifest:
 
 
 def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
-    """``manifest.json``. Raises FormatError naming ``name``, for an inventory that is not in Parquet too."""
+    """The manifest in ``manifest.json``. Raises FormatError naming ``name``, also if it does not list
+    Parquet."""
     try:
         found = parse_json(data)
         if not isinstance(found, Mapping):
@@ -88,16 +89,16 @@ def _text(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is missing")
-    value.encode()  # raises a ValueError for half a character
+    value.encode()  # raises ValueError for a lone surrogate
     return value
 
 
 def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.Table:
-    """The current objects of one file: ``key`` (binary), ``size``, ``modified_us`` and ``e_tag``. Of an
-    inventory of all versions, older ones and delete markers are none.
+    """The current objects of one file: ``key`` (binary), ``size``, ``modified_us`` and ``e_tag``. Older
+    versions and delete markers are left out.
 
-    Raises FormatError naming ``name`` for a file that is not the one that the manifest names (``md5``), or
-    whose rows are of another bucket.
+    Raises FormatError naming ``name`` for a file that is not the one in the manifest (``md5``), or that has
+    rows of another bucket.
     """
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
         raise FormatError(
@@ -120,7 +121,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
 
 
 def _in_us(modified: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nanoseconds are cut. Raises ArrowException for a time that microseconds cannot say."""
+    """Times as microseconds, rounded down. Raises ArrowException for a time that does not fit."""
     kind = modified.type
     return modified.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(pa.int64())
 

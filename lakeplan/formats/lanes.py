@@ -1,8 +1,8 @@
-"""Decodes many records at once with numpy: what Python would do entry by entry, done column by column.
+"""Decodes many records at once with numpy, column by column instead of entry by entry.
 
-All restart intervals of a range are independent, so step k looks at the k-th entry of every interval of every
-block together. Only the regular case is handled: the shape that lakeFS writes. Anything else raises
-``Irregular``, and the careful decoder (``sstable.reader``, ``entry``) decides what it is.
+All restart intervals of a range are independent, so step k decodes the k-th entry of every interval in every
+block together. Only the shape that lakeFS writes is supported. Anything else raises ``Irregular``, and the
+careful decoder (``sstable``, ``entry``) decides what it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakeplan.formats.wire import LAST_SECOND
 from lakeplan.values.objects import AddressType
 
 _PADDING = 64
-"""Zero bytes after the last block, so that numbers that run over the end are read safely and then refused."""
+"""Zero bytes after the last block, so that numbers that run past the end are read safely and then refused."""
 _MAX_VARINT = 7
 """Bytes. Such numbers stay below 2**49, so sums of a few of them cannot overflow."""
 _NUMBER = 4
@@ -28,15 +28,15 @@ _SET_TRAILER = np.frombuffer(KIND_SET.to_bytes(KEY_TRAILER_SIZE, "little"), dtyp
 
 
 class Irregular(Exception):
-    """Not the shape that this decoder handles; says nothing about whether the file is good."""
+    """The data does not have the shape that this decoder supports. The file may still be good."""
 
 
 @dataclass(frozen=True)
 class Lanes:
     """The records of a range, in order, as positions in ``buffer`` (all blocks, one after the other).
 
-    A key is the first ``shared`` bytes of the key before it, and ``buffer[key_start:key_end]``; its trailer
-    is checked and left out. ``shared`` is 0 at the start of every restart interval.
+    A key is the first ``shared`` bytes of the previous key and ``buffer[key_start:key_end]``. Its trailer is
+    checked and left out. ``shared`` is 0 at the start of every restart interval.
     """
 
     buffer: bytes
@@ -49,7 +49,7 @@ class Lanes:
 
 
 def decode_lanes(blocks: Sequence[bytes]) -> Lanes:
-    """Takes apart the entries of all blocks. Raises Irregular."""
+    """The records of all blocks. Raises Irregular."""
     buffer = b"".join((*blocks, bytes(_PADDING)))
     array = np.frombuffer(buffer, dtype=np.uint8)
     position, end = _intervals(blocks, array)
@@ -75,7 +75,7 @@ def decode_lanes(blocks: Sequence[bytes]) -> Lanes:
         lanes.append(lane)
         position[lane] = value_end
         lane = lane[value_end < stop]
-    # step k of lane j comes before step k + 1 of it, and all of lane j before lane j + 1
+    # Order by lane, then by step.
     order = np.lexsort((np.repeat(np.arange(len(lanes)), [len(s) for s in lanes]), np.concatenate(lanes)))
     shared, *rest = (np.concatenate(parts)[order] for parts in zip(*columns, strict=True))
     result = Lanes(buffer, array, shared, *rest)
@@ -108,8 +108,8 @@ def read_varints(array: Bytes, position: Ints) -> tuple[Ints, Ints]:
 
 
 def _intervals(blocks: Sequence[bytes], array: Bytes) -> tuple[Ints, Ints]:
-    """Start and end of every restart interval, as positions in the joined blocks. Raises Irregular for what
-    is not right about restart points."""
+    """Start and end of every restart interval, as positions in the joined blocks. Raises Irregular for wrong
+    restart points."""
     sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
     if (sizes < _NUMBER).any():
         raise Irregular
@@ -138,8 +138,8 @@ def _read_uint32(array: Bytes, position: Ints) -> Ints:
 
 
 def _check_keys(lanes: Lanes, blocks: Sequence[bytes], first_steps: npt.NDArray[np.intp]) -> None:
-    """Every key ends in a plain trailer of its own, shares no more than the key before it has, and all of
-    them together are within the limits."""
+    """Raises Irregular unless every key ends in a plain trailer, shares no more than the length of the
+    previous key, and all keys together are within the limits."""
     trailers = lanes.array[lanes.key_end[:, None] + np.arange(KEY_TRAILER_SIZE)]
     length = lanes.shared + lanes.key_end - lanes.key_start
     before = np.concatenate(([0], length[:-1]))
@@ -167,8 +167,8 @@ _SECONDS, _NANOS = 0x08, 0x10
 
 @dataclass(frozen=True)
 class EntryLanes:
-    """One row per entry; addresses are positions in the buffer. e-tags, content types and metadata are passed
-    over, so that nobody learns here whether they are text."""
+    """One row for each entry. Addresses are positions in the buffer. e-tags, content types and metadata are
+    skipped, and not checked to be text."""
 
     address_start: Ints
     address_end: Ints
@@ -177,7 +177,8 @@ class EntryLanes:
 
 
 def decode_entries(lanes: Lanes) -> EntryLanes:
-    """Raises Irregular for anything but the fields of ``Entry``, each once and in order, as Go writes."""
+    """The entries of records. Raises Irregular unless fields are those of ``Entry``, once and in order, as Go
+    writes."""
     array, end = lanes.array, lanes.value_end
     position = _message_starts(lanes)
     rows = position.size
@@ -186,7 +187,7 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
     last = np.zeros(rows, dtype=np.uint8)
     row = np.flatnonzero(position < end)
     while row.size:
-        # entries of one writer have the same fields, so mostly a step sees one tag only
+        # Entries of one writer have the same fields, so most steps have a single tag.
         every = row.size == rows
         at, limit = (position, end) if every else (position[row], end[row])
         tag = array[at]
@@ -212,7 +213,7 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
 
 
 def _text_sizes(tag: Bytes, number: Ints) -> Ints:
-    """How many bytes follow the number behind each tag. Raises Irregular for an unknown tag."""
+    """The number of bytes after the number behind each tag. Raises Irregular for an unknown tag."""
     first = tag[0]
     if (tag == first).all():
         if first in _LENGTHS:
@@ -227,7 +228,7 @@ def _text_sizes(tag: Bytes, number: Ints) -> Ints:
 
 
 def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], found: Ints) -> None:
-    """Into ``values``, by row, what was found behind the wanted tag."""
+    """Puts the numbers behind the wanted tag into ``values``, by row."""
     hit = tag == wanted
     if hit.all():
         values[row] = found
@@ -236,7 +237,7 @@ def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], found
 
 
 def _message_starts(lanes: Lanes) -> Ints:
-    """Where the messages begin: after an identity, both with a zigzag length in front."""
+    """Where the messages begin, after the identity. Both have a zigzag length in front."""
     length, start = read_varints(lanes.array, lanes.value_start)
     middle = start + (length >> 1)
     if ((length & 1) != 0).any() or (middle >= lanes.value_end).any():
@@ -248,7 +249,7 @@ def _message_starts(lanes: Lanes) -> Ints:
 
 
 def _check_timestamps(array: Bytes, start: Ints, end: Ints) -> None:
-    """Seconds then nanoseconds, either of them absent when 0."""
+    """Raises Irregular unless there are seconds, then nanoseconds, and each may be absent if 0."""
     seconds, position = _optional(array, start, end, _SECONDS)
     nanos, position = _optional(array, position, end, _NANOS)
     if (position != end).any() or (nanos >= 10**9).any() or (seconds > LAST_SECOND).any():
@@ -256,7 +257,7 @@ def _check_timestamps(array: Bytes, start: Ints, end: Ints) -> None:
 
 
 def _optional(array: Bytes, position: Ints, end: Ints, tag: int) -> tuple[Ints, Ints]:
-    """The number behind ``tag`` where it is at ``position``, else 0."""
+    """The number behind ``tag`` where the tag is at ``position``, else 0, and the positions after it."""
     value = np.zeros(position.size, dtype=np.int64)
     position = position.copy()
     present: npt.NDArray[np.intp] = np.flatnonzero((position < end) & (array[position] == tag))

@@ -1,4 +1,4 @@
-"""Small Parquet files of strangers: page headers are checked before anything is decompressed."""
+"""Reads small Parquet files from strangers. Page headers are checked before anything is decompressed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _INTEGERS = (4, 5, 6)
 _DEPTH = 8
 _UNPACKED, _PACKED = 2, 3
 _DATA_HEADERS = {5: 2, 8: 4}
-"""Headers of data pages by field, and the field of each that names the encoding of the values."""
+"""Headers of data pages by field, with the field of each that has the encoding of values."""
 _DELTA_BYTE_ARRAY = 7
-"""Values share their beginnings, so that a small page holds texts of any size."""
+"""In this encoding values share prefixes, so a small page can hold texts of any size."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class _Page:
 
 
 def check_pages(data: bytes, metadata: pq.FileMetaData) -> None:
-    """Raises TooLarge for pages that need more than the limits allow, and ArrowInvalid for a damaged header.
-    What follows the last value of a column is not read by anybody."""
+    """Raises TooLarge for pages over the limits, and ArrowInvalid for a damaged header. Nobody reads what
+    follows the last value of a column."""
     unpacked = pages = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -96,7 +96,7 @@ _Struct = dict[int, object]
 
 
 def _struct(data: bytes, at: int, end: int, depth: int) -> tuple[_Struct, int]:
-    """Numbers and structures by field; texts are left out."""
+    """Numbers and structures by field, without texts, and the position after them."""
     if not depth:
         raise ValueError
     fields: _Struct = {}
@@ -135,15 +135,16 @@ _FOOTER = 8
 """The footer's length in 4 bytes, and the magic number, end a file."""
 _TEXT = "BYTE_ARRAY"
 _SHAPES = ((0, 0), (1, 0), (1, 1), (1, 2))
-"""How deep a column is in lists, and in groups: a list has one or two of them, by who wrote it."""
+"""How deep a column is in lists and in groups. A list has one or two groups, depending on the writer."""
 _NUMBERS = frozenset({"BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE"})
 
 
 def open_parquet(data: bytes, *, page_checksum_verification: bool = False) -> pq.ParquetFile:
-    """The file, its sizes and counts checked as the footer and each page state them; nothing is decompressed.
+    """The file, after its sizes and counts in the footer and in each page were checked. Nothing is
+    decompressed.
 
-    Texts come as dictionaries, so that one long text that many rows share is not repeated in memory.
-    Raises TooLarge, and ArrowException or OSError for what is no Parquet file.
+    Texts are read as dictionaries, so that a long text that many rows share is not repeated in memory. Raises
+    TooLarge, and ArrowException or OSError for anything but a Parquet file.
     """
     limits.check_size(len(data), limits.PARQUET_BYTES)
     if len(data) > _FOOTER:
@@ -167,8 +168,8 @@ def open_parquet(data: bytes, *, page_checksum_verification: bool = False) -> pq
 
 @contextmanager
 def blame_parquet(name: str, message: str) -> Iterator[None]:
-    """Raises FormatError that names the file and says ``message`` for what is no Parquet file or lacks a
-    column, and one for what exceeds a limit."""
+    """Raises FormatError that names the file, with ``message`` if it is no Parquet file or lacks a column, or
+    saying which limit it exceeds."""
     try:
         yield
     except limits.TooLarge as error:
@@ -178,8 +179,8 @@ def blame_parquet(name: str, message: str) -> Iterator[None]:
 
 
 def _check_columns(metadata: pq.FileMetaData) -> list[str]:
-    """The columns that are texts. Texts in dictionaries are short however often they are repeated; what
-    cannot be read as a dictionary, and structs and lists of lists, which nobody writes, are refused."""
+    """The columns that are texts, which are read as dictionaries. Raises TooLarge, and ArrowInvalid for other
+    types, structs and lists of lists, which nobody writes."""
     if metadata.num_columns > limits.PARQUET_COLUMNS:
         raise limits.TooLarge(f"it has more than {limits.PARQUET_COLUMNS} columns")
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -206,7 +207,7 @@ def read_parquet(file: pq.ParquetFile) -> pa.Table:
     size = rows = 0
     stored = file.schema_arrow
     schema = pa.schema([_plain_field(field) for field in stored], stored.metadata)
-    # One Arrow thread: workers of Spark read several files side by side.
+    # Use one Arrow thread, because Spark's workers read several files at the same time.
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
         size += sum(_plain_bytes(column) for column in batch.columns)
         rows += batch.num_rows
@@ -239,7 +240,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain_bytes(column: pa.Array) -> int:
-    """What the column takes without a dictionary."""
+    """The bytes of the column without a dictionary."""
     if isinstance(column, pa.ListArray):
         return 4 * len(column) + _plain_bytes(column.values)
     if not isinstance(column, pa.DictionaryArray):

@@ -21,7 +21,7 @@ _MAX_POSITIONS = 100_000
 
 @dataclass(frozen=True)
 class NameRule:
-    """Which names exist: their characters, those that may come first, and their length."""
+    """Which names are allowed: their characters, those that may come first, and their length."""
 
     what: str
     first: str
@@ -49,13 +49,14 @@ def is_glob(text: str) -> bool:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Case counts, on every system."""
+    """Whether a name matches a glob. Case matters, on every system."""
     return _compiled(pattern)(name) is not None
 
 
 @lru_cache(maxsize=4_096)
 def _compiled(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    """fnmatch keeps a few hundred patterns only. To make one of a thousand characters takes milliseconds."""
+    """The compiled pattern. fnmatch caches only a few hundred, and compiling a long one takes
+    milliseconds."""
     return re.compile(translate(pattern)).match
 
 
@@ -71,8 +72,8 @@ _TOKEN = re.compile(r"\[!?+\]?+[^\]]*\]|.", re.DOTALL)
 
 @lru_cache(maxsize=10_000)
 def tokens(pattern: str) -> tuple[str, ...]:
-    """``*``, ``?``, ``[…]`` and single characters. A ``[`` that is never closed is a character, as in
-    fnmatch; several ``*`` in a row are one."""
+    """The ``*``, ``?``, ``[…]`` and single characters of a glob. A ``[`` that is never closed is a character,
+    as in fnmatch. Several ``*`` in a row are one."""
     found: list[str] = []
     for token in _TOKEN.findall(pattern):
         if token != "*" or found[-1:] != ["*"]:
@@ -85,13 +86,13 @@ def _is_class(token: str) -> bool:
 
 
 def _fits(letter: str, part: str) -> bool:
-    """Whether a letter is this character or one of this ``[…]``."""
+    """Whether a letter is this character, or matches this ``[…]``."""
     return fnmatchcase(letter, part) if _is_class(part) else letter == part
 
 
 def specificity(pattern: str) -> tuple[int, int, int, int]:
-    """Orders globs from the least to the most specific: more literal characters, then more ``[…]``, then more
-    ``?``, then fewer ``*``."""
+    """A key that orders globs from the least to the most specific: by more literal characters, then more
+    ``[…]``, then more ``?``, then fewer ``*``."""
     parts = tokens(pattern)
     stars, singles = parts.count("*"), parts.count("?")
     classes = sum(map(_is_class, parts))
@@ -100,7 +101,7 @@ def specificity(pattern: str) -> tuple[int, int, int, int]:
 
 @lru_cache(maxsize=10_000)
 def why_nothing(pattern: str, rule: NameRule) -> str | None:
-    """Why a glob can match no name at all; None when it can match one."""
+    """Why a glob can match no name, or None if it can."""
     for part in tokens(pattern):
         if part in ("*", "?"):
             continue
@@ -114,7 +115,8 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
 
 
 def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str | None:
-    """What is wrong with a pattern of a tree, in words. ``why_not`` says why it can match nothing."""
+    """What is wrong with a pattern of a tree, or None. ``why_not`` returns why a pattern can match
+    nothing."""
     if len(pattern) > limits.GLOB_CHARACTERS:
         most = limits.GLOB_CHARACTERS
         return f"a pattern may have at most {most:,} characters, and this one has {len(pattern):,}"
@@ -123,7 +125,7 @@ def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str |
 
 
 def _is_possible(parts: Sequence[str], rule: NameRule) -> bool:
-    """Whether some name has these tokens, each of which matches some character of names."""
+    """Whether some name matches the tokens, each of which matches some character of names."""
     singles = [part for part in parts if part != "*"]
     if len(singles) == len(parts) and len(singles) < rule.shortest:
         return False
@@ -131,7 +133,7 @@ def _is_possible(parts: Sequence[str], rule: NameRule) -> bool:
     if full and len(singles) != rule.longest:
         return False
     if parts[0] == "*" and not full:
-        return True  # its first character may be any
+        return True  # the * matches any first character
     return any(fnmatchcase(c, singles[0]) for c in rule.first)
 
 
@@ -144,8 +146,8 @@ def why_no_repository(pattern: str) -> str | None:
 
 
 def why_no_tag(pattern: str) -> str | None:
-    """Why a glob can match no tag. Tags may have nearly any character, so only those that lakeFS refuses
-    (``/ ^ : ? * [ \\`` and white space) are looked for."""
+    """Why a glob can match no tag, or None. Tags may have nearly any character except those that lakeFS
+    refuses (``/ ^ : ? * [ \\`` and white space)."""
     for part in tokens(pattern):
         if part.startswith("[^"):
             return f"{part} does not mean `none of these`: write [!{part[2:]}"
@@ -165,18 +167,18 @@ def _is_unsafe(token: str) -> bool:
 
 
 def unsafe_class(pattern: str) -> str | None:
-    """The first ``[…]`` that the two glob dialects of lakeFS do not read alike, or unclosed ``[``; None where
+    """The first ``[…]`` that the two glob dialects of lakeFS read differently, or unclosed ``[``; None if
     they agree.
 
-    Go's ``path.Match`` negates with ``^``, and a ``-`` that makes no range is an error; gobwas negates with
-    ``!``, and reads several ranges, or a range beside characters, otherwise. A list of letters, digits and
-    ``_``, and one single range, mean the same to both."""
+    Go's ``path.Match`` negates with ``^``, and a ``-`` outside a range is an error. gobwas negates with
+    ``!``, and reads several ranges, or a range beside characters, differently. A list of letters, digits and
+    ``_``, and a single range, mean the same to both."""
     return next(filter(_is_unsafe, tokens(pattern)), None)
 
 
 def safe_spellings(pattern: str) -> tuple[str, ...]:
-    """Patterns that both dialects read alike and that together match the branches that ``pattern`` matches
-    here. Empty: there would be too many."""
+    """Patterns that both dialects read alike, and that together match the branches that ``pattern`` matches
+    here. Empty if there would be too many."""
     choices = [_safe_parts(t) if _is_unsafe(t) else [t] for t in tokens(pattern)]
     if math.prod(map(len, choices)) > _MOST_SPELLINGS:
         return ()
@@ -185,7 +187,7 @@ def safe_spellings(pattern: str) -> tuple[str, ...]:
 
 
 def _safe_parts(token: str) -> list[str]:
-    """The characters of branches that a ``[…]`` matches, as single ranges, one list and ``-``."""
+    """The characters of branch names that a ``[…]`` matches, as single ranges, one list and ``-``."""
     members = [c for c in BRANCH_NAMES.rest if fnmatchcase(c, token)]
     parts: list[str] = []
     rest: list[str] = []
@@ -211,8 +213,8 @@ def _why_no_character(part: str, rule: NameRule) -> str:
 
 
 def share_a_name(one: str, other: str, rule: NameRule) -> bool:
-    """Whether some name matches both globs, for names without a greatest length. Takes a step for each
-    character of ``one``, on numbers of as many bits as ``other`` has characters: no glob makes it slow."""
+    """Whether some name matches both globs, for names without a maximal length. Takes a step for each
+    character of ``one``, on numbers of as many bits as ``other`` has characters, so no glob makes it slow."""
     a, b = tokens(one), tokens(other)
     letters = {part: _letters(part, rule) for part in (*a, *b)}
     if not all(letters.values()):
@@ -242,12 +244,12 @@ def _letters(part: str, rule: NameRule) -> frozenset[str]:
 
 
 class TooManyGlobs(ValueError):
-    """Globs overlap in more ways than can be compared."""
+    """Globs may overlap in more ways than can be compared."""
 
 
 @dataclass
 class Budget:
-    """Steps that a comparison of many globs may take: ``spend`` raises TooManyGlobs when none are left."""
+    """The steps that a comparison of many globs may take. ``spend`` raises TooManyGlobs if none are left."""
 
     left: int = limits.GLOB_STEPS
 
@@ -260,11 +262,11 @@ class Budget:
 def witness(
     include: Sequence[str], exclude: Iterable[str], rule: NameRule, budget: Budget | None = None
 ) -> str | None:
-    """A shortest name that every glob of ``include`` matches and none of ``exclude``; None if there is none.
+    """A shortest name that matches every glob of ``include`` and none of ``exclude``, or None.
 
-    Walks all globs at once, over classes of characters that none of them tells apart: one position in each
-    included glob, all positions in each excluded one. Should that take too many steps the answer is a name
-    that may break ``exclude`` (callers treat it as a conflict, which is safe), or the first glob itself.
+    Walks all globs at once, over classes of characters that all of them treat alike, with one position in
+    each included glob and all positions in each excluded one. If that takes too many steps, the answer is a
+    name that may match ``exclude`` (callers treat it as a conflict, which is safe), or the first glob itself.
     """
     wanted = [tokens(p) for p in include]
     unwanted = [tokens(p) for p in exclude]
@@ -303,7 +305,7 @@ def _accepts(state: _State, wanted: Sequence[Sequence[str]], unwanted: Sequence[
 def _steps(
     state: _State, wanted: Sequence[Sequence[str]], unwanted: Sequence[Sequence[str]], letter: str
 ) -> Iterator[_State]:
-    """Where one more character leads: every choice of a next position in each included glob."""
+    """The states after one more character, for every choice of a next position in each included glob."""
     choices = [_step(_closure({at}, p), p, letter) for at, p in zip(state[0], wanted, strict=True)]
     rest = tuple(_closure(_step(at, p, letter), p) for at, p in zip(state[1], unwanted, strict=True))
     for positions in product(*choices):
@@ -311,7 +313,7 @@ def _steps(
 
 
 def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[str]:
-    """One character for each set of characters that all tokens treat alike."""
+    """One character of each class of characters that all tokens treat alike."""
     kinds = sorted({part for p in patterns for part in p})
     found: dict[tuple[bool, ...], str] = {}
     for letter in rule.rest:
@@ -321,7 +323,7 @@ def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[
 
 
 def _closure(positions: Iterable[int], parts: Sequence[str]) -> frozenset[int]:
-    """A ``*`` may match nothing."""
+    """The positions, and those after each ``*`` there, which may match nothing."""
     reached = set(positions)
     for position in positions:
         while position < len(parts) and parts[position] == "*":
@@ -353,9 +355,9 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Expansion:
-    """``rules`` is what the server is to store. ``by_branch`` says which rule gave each branch its days.
-    ``unmatched`` are patterns that match none of the branches; ``unknown`` exact rules whose branch is not
-    among them (their rules are stored all the same, as lakeFS allows)."""
+    """``rules`` are those that the server is to store. ``by_branch`` has the rule that gave each branch its
+    days. ``unmatched`` are patterns that match no branch. ``unknown`` are exact rules for branches that do
+    not exist (they are stored too, as lakeFS allows)."""
 
     rules: GcRules
     by_branch: Mapping[str, BranchRule]
@@ -365,8 +367,8 @@ class Expansion:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reviewer should know, one line each. Unknown branches are left to the caller, who may have
-        expanded over fewer branches than there are."""
+        """Warnings for reviewers. Unknown branches are left to the caller, which may have expanded over only
+        some of the branches."""
         lowered = tuple(
             f"{low.exact.source}: branch {low.exact.name!r} has {low.exact.retention_days} days of its own, "
             f"fewer than the {low.pattern.retention_days} of the pattern {low.pattern.name!r} "
@@ -378,9 +380,8 @@ class Expansion:
 
 
 def expand(gc: GcDesired, branches: Iterable[str]) -> Expansion:
-    """Exact rules for every branch that some rule names or matches, also where the days equal the default:
-    the default may change, the rule was requested. Of two patterns with equal days the first by name gives
-    the rule."""
+    """The exact rules for every branch that some rule names or matches. They are written even if their days
+    equal the default, which may change. Of two patterns with equal days, the first by name counts."""
     names = sorted(set(branches))
     exact = {rule.name: rule for rule in gc.branches if not rule.is_pattern}
     patterns = sorted((r for r in gc.branches if r.is_pattern), key=lambda r: (-r.retention_days, r.name))
