@@ -278,7 +278,7 @@ def _is_refusal(result: GateResult, gate: str) -> bool:
 
 def _run_deletes(plan: RepositoryPlan) -> int:
     """Branches that the next ``branches run`` deletes."""
-    return plan.lifecycle.going if plan.lifecycle is not None else 0
+    return plan.lifecycle.expired if plan.lifecycle is not None else 0
 
 
 def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:

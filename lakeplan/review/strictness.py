@@ -24,7 +24,7 @@ from lakeplan.values.declare import (
     Rule,
     Setting,
     SinceMark,
-    least,
+    lower_limit,
     unordered,
 )
 from lakeplan.values.desired import (
@@ -182,8 +182,8 @@ def held_to(plan: Plan, safety: Safety) -> Safety:
     """A tree's limits for an apply of ``plan``: never weaker than those of its review."""
     return replace(
         safety,
-        impact_tolerance_percent=least(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
-        max_plan_age_seconds=least(plan.max_plan_age_seconds, safety.max_plan_age_seconds),
+        impact_tolerance_percent=lower_limit(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
+        max_plan_age_seconds=lower_limit(plan.max_plan_age_seconds, safety.max_plan_age_seconds),
     )
 
 

@@ -1,4 +1,4 @@
-"""Answers of servers and stores, read within limits of size, rate and total time, and logged by nobody."""
+"""Responses of servers and stores, read within limits of size, rate and total time."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class TooSlow(Exception):
-    """An answer takes longer than its limit. The message says which, in words that fit behind its name."""
+    """A response takes longer than a limit. The message completes a sentence that begins with the
+    response."""
 
 
 class Raw(Protocol):
-    """What is read: urllib3's response, whose ``read1`` returns what has arrived."""
+    """urllib3's response, whose ``read1`` returns what has arrived."""
 
     def read1(self, amount: int, decode_content: bool | None = None) -> bytes: ...
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises. Raises TooSlow when that takes longer.
+    """Return what ``call`` returns, or raise what it raises. Raises TooSlow if that takes longer.
 
-    No library limits the whole of a request: each limits the wait for the next bytes only, so that a head or
-    a body of one byte a second never ends. The call continues in a thread of its own, which nobody waits for;
-    so it is for calls that may be given up at any point, which a request whose answer is lost is anyway.
+    Libraries limit the wait for the next bytes only, so a response of one byte a second would never end. The
+    call goes on in a thread that nobody waits for, so it must be a call that may be abandoned at any point.
     """
     future: Future[T] = Future()
 
@@ -51,8 +51,8 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 def read_body(
     raw: Raw, limit: int, *, encoding: str = "", clock: Callable[[], float] = time.monotonic
 ) -> bytes:
-    """The whole body, decoded. Raises limits.TooLarge beyond ``limit`` bytes, TooSlow below the least rate,
-    and ValueError for an encoding that nobody requested or that is damaged."""
+    """Return the whole body, decoded. Raises limits.TooLarge above ``limit`` bytes, TooSlow below the lowest
+    allowed rate, and ValueError for an encoding that is damaged or was not requested."""
     pieces = _received(raw, clock)
     if encoding.lower() in ("", "identity"):
         return _joined(pieces, limit)
@@ -98,7 +98,7 @@ def _joined(pieces: Iterator[bytes], limit: int) -> bytes:
 
 
 def quiet_logs(*names: str) -> None:
-    """Vendors' loggers say nothing below warning: they log headers, session tokens and signed URLs."""
+    """Silence loggers of vendors below warnings, because they log headers, session tokens and signed URLs."""
     for name in names:
         logger = logging.getLogger(name)
         if logger.level < logging.WARNING:

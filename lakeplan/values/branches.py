@@ -1,4 +1,4 @@
-"""Branches as they are on a server, and what becomes of each. Moments are aware UTC."""
+"""Branches as they are on a server, and what happens to each. Moments are aware UTC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakeplan.values.settings import BranchFacts
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""
 NEVER_OBSERVED = "first seen now: its age counts from the next `lakeplan branches run` on"
-"""The note of a branch that nobody observed before."""
+"""The note of a branch that is observed for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,7 @@ class StagedData:
 
     @property
     def fingerprint(self) -> str:
-        """Distinguishes one state of the uncommitted changes from another, as far as their listing shows
-        it."""
+        """A text that differs if the listed uncommitted changes differ."""
         if not self.changes and not self.more:
             return NOTHING_STAGED
         text = "\n".join(f"{c.kind} {c.size} {c.path}" for c in sorted(self.changes, key=lambda c: c.path))
@@ -57,7 +56,7 @@ class PullRequest:
 
 
 class Keep(str, Enum):
-    """Why a branch is kept. The first three are exemptions of the documents (lakefs/branch-lifecycle.md)."""
+    """Why a branch is kept. The first three are documented exemptions (lakefs/branch-lifecycle.md)."""
 
     DEFAULT_BRANCH = "default_branch"
     NO_CREATION_TIME = "no_creation_time"
@@ -71,24 +70,24 @@ class Keep(str, Enum):
     NOT_MERGED = "not_merged"
     MIN_KEEP = "min_keep"
     HELD = "held"
-    """A legal hold names the branch, or needs it to reach a commit or paths that it names."""
+    """A hold names the branch, or the branch is needed to reach what a hold names."""
     EXEMPTED = "exempted"
-    """A person exempted it for some time (``branches exempt``)."""
+    """A person exempted it until a date (``branches exempt``)."""
     NOTICE_DUE = "notice_due"
-    """A policy would delete it, and no notice of that was accepted yet."""
+    """A policy would delete it, and no notice was accepted yet."""
     NOTICE_GIVEN = "notice_given"
-    """The notice period is not over."""
+    """A notice was accepted, and its period is not over."""
 
 
 AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
-"""Nothing but a notice, or its period, keeps the branch."""
+"""Only a missing notice, or its period, keeps the branch."""
 
 
 @dataclass(frozen=True)
 class BranchVerdict:
-    """``kept_by`` None: the branch is deleted, by ``policy`` (its id, or its place such as ``policy 2``),
-    which it crossed at ``since``. Otherwise ``due`` says when a policy would delete it if nobody writes
-    (None: never, or it is unknown), and ``policy`` which."""
+    """Whether a branch is deleted or kept. If ``kept_by`` is None, ``policy`` (its id, or its place such as
+    ``policy 2``) deletes the branch, which crossed the thresholds at ``since``. Otherwise ``due`` is when
+    ``policy`` would delete it if nobody writes; None if it never would or that is unknown."""
 
     kept_by: Keep | None
     policy: str | None = None
@@ -102,11 +101,11 @@ class BranchVerdict:
 
 @dataclass(frozen=True)
 class Consequence:
-    """What follows for one branch when all that are due are deleted: commits on its main line that are kept
-    now or within 30 days (or when everything is past the default days) and that nothing keeps then, and the
-    data that no commit holds any more that is still kept in the end. Two branches may count the same. Objects
-    are None where they were not read. ``tags`` are on those commits, each beside one branch: a tag keeps no
-    data (lakefs/retention.md)."""
+    """The consequence for one branch of deleting all branches that are due. ``commits`` counts those on its
+    main line that are kept today, at a horizon or once everything is past the default days, and that nothing
+    keeps after the deletion. Objects are those that no commit holds that is still kept at the end; None if
+    they were not read. Several branches may count the same ones. ``tags`` are on these commits, each listed
+    for one branch only: a tag keeps no data (lakefs/retention.md)."""
 
     commits: int
     objects: int | None = None
@@ -116,8 +115,8 @@ class Consequence:
 
 @dataclass(frozen=True)
 class OnlyHere:
-    """What one stale branch alone holds: commits that it keeps and nothing else does, and data that no other
-    kept commit holds. ``idle_since`` is the date of its HEAD. Objects are None where they were not read."""
+    """The commits that only one stale branch keeps, and the data that no other kept commit holds.
+    ``idle_since`` is the date of its HEAD. Objects are None if they were not read."""
 
     idle_since: datetime
     commits: int
@@ -126,12 +125,12 @@ class OnlyHere:
 
 
 SETTLED = "settled"
-"""The moment at which all that exists today is past the default days, if nobody writes."""
+"""The moment when everything that exists today is past the default days, if nobody writes."""
 
 
 @dataclass(frozen=True)
 class MomentTotal:
-    """All deletions together, at one moment: commits kept with the branches and not without them."""
+    """All deletions together at one moment: the commits that are kept with these branches and not without."""
 
     as_of: datetime
     commits: int
@@ -141,9 +140,9 @@ class MomentTotal:
 
 @dataclass(frozen=True)
 class BranchOutlook:
-    """One line of a branch plan. ``staged`` None: not read, because the branch is kept anyway.
-    ``safe_until``: until when its HEAD is kept after a deletion, under the default days; None without rules
-    (nothing is collected) or where the branch is kept. ``only_here`` None: not stale, or not read.
+    """A branch in a branch plan. ``staged`` is None if it was not read, because the branch is kept anyway.
+    ``safe_until`` is how long its HEAD is kept after the deletion, under the default days; None without rules
+    (nothing is collected) or if the branch is kept. ``only_here`` is None if it is not stale, or not read.
     """
 
     facts: BranchFacts

@@ -1,4 +1,4 @@
-"""Cron lines of five fields, as lakeFS and cron read them: when does the next run come?
+"""Cron lines of five fields, as lakeFS and cron read them, and the time of their next run.
 
 Minute, hour, day of month, month, day of week (0 and 7 are Sunday); ``*``, lists, ranges, steps, names of
 months and days, and ``@hourly`` and its like. When both days are restricted, either is enough. Times that a
@@ -34,7 +34,7 @@ _WORDS = {
     "@annually": "0 0 1 1 *",
 }
 _LONGEST_WAIT_DAYS = 366 * 8 + 2
-"""29 February can be eight years away."""
+"""29 February can be eight years ahead."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Cron:
     either_day: bool
 
     def next_after(self, moment: datetime, zone: tzinfo = timezone.utc) -> datetime | None:
-        """The first run after an aware moment, in UTC; None when there is none (30 February)."""
+        """Return the first run after an aware moment, in UTC; None if there is none (30 February)."""
         day = moment.astimezone(zone).date()
         for _ in range(_LONGEST_WAIT_DAYS):
             if self._runs_on(day):
@@ -82,7 +82,7 @@ class Cron:
 
 
 def parse_cron(text: str) -> Cron:
-    """Raises ValueError with a message for people."""
+    """Return the parsed line. Raises ValueError with a message for people."""
     parts = _WORDS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
         raise ValueError(f"{text!r} is not a cron line of five fields such as '0 * * * *'")

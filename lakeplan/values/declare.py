@@ -1,4 +1,4 @@
-"""How a setting of the tree is declared: one field of its block, with everything there is to know about it.
+"""Declarations of the tree's settings: one field of a block, with its kind, default, help and strictness.
 
 ``setting`` makes the field, ``settings_of`` lists the fields of a block. Reading and checking trees, the JSON
 Schemas, ``docs/settings.md``, merging and the comparison of two trees go through that list.
@@ -25,10 +25,10 @@ UNLIMITED = "unlimited"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a setting may be. ``definition`` names its JSON Schema in ``schemas/repository.v1.json``, or
-    ``words`` are all there are. ``parse`` makes the value of what the tree has, and raises ValueError.
-    ``unit`` is how messages show it. ``recorded`` is the type that documents and marks have, null too with
-    ``or_null``."""
+    """The values that a setting may have. ``definition`` names their JSON Schema in
+    ``schemas/repository.v1.json``, or ``words`` lists them. ``parse`` turns what the tree has into the value,
+    and raises ValueError. ``unit`` is the unit in messages. ``recorded`` is the type in documents and marks,
+    which may also be null with ``or_null``."""
 
     definition: str = ""
     parse: Callable[[Any], Any] = lambda value: value
@@ -39,12 +39,12 @@ class Kind:
 
     @property
     def is_free_text(self) -> bool:
-        """Whether anybody may have written anything: redacted documents leave it out."""
+        """Whether a person may write any text here. Redacted documents omit it."""
         return self.recorded == "string" and not self.words
 
 
 def words(*allowed: str | Enum) -> Kind:
-    """One of these words, in the order in which messages list them."""
+    """Return the kind of a setting that is one of these words. Messages list them in this order."""
     values = {str(word.value if isinstance(word, Enum) else word): word for word in allowed}
 
     def parse(text: Any) -> str | Enum:
@@ -56,7 +56,7 @@ def words(*allowed: str | Enum) -> Kind:
 
 
 def or_unlimited(kind: Kind) -> Kind:
-    """The same limit, or none: None."""
+    """Return the kind of a limit that may also be ``unlimited``, which is None."""
     parse = kind.parse
     return replace(
         kind,
@@ -84,9 +84,9 @@ TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 
 @dataclass(frozen=True)
 class Rule:
-    """``combine(then, now)`` is the stricter of two values; where there is none, the one ``now``.
-    ``knows_stricter`` is False where neither of two values is, so that today's counts, and ``ordered`` is
-    False where any change of such a value is listed. ``why`` explains the rule."""
+    """Which of two values is stricter. ``combine(then, now)`` returns the stricter one, or ``now`` if neither
+    is. ``knows_stricter`` is False if neither of two values is ever stricter, and ``ordered`` is False if
+    every change of such a value is listed. ``why`` explains the rule."""
 
     combine: Callable[[Any, Any], Any]
     ordered: bool = True
@@ -98,25 +98,26 @@ class Rule:
         return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)
 
 
-def least(one: Any, other: Any) -> Any:
-    """The lower of two limits; None is no limit."""
+def lower_limit(one: Any, other: Any) -> Any:
+    """Return the lower of two limits. None is no limit."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
 
 
 def strictest_first(*values: Any) -> Rule:
-    """One of these values, from the strictest to the weakest."""
+    """Return the rule for these values, which are ordered from the strictest to the weakest."""
     return Rule(lambda then, now: min(then, now, key=values.index))
 
 
 def neutral(why: str) -> Rule:
-    """Neither value is stricter: today's counts, and a change is not listed."""
+    """Return the rule for values of which none is stricter: the new one counts, and no change is listed."""
     return Rule(lambda then, now: now, why=why, knows_stricter=False)
 
 
 def unordered(why: str) -> Rule:
-    """Neither value is stricter: today's counts, and every change is listed."""
+    """Return the rule for values of which none is stricter: the new one counts, and every change is
+    listed."""
     return Rule(lambda then, now: now, ordered=False, why=why, knows_stricter=False)
 
 
@@ -125,7 +126,7 @@ def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 MORE = Rule(max)
-LESS = Rule(least)
+LESS = Rule(lower_limit)
 ON = strictest_first(True, False)
 OFF = strictest_first(False, True)
 ALL_OF_BOTH = Rule(_union)
@@ -153,8 +154,8 @@ _RECORDED_TYPES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """``path`` as the tree writes it. ``field`` is the attribute of the typed block that holds its value; ""
-    where the value is judged elsewhere (``rule.why`` says where). ``default`` is as the tree writes it."""
+    """A declared setting. ``path`` and ``default`` are as the tree writes them. ``field`` is the attribute of
+    the typed block that has its value; "" if the value is judged elsewhere (``rule.why`` says where)."""
 
     path: str
     field: str
@@ -175,27 +176,27 @@ class Setting:
 
     @property
     def may_be_null(self) -> bool:
-        """Whether documents record null: no limit."""
+        """Whether documents may record null, which is no limit."""
         return self.kind.or_null or self.default is None
 
     @property
     def recorded_type(self) -> Any:
         """The type of its value in documents."""
-        found = Literal[self.kind.words] if self.kind.words else _RECORDED_TYPES[self.kind.recorded]
-        return found | None if self.may_be_null else found
+        recorded = Literal[self.kind.words] if self.kind.words else _RECORDED_TYPES[self.kind.recorded]
+        return recorded | None if self.may_be_null else recorded
 
 
 def setting(
     kind: Kind, default: Any, *, stricter: Rule, help: str, since_mark: SinceMark = SinceMark.COMBINED
 ) -> Any:
-    """A field of a block. ``default`` is as the tree writes it; the field's is what ``kind`` makes of it."""
+    """Return a field of a block. ``default`` is as the tree writes it, and ``kind`` parses it."""
     declared = Setting("", "", stricter, kind, default, help, since_mark)
     return field(default=kind.parse(default), metadata={"setting": declared})
 
 
 def settings_of(block: str, made_for: type) -> tuple[Setting, ...]:
-    """Every setting of a block of the tree, in the order of its fields. The key is the field's name; that of
-    a duration is without ``_seconds``."""
+    """Return the settings of a block in the order of its fields. The key is the field's name, for a duration
+    without ``_seconds``."""
     return tuple(
         replace(each.metadata["setting"], path=f"{block}.{key}", field=each.name)
         for each in fields(made_for)
@@ -204,5 +205,5 @@ def settings_of(block: str, made_for: type) -> tuple[Setting, ...]:
 
 
 def parse_settings(settings: Iterable[Setting], block: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields for what a checked block of the tree has."""
+    """Return the fields that a checked block of the tree sets, by name."""
     return {s.field: s.kind.parse(block[s.key]) for s in settings if s.key in block}

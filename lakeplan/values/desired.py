@@ -1,4 +1,4 @@
-"""What a tree configures: servers, repositories, and its own checks of plans."""
+"""The configuration of a tree: servers, repositories, and checks of plans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PriceRow(TypedDict):
 
 @dataclass(frozen=True)
 class Price:
-    """``amount`` a GB and month, in ``currency`` ("": the tree names none)."""
+    """A price per GB and month. ``currency`` is "" if the tree names none."""
 
     amount: float
     currency: str = ""
@@ -53,7 +53,7 @@ class Price:
 
 @dataclass(frozen=True, order=True)
 class Source:
-    """Where a value is: ``file`` relative to the tree's root, 1-based line and column."""
+    """The place of a value: a file relative to the tree's root, a line and a column, both from 1."""
 
     file: str
     line: int
@@ -65,8 +65,8 @@ class Source:
 
 @dataclass(frozen=True)
 class BranchRule:
-    """One item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``).
-    ``kept``: which of the newest commits get pins; None for none."""
+    """An item of ``gc.branches``: an exact ``branch_id`` or a ``pattern`` (``*``, ``?``, ``[abc]``). ``kept``
+    says which of the newest commits get pins, or is None."""
 
     name: str
     is_pattern: bool
@@ -76,13 +76,13 @@ class BranchRule:
 
     @property
     def key(self) -> tuple[bool, str]:
-        """Identity in merges: items are merged by branch_id or pattern."""
+        """The identity in merges: items are merged by branch_id or pattern."""
         return (self.is_pattern, self.name)
 
 
 @dataclass(frozen=True)
 class GcDesired:
-    """A resolved ``gc`` block: rules with patterns not yet expanded."""
+    """A resolved ``gc`` block. Patterns are not expanded yet."""
 
     default_retention_days: int
     branches: tuple[BranchRule, ...]
@@ -90,18 +90,18 @@ class GcDesired:
 
 
 class Cleared(Enum):
-    """``gc: clear`` (or another block's): the rules are to be removed from the server."""
+    """``gc: clear``, or that of another block: the server's rules must be removed."""
 
     CLEAR = "clear"
 
 
 GcSetting = GcDesired | Cleared | None
-"""None: the key is absent, so not managed."""
+"""None if the key is absent, so that the tree does not manage the rules."""
 
 
 @dataclass(frozen=True)
 class PoliciesDesired:
-    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and where each is."""
+    """A resolved ``branch_lifecycle`` block: the policies in the order of the tree, and their places."""
 
     policies: tuple[Policy, ...]
     sources: tuple[Source, ...]
@@ -124,7 +124,7 @@ ObjectRulesSetting = ObjectRulesDesired | Cleared | None
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """The ``safety`` block: limits of the gates. None means no limit."""
+    """The ``safety`` block: thresholds of the gates. None is no threshold."""
 
     max_expired_objects_percent: float | None = setting(
         or_unlimited(PERCENT),
@@ -174,7 +174,7 @@ SAFETY = settings_of("safety", Safety)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The ``bounds`` block: retention days outside these do not validate (both inclusive)."""
+    """The ``bounds`` block. Retention days outside these, which are inclusive, do not validate."""
 
     min_retention_days: int = setting(
         DAYS, 1, stricter=MORE, help="A tree with fewer days than this does not validate."
@@ -189,8 +189,8 @@ BOUNDS = settings_of("bounds", Bounds)
 
 @dataclass(frozen=True)
 class Override:
-    """A reviewed permission for one gate of one repository, up to ``max`` (percent, bytes or a count by the
-    gate's own unit; None: no ceiling), until ``expires`` (inclusive)."""
+    """A reviewed permission to override a gate for one repository, up to ``max`` (in the gate's unit; None:
+    no limit), until ``expires`` (inclusive)."""
 
     repository: str
     gate: str
@@ -201,18 +201,18 @@ class Override:
 
 
 INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
-"""S3 makes inventories daily or weekly, and may take a day to deliver one."""
+"""S3 makes inventories daily or weekly, and delivers one within a day."""
 
 
 @dataclass(frozen=True)
 class StorageConfig:
     type: str
-    """A name of ``lakeplan.values.storages`` that the tree can describe."""
+    """A kind in ``lakeplan.values.storages`` that a tree may use."""
     endpoint_url: str | None = None
     region: str | None = None
     path: str | None = None
     inventory: str | None = None
-    """Where the manifest of an S3 inventory is."""
+    """The URL of the manifest of an S3 inventory."""
     inventory_max_age_seconds: int = INVENTORY_MAX_AGE_SECONDS
 
 
@@ -231,7 +231,7 @@ class ServerConfig:
     endpoint_url: str
     branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
     branch_lifecycle_schedule: str | None = None
-    """Cron line of the server's own job, when the tree says so: a server's API does not."""
+    """The cron line of the server's own job, if the tree has it. The API does not return it."""
     time_zone: str = "UTC"
     storages: Mapping[str, StorageConfig] = field(default_factory=dict)
     cost_per_gb_month: Price | None = None
@@ -245,12 +245,12 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class DesiredRepository:
-    """One repository that an entry of the tree names.
+    """A repository that an entry of the tree names.
 
-    ``entry`` is the key that named it: itself (or ``server/name``), or a glob. ``resolved`` is the merged
-    configuration as plain JSON data, ``config_hash`` the SHA-256 of its canonical JSON: what a plan file
-    records, so that an apply can tell whether the reviewed configuration still is the tree's.
-    ``values`` maps a JSON pointer in ``resolved`` to where that value came from.
+    ``entry`` is the key of the entry: the name (or ``server/name``), or a glob. ``resolved`` is the merged
+    configuration as JSON data, and ``config_hash`` is the SHA-256 of its canonical JSON. Plan files record
+    it, so that an apply can check that the reviewed configuration is still the tree's. ``values`` maps a JSON
+    pointer in ``resolved`` to the place of that value.
     """
 
     server: str
@@ -269,14 +269,14 @@ class DesiredRepository:
     holds: tuple[Hold, ...] = ()
     sweep: SweepSettings = field(default_factory=SweepSettings)
     tree: str = ""
-    """The name of the tree; "" when it has none."""
+    """The name of the tree; "" if it has none."""
     pins: PinSettings = field(default_factory=PinSettings)
     notice_channel: str | None = None
-    """The channel that is notified before a branch is deleted; "" for none. None: the tree does not say."""
+    """The channel that is notified before a branch is deleted; "" for none. None without ``notify``."""
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The branch policies that the tree requires; none where it has none, or clears them."""
+        """The branch policies that the tree requires; empty if it has none or clears them."""
         setting = self.branch_lifecycle
         return setting.policies if isinstance(setting, PoliciesDesired) else ()
 
@@ -286,8 +286,8 @@ class DesiredRepository:
         return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)
 
     def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
-        """The policies or object rules that the tree requires; empty: they are to be cleared. None: it does
-        not manage them."""
+        """Return the policies or object rules that the tree requires; empty if it clears them, and None if it
+        does not manage them."""
         setting: PoliciesSetting | ObjectRulesSetting = self.object_lifecycle
         if kind is SettingKind.BRANCH_LIFECYCLE:
             setting = self.branch_lifecycle
@@ -303,7 +303,7 @@ class DesiredRepository:
 
     @property
     def key(self) -> str:
-        """``server/name``: how plans, state and messages call it."""
+        """``server/name``, as in plans, state and messages."""
         return f"{self.server}/{self.name}"
 
 
@@ -313,7 +313,8 @@ LONGEST_SECONDS = 600
 
 @dataclass(frozen=True)
 class Check:
-    """``run``: a program and its arguments; a program with a slash is a file of the tree."""
+    """A check of plans. ``run`` is a program and its arguments. A program with a slash is a file of the
+    tree."""
 
     name: str
     run: tuple[str, ...]

@@ -47,7 +47,7 @@ class FailureRow(ErrorRow):
 
 
 class ProblemRow(TypedDict):
-    """A problem of a tree and its place."""
+    """A problem of a tree, and where it is."""
 
     file: str
     line: int
@@ -57,13 +57,13 @@ class ProblemRow(TypedDict):
 
 
 class ProblemsDocument(TypedDict):
-    """What every document of ``validate`` has."""
+    """The part that every document of ``validate`` has."""
 
     problems: list[ProblemRow]
 
 
 def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:
-    """Errors by ``server/name``."""
+    """Return the errors by ``server/name`` as they are in documents."""
     return {
         key: {"message": error.message, "where": error.where, "hint": error.hint}
         for key, error in errors.items()
@@ -99,14 +99,15 @@ class TotalRow(_Counts):
 
 
 class Following(TypedDict):
-    """What follows from deletions of branches, by moment. ``objects_unknown``: why objects are not known."""
+    """The consequences of deleting branches, by moment. ``objects_unknown`` says why objects were not
+    read."""
 
     totals: Mapping[str, TotalRow]
     objects_unknown: str
 
 
 class Losses(TypedDict):
-    """What is lost with a branch. ``uncommitted`` None: not read."""
+    """What is lost with a branch. ``uncommitted`` is None if it was not read."""
 
     uncommitted: int | None
     uncommitted_more: bool

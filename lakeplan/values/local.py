@@ -1,4 +1,4 @@
-"""Files and programs of this machine. A checkout may be prepared by a stranger: no link of it is followed."""
+"""Files and programs of this machine. Links in a checkout, which may be a stranger's, are not followed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.limits import TooLarge, read_file
 
 PRIVATE, SHARED = 0o600, 0o666
-"""Modes of new files: for their owner alone, or as the user's umask says."""
+"""Modes of new files: for the owner only, or as the user's umask allows."""
 PRIVATE_FOLDER = 0o700
 _DEVICES = ("/dev/", "/proc/")
 _PARTIAL = ".lakeplan-new-"
 
 
 class LeadsOut(ValueError):
-    """A path that leaves the folder that it was named in. The message fits behind the path."""
+    """A path leads out of its folder. The message completes a sentence that begins with the path."""
 
     def __init__(self) -> None:
         super().__init__("leads out of the tree through a symbolic link")
 
 
 def inside(root: str | Path, path: str | Path) -> Path:
-    """The real path of ``path``. Raises LeadsOut where that is outside the real ``root``."""
+    """Return the real path of ``path``. Raises LeadsOut if that is outside the real ``root``."""
     try:
         real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     except (OSError, ValueError):
@@ -41,14 +41,15 @@ def inside(root: str | Path, path: str | Path) -> Path:
 
 
 def read_inside(root: str | Path, path: str | Path, limit: int) -> bytes:
-    """The bytes of a regular file of a tree. Raises OSError, LeadsOut, and TooLarge as ``read_file`` does."""
+    """Return the bytes of a regular file of a tree. Raises OSError, LeadsOut, and TooLarge like
+    ``read_file``."""
     return read_file(inside(root, path), limit)
 
 
 def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
-    """Puts a file in place as a whole. A link that has its name is replaced, not followed; a link of the
-    current folder on the way to it is refused. Devices and pipes are written to only by absolute paths.
-    Raises LakeplanError."""
+    """Write a file in one step, so that no reader sees a part of it. A link with its name is replaced, not
+    followed. Links on the way to it, below the current folder, are refused. Only absolute paths may name a
+    device or a pipe. Raises LakeplanError."""
     content = data.encode() if isinstance(data, str) else data
     try:
         refuse_links(path)
@@ -66,7 +67,7 @@ def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
 
 
 def refuse_links(path: Path, below: Path | None = None) -> None:
-    """Raises LakeplanError when a folder on the way to ``path`` is a symbolic link in the folder ``below``
+    """Raise LakeplanError if a folder on the way to ``path`` is a symbolic link below the folder ``below``
     (default: the current one)."""
     here = Path.cwd() if below is None else below
     if below is None and not path.is_absolute():
@@ -86,7 +87,7 @@ def refuse_links(path: Path, below: Path | None = None) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """A device, a pipe, or a name such as /dev/stdout, which may be any file."""
+    """Return whether a path is a device, a pipe, or a name such as /dev/stdout, which may be any file."""
     if str(path).startswith(_DEVICES):
         return True
     return path.exists() and not path.is_file() and not path.is_dir()
@@ -111,7 +112,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""Python 3.11 and later then leave the current folder and a script's folder out of ``sys.path``."""
+"""With this variable, Python omits the current folder and a script's folder from ``sys.path``."""
 _FOLDERS = (
     *("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"),
     *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONSTARTUP", "PYTHONPYCACHEPREFIX"),
@@ -121,27 +122,27 @@ _FOLDERS = (
     *("AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"),
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"),
 )
-"""Programs and libraries run, read or trust what is there."""
+"""Files and folders that programs and libraries run, read or trust."""
 _SEARCHED = ("PATH", "PYTHONPATH", "CLASSPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "AWS_DATA_PATH")
-"""Search paths: code is loaded from each folder, or, by botocore, what says where credentials are sent."""
+"""Search paths. Code is loaded from their folders; botocore reads there where to send credentials."""
 _PROGRAMS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-"""A name is found by ``PATH``; a relative path is not allowed."""
+"""Names that ``PATH`` resolves, or absolute paths."""
 
 
 def absolute_entries(paths: str) -> str:
-    """A search path without its empty and relative entries, which mean the current folder."""
+    """Return a search path without empty and relative entries, which mean the current folder."""
     return os.pathsep.join(entry for entry in paths.split(os.pathsep) if os.path.isabs(entry))
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """The absolute path of a program that ``PATH`` names. A name with a slash is a path, and stays one."""
+    """Return the absolute path of a program, which is searched in ``PATH`` unless it has a slash."""
     found = shutil.which(name, path=absolute_entries(environ.get("PATH", os.defpath)))
     return os.path.abspath(found) if found is not None else None
 
 
 def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a program: its Python imports nothing from the current folder. Raises UsageError
-    for a variable that names a file or folder by a relative path."""
+    """Return the environment for a program whose Python imports nothing from the current folder. Raises
+    UsageError for a variable that names a file or folder by a relative path."""
     wrong = relative_settings(environ)
     if wrong:
         raise UsageError(
@@ -157,14 +158,14 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_environment(environ: Mapping[str, str]) -> None:
-    """Makes ``environ`` the environment of this process."""
+    """Make ``environ`` the environment of this process."""
     for name in os.environ.keys() - environ.keys():
         del os.environ[name]
     os.environ.update(environ)
 
 
 def relative_settings(environ: Mapping[str, str]) -> list[str]:
-    """Variables of ``environ`` that name a file or folder by a relative path."""
+    """Return the variables of ``environ`` that name a file or folder by a relative path."""
     folders = [name for name in _FOLDERS if environ.get(name) and not os.path.isabs(environ[name])]
     programs = [n for n in _PROGRAMS if os.sep in environ.get(n, "") and not os.path.isabs(environ[n])]
     return folders + programs
@@ -179,7 +180,7 @@ class _Hidden:
 
 
 def hide_pandas() -> None:
-    """For a process of one command: others may want tables of pyarrow as data frames."""
+    """Let imports of pandas fail, in a process that runs one command and needs none."""
     sys.meta_path.insert(0, _Hidden)
 
 

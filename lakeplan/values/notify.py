@@ -1,4 +1,4 @@
-"""Notifications: channels of a tree, who is notified of what, and a message before it is formatted."""
+"""Notifications: the channels of a tree, and messages before they are formatted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChannelKind(str, Enum):
 
 @dataclass(frozen=True)
 class Channel:
-    """A webhook. Its URL is a secret, which only the environment has (``variable``)."""
+    """A webhook. Its URL is a secret, which comes from the environment (``variable``)."""
 
     name: str
     kind: ChannelKind
@@ -49,7 +49,7 @@ class NotifyConfig:
     default: str | None = None
 
     def channel_for(self, event: Event, owner: str | None) -> Channel | None:
-        """The owner's channel, or the default one where that does not accept the event; None for neither."""
+        """Return the owner's channel, or the default one if that does not accept the event, or None."""
         for name in (self.owners.get(owner or ""), self.default):
             channel = self.channels.get(name or "")
             if channel is not None and event in channel.events:
@@ -57,7 +57,7 @@ class NotifyConfig:
         return None
 
     def __str__(self) -> str:
-        """One line that differs whenever somebody else would be notified."""
+        """Return a line that differs if other people would be notified."""
         channels = [f"{c.name} ({', '.join(e.value for e in c.events)})" for c in self.channels.values()]
         owners = [f"{owner}: {name}" for owner, name in sorted(self.owners.items())]
         return "; ".join(
@@ -67,8 +67,8 @@ class NotifyConfig:
 
 @dataclass(frozen=True)
 class Item:
-    """One line of a message. ``subject`` is a name and ``text`` prose, both of which anybody may have
-    written; ``command`` is what a person can run about it. ``facts`` are for programs."""
+    """A line of a message. ``subject`` is a name and ``text`` is prose; strangers may have written both.
+    ``command`` is the command to run next. ``facts`` are for programs."""
 
     subject: str
     text: str = ""
@@ -79,7 +79,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a command reports, before its receivers are known."""
+    """A report of a command, before its receivers are known."""
 
     event: Event
     title: str
@@ -89,7 +89,7 @@ class Occasion:
 
 @dataclass(frozen=True)
 class Message:
-    """``id`` is the same when the same message is sent again. ``at`` is ISO 8601 UTC."""
+    """A message for one channel. A message that is sent again has the same ``id``. ``at`` is ISO 8601 UTC."""
 
     id: str
     event: Event
@@ -102,7 +102,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Sent:
-    """Items that went in one message. ``problem`` says why it was not accepted; "" when it was."""
+    """The items of one message. ``problem`` says why it was not accepted; "" if it was."""
 
     items: tuple[Item, ...]
     channel: str = ""
@@ -111,12 +111,12 @@ class Sent:
 
 class Publisher(Protocol):
     def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
-        """Sends the items to the channels of their owners, within a bounded time. Never raises for a channel
-        that does not answer: every item is in one of the results."""
+        """Send the items to the channels of their owners, within a limited time. Every item is in one of the
+        results, also if a channel does not answer."""
 
 
 class NoPublisher:
-    """Of a tree without ``notify``."""
+    """The publisher of a tree without ``notify``."""
 
     def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
         return (Sent(tuple(items), problem="the tree has no `notify` channel"),)

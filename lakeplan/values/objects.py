@@ -23,7 +23,7 @@ class AddressType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a commit: where ``path`` is stored, and how large it is (bytes).
+    """An object of a commit: its path, where it is stored, and its size in bytes.
 
     ``last_modified_us`` is UTC microseconds.
     """
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class RangeInfo:
-    """One range of a metarange: its id (hex), key bounds, estimated bytes and number of entries."""
+    """A range of a metarange: its id (hex), key bounds, estimated bytes and number of entries."""
 
     id: str
     min_key: bytes
@@ -63,14 +63,14 @@ class StoredObject:
 
     @property
     def version(self) -> int:
-        """A number (64 bits, signed) that another object at the same key does not share. The time alone would
-        not do: S3 dates a multipart upload at its start."""
+        """A number (64 bits, signed) that differs for another object at the same key. The time alone is not
+        enough: S3 dates a multipart upload at its start."""
         text = f"{self.modified_us} {self.size} {self.e_tag}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in their order, at most so many at once."""
+    """Yield the items in order, in lists of at most ``size``."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some

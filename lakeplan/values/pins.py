@@ -1,4 +1,4 @@
-"""Pins, hidden branches that keep a commit from every collector: names, settings, what a plan says."""
+"""Pins, the hidden branches that keep a commit from every collector: names, settings, parts of a plan."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakeplan.values.declare import ALL_OF_BOTH, COUNT, FLAG, ON, TAG_GLOBS, neu
 
 PREFIX = "lakeplan-pin-"
 DIGITS = 12
-"""Of the commit id in a pin's name."""
+"""The number of digits of the commit id in a pin's name."""
 MOST_PINS = 1_000
 NAME_TAKEN = "the name is taken"
 HOLD = "hold on "
-"""How a reason begins that is a hold."""
+"""The beginning of a reason that is a hold."""
 ANY_PIN = PREFIX + "[0-9a-f]" * DIGITS
 """The glob of all names of pins."""
 _NAME = re.compile(rf"{PREFIX}[0-9a-f]{{{DIGITS}}}")
 
 
 def pin_name(commit_id: str) -> str:
-    """The branch that pins a commit. A pin is never moved, so its name may say where it is."""
+    """Return the name of the branch that pins a commit. Pins are never moved."""
     return PREFIX + commit_id[:DIGITS]
 
 
@@ -32,19 +32,19 @@ def is_pin_name(branch_id: str) -> bool:
 
 
 def has_pin_commit(branch_id: str, commit_id: str) -> bool:
-    """Whether a branch is at the commit in its name, as pins do."""
+    """Return whether a branch has the name of a pin and is at the commit in it."""
     return branch_id == pin_name(commit_id) and is_pin_name(branch_id)
 
 
 def may_be_pin(branch: LiveBranch) -> bool:
-    """Whether a branch is hidden and is at the commit in its name."""
+    """Return whether a branch is hidden, has the name of a pin, and is at the commit in it."""
     return branch.hidden and has_pin_commit(branch.id, branch.commit_id)
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A pinned commit. ``days`` is its own rule, or None for the default days; ``reasons`` say why,
-    such as ``tag v1``. Of a pin on record they are its ``holds`` alone."""
+    """A pinned commit. ``days`` is from the rule of the pin, or None for the default. ``reasons`` say why it
+    is pinned, such as ``tag v1``. Recorded pins have only those that are holds."""
 
     commit_id: str
     days: int | None = None
@@ -56,15 +56,15 @@ class Pin:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """The reasons that are holds. They are recorded: a hold on a branch or a tag names nothing more once
-        somebody deletes or moves it."""
+        """The reasons that are holds. They are recorded, because a hold on a branch or tag no longer names
+        the commit after the branch or tag is deleted or moved."""
         return tuple(reason for reason in self.reasons if reason.startswith(HOLD))
 
 
 @dataclass(frozen=True)
 class Kept:
-    """How many of the newest commits of a branch's main line to keep, as restic's ``forget`` counts them:
-    the last ``commits``, and the newest of each of the last days, weeks and months that have any."""
+    """How many of the newest commits on a branch's main line to keep, like restic's ``forget``: the last
+    ``commits``, and the newest commit of each of the last days, weeks and months that have one."""
 
     branches: str
     commits: int = 0
@@ -75,7 +75,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PinSettings:
-    """The ``pins`` block: which commits get a pin, once they would otherwise lose data."""
+    """The ``pins`` block: which commits get a pin when they would otherwise lose data."""
 
     tags: tuple[str, ...] = setting(
         TAG_GLOBS,
@@ -102,8 +102,8 @@ PINS = settings_of("pins", PinSettings)
 
 
 class PinState(str, Enum):
-    """``MISSING``: to be made; ``STALE``: there, with another rule than it needs or other holds on record;
-    ``RETIRED``: there, and nothing requires it; ``KEPT``: as it should be."""
+    """``MISSING``: must be created. ``STALE``: exists with another rule than it needs, or with other recorded
+    holds. ``RETIRED``: exists, and nothing requires it. ``KEPT``: exists as required."""
 
     MISSING = "missing"
     STALE = "stale"
@@ -113,9 +113,9 @@ class PinState(str, Enum):
 
 @dataclass(frozen=True)
 class PinRow:
-    """One pin. ``retention_days`` is the rule it is to have, ``stored_days`` the one that it has; None: the
-    default days. ``objects`` and ``size_bytes``: data that it alone protects, now or within 30 days; None
-    where they were not read."""
+    """A pin in a plan. ``retention_days`` is from the rule that it needs and ``stored_days`` from the one
+    that it has; None is the default. ``objects`` and ``size_bytes`` count the data that only this pin
+    protects, now or within 30 days; None if it was not read."""
 
     commit_id: str
     branch_id: str
@@ -129,9 +129,9 @@ class PinRow:
 
 @dataclass(frozen=True)
 class PinsPlan:
-    """The pins of one repository, by commit id. ``retire``: only these may be deleted by an apply.
-    ``foreign``: branches that are named like pins and are not this state's, with why. ``blocked``: why no pin
-    is made or deleted now. ``limit``: ``pins.max``. ``as_of`` is the moment that they were judged at."""
+    """The pins of one repository, by commit id, as judged at ``as_of``. An apply deletes only those that are
+    ``RETIRED``. ``foreign`` lists branches that have the name of a pin and are not in this state, with the
+    reason. ``blocked`` says why no pin is created or deleted now. ``limit`` is ``pins.max``."""
 
     as_of: datetime
     pins: tuple[PinRow, ...] = ()
@@ -144,7 +144,7 @@ class PinsPlan:
 
     @property
     def incomplete(self) -> str:
-        """Why pins that the tree requires cannot be made now; empty when they can."""
+        """Why pins that the tree requires cannot be created now; "" if they can."""
         return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))
 
     @property

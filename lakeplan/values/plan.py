@@ -1,7 +1,5 @@
-"""A plan: frozen data, the document that is shown, reviewed, stored and applied.
-
-``to_document`` and ``from_document`` give and take the JSON of ``schemas/plan.v1.json``. Times are ISO 8601
-UTC with seconds; sizes are bytes.
+"""A plan as frozen data. ``lakeplan.values.plan_document`` converts it to and from the JSON of
+``schemas/plan.v1.json``. Times are UTC, sizes are bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ PLAN_FORMAT = "lakeplan.plan/v1"
 
 
 class Horizon(str, Enum):
-    """The moments an impact is judged at, if nobody writes until then."""
+    """The moments that an impact is estimated for, assuming no new commits."""
 
     NOW = "now"
     WEEK = "plus_7_days"
@@ -43,8 +41,8 @@ class Horizon(str, Enum):
 
 @dataclass(frozen=True)
 class ValueChange:
-    """One value that differs: ``path`` is ``default_retention_days`` or ``branches/<branch id>``.
-    None is "not set"."""
+    """A value that differs. ``path`` is ``default_retention_days`` or ``branches/<branch id>``. None means
+    that it is not set."""
 
     path: str
     before: int | None
@@ -53,10 +51,10 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class HorizonImpact:
-    """What the change does at one moment. ``commits_expire`` are kept by the stored rules and not by the
-    proposed ones (the server's verdict); ``objects_expire`` likewise, by address, at most. ``at_risk_*``
-    is the part of it that the documented rule keeps. ``objects_kept`` is what the stored rules keep among
-    what was read. Objects are None where they are unknown."""
+    """The effect of a change at one moment. ``commits_expire`` counts those that the server keeps by the
+    stored rules and not by the proposed ones; ``objects_expire`` is the upper bound of distinct addresses for
+    which this holds. Those at risk are the part that the documented rule keeps. ``objects_kept`` counts what
+    the stored rules keep of the objects that were read. Objects are None if they are unknown."""
 
     as_of: datetime
     commits_kept_before: int
@@ -73,7 +71,7 @@ class HorizonImpact:
 
     @property
     def percent_expire(self) -> float | None:
-        """Objects that expire, in percent of what is kept before."""
+        """Objects that expire, in percent of those that are kept before the change."""
         if self.objects_expire is None:
             return None
         if not self.objects_expire:
@@ -82,9 +80,9 @@ class HorizonImpact:
 
 
 class ImpactStatus(str, Enum):
-    """``simulated``: objects were read. ``unaffected``: no commit changes sides, so no object can.
-    ``unknown``: objects could not be read (a gate). ``not_asked``: nothing changes, or ``--simulate none``
-    on a repository without writes."""
+    """``simulated``: objects were read. ``unaffected``: no commit expires or is kept again, so no object
+    does. ``unknown``: objects could not be read, for which there is a gate. ``not_asked``: nothing changes,
+    or ``--simulate none`` on a repository without writes."""
 
     SIMULATED = "simulated"
     UNAFFECTED = "unaffected"
@@ -94,8 +92,8 @@ class ImpactStatus(str, Enum):
 
 @dataclass(frozen=True)
 class TagLoss:
-    """A tag whose commit loses objects, now or at a later horizon: what it names can then no longer be read
-    in full. ``objects`` and ``size_bytes``: all that it loses until the last of them."""
+    """A tag whose commit loses objects, now or at a later horizon. ``objects`` and ``size_bytes`` count all
+    that it loses until the last horizon."""
 
     tag: str
     commit_id: str
@@ -113,8 +111,8 @@ class PrefixImpact:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What the stored rules already let expire: collectable today, whatever this plan does. Objects are None
-    unless ``--backlog`` was given."""
+    """What the stored rules already let expire, whether this plan is applied or not. Objects are None without
+    ``--backlog``."""
 
     commits: int
     objects: int | None = None
@@ -122,7 +120,7 @@ class Backlog:
 
 
 STAGED_DATA = "upper bounds: uncommitted changes were not read and can only reduce these numbers"
-"""In ``blind_to`` of every impact; plans and pages say it once."""
+"""Part of ``blind_to`` of every impact. Plans and pages say it once."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +134,13 @@ class Impact:
     ranges_read: int = 0
     entries_read: int = 0
     commits_digest: str = ""
-    """SHA-256 over all commits kept now, with the verdicts that keep them: equal digests, equal impact."""
+    """SHA-256 over all commits that are kept now and the verdicts that keep them. Impacts with equal digests
+    are equal."""
     blind_to: tuple[str, ...] = ()
-    """What was not read, as sentences: dangling commits under ``--read-only``, staged data always."""
+    """What was not read, in sentences: dangling commits with ``--read-only``, and always uncommitted
+    changes."""
     shown: Shown | None = None
-    """What expires, one by one. None: nothing was judged, or there are too many."""
+    """The objects that expire. None if nothing was judged, or if there are too many."""
 
     @property
     def now(self) -> HorizonImpact | None:
@@ -156,13 +156,13 @@ class GateOutcome(str, Enum):
 
 
 APPLY, LIFECYCLE_RUN = "apply", "lifecycle run"
-"""The commands that gates stop."""
+"""The commands that gates refuse."""
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """One gate. ``scope`` is ``server/name`` or ``plan``. ``value`` and ``limit`` are in ``unit``. ``stops``
-    is the command that it stops when it refuses."""
+    """The result of one gate. ``scope`` is ``server/name`` or ``plan``. ``value`` and ``limit`` are in
+    ``unit``. ``stops`` is the command that does not run if the gate refuses."""
 
     gate: str
     scope: str
@@ -178,7 +178,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """A repository that could not be planned, as a person reads it."""
+    """Why a repository could not be planned."""
 
     message: str
     where: str = ""
@@ -188,9 +188,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Loosening:
-    """One safety value that is weaker in the checked-out tree than at the base. ``scope`` is ``tree`` or
-    ``server/name``; ``path`` as the tree writes it; ``before`` and ``after`` in words; ``where`` the place in
-    the checked-out tree, when there is one."""
+    """A safety setting that is weaker in the checked-out tree than in the base tree. ``scope`` is ``tree`` or
+    ``server/name``, ``path`` is as the tree writes it, ``before`` and ``after`` are text, and ``where`` is
+    the place in the checked-out tree, if there is one."""
 
     scope: str
     path: str
@@ -201,8 +201,8 @@ class Loosening:
 
 @dataclass(frozen=True)
 class SweepGuard:
-    """The stricter of a tree and its base for the sweep of one repository: limits and protected tags, what is
-    held by either, and of every setting the one that takes less."""
+    """The stricter of a tree and its base for the sweep of one repository: thresholds and protected tags, the
+    holds of both, and of each setting the value that deletes less."""
 
     safety: Safety
     holds: tuple[Hold, ...]
@@ -211,14 +211,16 @@ class SweepGuard:
 
 @dataclass(frozen=True)
 class RepositoryPlan:
-    """One repository of the plan. ``branches`` maps every branch to its HEAD when planned: patterns are
-    expanded over these alone when the plan is applied. ``unexpanded`` are branches that appeared later, with
-    the days their pattern would give them. ``creation_date`` (epoch seconds) and ``storage_namespace`` tell a
-    repository from another of the same name. ``action``, ``before``, ``after`` and ``changes`` are of the GC
-    rules; ``branch_lifecycle`` and ``object_lifecycle`` are set when the tree manages them on the server,
-    ``lifecycle`` when lakeplan itself enforces the policies: an apply writes nothing of it.
-    ``cost_per_gb_month`` is the server's price, where the tree has one. ``pins``: None where there are none
-    and the tree requires none; rules and their ETags are without the entries of pins.
+    """One repository of the plan.
+
+    ``branches`` maps every branch to its HEAD at the time of the plan. An apply expands patterns over these
+    branches only. ``unexpanded`` maps branches that appeared later to the days of their pattern.
+    ``creation_date`` (epoch seconds) and ``storage_namespace`` distinguish repositories of the same name.
+    ``action``, ``before``, ``after`` and ``changes`` describe the GC rules, without the rules of pins.
+    ``branch_lifecycle`` and ``object_lifecycle`` are set if the tree manages them on the server.
+    ``lifecycle`` is set if lakeplan enforces the policies: an apply writes nothing of it.
+    ``cost_per_gb_month`` is the server's price, if the tree has one. ``pins`` is None if there are none and
+    the tree requires none.
     """
 
     server: str
@@ -248,16 +250,16 @@ class RepositoryPlan:
     cost_per_gb_month: Price | None = None
     pins: PinsPlan | None = field(default=None, metadata=OPTIONAL)
     held_deletions: tuple[str, ...] = field(default=(), metadata=NOT_IN_DOCUMENT)
-    """Held branches that the server's policies would delete, as sentences; not in the plan file, whose gates
-    say it."""
+    """Held branches that the server's policies would delete, in sentences. The plan file has only the gates
+    that name them."""
 
     @property
     def key(self) -> str:
         return f"{self.server}/{self.name}"
 
     def is_of(self, creation_date: int, storage_namespace: str) -> bool:
-        """Whether a live repository is the planned one, and no other of the same name. In a redacted plan
-        the namespace is a digest."""
+        """Return whether a live repository is the planned one, not another of the same name. Redacted plans
+        have a digest of the namespace."""
         names = (storage_namespace, path_digest(self.key, storage_namespace))
         return self.creation_date == creation_date and self.storage_namespace in names
 
@@ -271,25 +273,24 @@ class RepositoryPlan:
 
     @property
     def settings(self) -> tuple[PoliciesPlan | ObjectRulesPlan, ...]:
-        """The further settings that the tree manages here."""
+        """The policies and object rules that the tree manages on the server."""
         return tuple(s for s in (self.branch_lifecycle, self.object_lifecycle) if s is not None)
 
     @property
     def writes(self) -> bool:
-        """Whether anything is to be written: rules, pins, policies or object rules."""
+        """Whether an apply writes anything: rules, pins, policies or object rules."""
         return self.overall.writes
 
     @property
     def impact_known(self) -> bool:
-        """Whether the objects that expire are known. What object rules newly expire is not simulated."""
+        """Whether the objects that expire are known. The effect of object rules is not simulated."""
         now, rules = self.impact.now, self.object_lifecycle
         tightened = rules is not None and rules.tightened
         return now is not None and now.objects_expire is not None and not tightened
 
     @property
     def overall(self) -> Action:
-        """One word for all settings: what happens to those that are written when it is the same, else
-        ``change``."""
+        """The action of all settings that are written if it is the same, otherwise ``change``."""
         pins = Action.CHANGE if self.pins is not None and self.pins.writes else Action.NONE
         actions = {a for a in (self.action, pins, *(s.action for s in self.settings)) if a.writes}
         if not actions:
@@ -298,14 +299,14 @@ class RepositoryPlan:
 
     @property
     def shortens(self) -> bool:
-        """True when some data may be kept for less time than before: such writes go last."""
+        """Whether some data may be kept for less time than before. Such writes are made last."""
         retires = self.pins is not None and bool(self.pins.of(PinState.RETIRED))
         return retires or shortens(self.before, self.after) or any(s.shortens for s in self.settings)
 
 
 def shortens(before: GcRules | None, after: GcRules | None) -> bool:
-    """Whether any branch, or what has no branch, is kept for fewer days. Unset rules keep everything:
-    the collector does not run without them."""
+    """Return whether any branch, or the default, has fewer days. Unset rules keep everything, because the
+    collector does not run without rules."""
     if after is None or before == after:
         return False
     if before is None:
@@ -318,12 +319,14 @@ def shortens(before: GcRules | None, after: GcRules | None) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """``tree_digest`` tells one tree from another (``Tree.digest``); ``tree_commit`` is its git commit, when
-    there is one. ``allowed`` are the gates opened with ``--allow``. ``base`` is the git commit of ``--base``:
-    ``loosenings`` are held against it, gates were judged by the stricter limits of both, and
-    ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter ones, for the apply.
-    ``sweep_guards`` by ``server/name``: the limits of ``apply --sweep`` where the tree alone has weaker ones.
-    ``runner``: who read the ranges; None where nothing was read."""
+    """The plan of one or more repositories.
+
+    ``tree_digest`` identifies the tree (``Tree.digest``); ``tree_commit`` is its git commit, if it has one.
+    ``allowed`` lists the gates that ``--allow`` overrode. ``base`` is the git commit of ``--base``:
+    ``loosenings`` are the safety settings that are weaker than there, gates were judged by the stricter
+    thresholds of both trees, and ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter
+    ones, for the apply. ``sweep_guards`` has, by ``server/name``, the settings of ``apply --sweep`` if the
+    tree alone has weaker ones. ``runner`` is None if no range was read."""
 
     as_of: datetime
     lakeplan_version: str
@@ -344,11 +347,11 @@ class Plan:
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
     runner: RunnerChoice | None = None
     same_as_base: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_DOCUMENT)
-    """``server/name`` of repositories that the tree configures as the base does; not in the plan file."""
+    """``server/name`` of the repositories that the tree configures as the base does. Not in the plan file."""
     tree_name: str = ""
-    """What the tree is called; "" when it has no name."""
+    """The name of the tree; "" if it has none."""
     what_if: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
-    """What ``--set`` gave, each ``PATH=VALUE``: a plan that has any is never applied."""
+    """The settings of ``--set``, each ``PATH=VALUE``. A plan with any is never applied."""
 
     @property
     def writes(self) -> tuple[RepositoryPlan, ...]:
@@ -360,12 +363,12 @@ class Plan:
 
     @property
     def refused(self) -> tuple[GateResult, ...]:
-        every = [*self.gates, *(g for r in self.repositories for g in r.gates)]
-        return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
+        results = [*self.gates, *(g for r in self.repositories for g in r.gates)]
+        return tuple(g for g in results if g.outcome is GateOutcome.REFUSED)
 
     @property
     def blocked(self) -> tuple[GateResult, ...]:
-        """Gates that stop an apply; the others stop ``branches run``."""
+        """Gates that refuse an apply. The others refuse ``branches run``."""
         return tuple(g for g in self.refused if g.stops == APPLY)
 
     def count(self, action: Action) -> int:

@@ -1,6 +1,7 @@
-"""The JSON form of a plan: every dataclass field under its own name, nothing else.
+"""The JSON of a plan: the fields of its dataclasses under their names.
 
-``digest`` is the SHA-256 of the canonical document without itself: a cut or edited file is noticed at once.
+``digest`` is the SHA-256 of the canonical document without itself, so that an incomplete or edited file is
+noticed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OBJECTS_HEAD = b"lakeplan.plan-objects/v1\n"
 
 
 def to_document(plan: Plan) -> dict[str, Json]:
-    """The document as plain JSON data: the plan's fields, ``format``, a ``summary`` and its ``digest``."""
+    """Return the document as JSON data: the plan's fields, ``format``, a ``summary`` and its ``digest``."""
     document: dict[str, Json] = {"format": PLAN_FORMAT, **encode(plan)}
     for encoded, repository in zip(document["repositories"], plan.repositories, strict=True):
         encoded["before_etag"] = repository.before_etag
@@ -40,8 +41,8 @@ def to_document(plan: Plan) -> dict[str, Json]:
 
 
 def summarise(plan: Plan) -> dict[str, Json]:
-    """Totals over the repositories that would be written: what the last line of every output says. Unknown
-    impacts count as nothing here, so ``impact_unknown`` says in how many repositories there are some."""
+    """Return the totals over the repositories that are written. Unknown impacts count as 0 here;
+    ``impact_unknown`` is the number of repositories that have one."""
     writes = plan.writes
     now = [h for r in writes if (h := r.impact.now) is not None]
     month = [h for r in writes if (h := r.impact.horizons.get(Horizon.MONTH.value)) is not None]
@@ -68,7 +69,7 @@ def summarise(plan: Plan) -> dict[str, Json]:
 
 
 def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
-    """What the expiring bytes cost a month, by currency, over the servers that have a price."""
+    """Return the monthly cost of the bytes that expire, by currency, on servers that have a price."""
     found: dict[str, dict[str, Json]] = {}
     for repository in writes:
         price = repository.cost_per_gb_month
@@ -84,32 +85,32 @@ def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
 
 
 def _branches(plan: Plan) -> dict[str, Json]:
-    """What the next ``branches run`` does; None everywhere when the plan lists no branches for it. Objects
-    are None where they were not all read."""
+    """Return what the next ``branches run`` does. All figures are None if the plan lists no branches for it;
+    those of objects are None if not all were read."""
     listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
-    ends = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
-    known = not any(b.unknown for b in listed) and all(t.objects is not None for t in ends)
-    going = sum(b.going for b in listed)
+    settled = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
+    known = not any(b.unknown for b in listed) and all(t.objects is not None for t in settled)
+    expired = sum(b.expired for b in listed)
     return {
-        "branches_delete": going if listed else None,
-        "branches_keep": sum(len(b.branches) for b in listed) - going if listed else None,
-        "objects_follow": sum(t.objects or 0 for t in ends) if listed and known else None,
-        "bytes_follow": sum(t.size_bytes or 0 for t in ends) if listed and known else None,
+        "branches_delete": expired if listed else None,
+        "branches_keep": sum(len(b.branches) for b in listed) - expired if listed else None,
+        "objects_follow": sum(t.objects or 0 for t in settled) if listed and known else None,
+        "bytes_follow": sum(t.size_bytes or 0 for t in settled) if listed and known else None,
     }
 
 
 def dump_plan(plan: Plan) -> str:
-    """The plan file: JSON that can always be written as UTF-8, lone surrogates as escapes."""
+    """Return the plan file: JSON in UTF-8, with lone surrogates as escapes."""
     text = json.dumps(to_document(plan), indent=2, sort_keys=True, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = None) -> Plan:
-    """The plan in the text of a plan file, which may come from a stranger. ``problem`` says what a schema
-    finds wrong with the document, or "".
+    """Return the plan in the text of a plan file, which may come from a stranger. ``problem`` returns what a
+    schema finds wrong with the document, or "".
 
-    Raises LakeplanError (naming the file) when the file is cut, edited or of another kind, or has anything
-    that lakeplan does not write: what can be computed from the rest has to be what is computed.
+    Raises LakeplanError, which names the file, if the file is incomplete, edited or no plan, or has anything
+    that lakeplan does not write. Totals and ETags must be those that follow from the rest.
     """
     hint = "Make it again with: lakeplan plan --out FILE."
     try:
@@ -143,7 +144,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
 
 
 def _check_shown(plan: RepositoryPlan) -> None:
-    """Raises ValueError when the records in the plan file are not those that it counts."""
+    """Raise ValueError if the records in the plan file are not those that it counts."""
     shown = plan.impact.shown
     if shown is None:
         return
@@ -153,14 +154,15 @@ def _check_shown(plan: RepositoryPlan) -> None:
 
 
 def dump_objects(plan: Plan) -> bytes:
-    """The file beside a plan file: the records of every repository that has too many for the plan file, in
-    the plan's order. Empty when there is none."""
+    """Return the file beside a plan file: the records of the repositories that have too many for the plan
+    file, in the plan's order. Empty if there are none."""
     found = [r.impact.shown.data or b"" for r in _beside(plan) if r.impact.shown is not None]
     return b"".join((OBJECTS_HEAD, *found)) if found else b""
 
 
 def with_objects(plan: Plan, data: bytes) -> Plan:
-    """A plan with the records of the file beside it. Raises ValueError when they are not the plan's."""
+    """Return the plan with the records of the file beside it. Raises ValueError if they are not the
+    plan's."""
     head, at = len(OBJECTS_HEAD), len(OBJECTS_HEAD)
     known: dict[str, Shown] = {}
     for repository in _beside(plan):
@@ -175,7 +177,7 @@ def with_objects(plan: Plan, data: bytes) -> Plan:
 
 
 def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
-    """A plan with other records, by ``server/name``."""
+    """Return the plan with these records, by ``server/name``."""
     repositories = (
         replace(r, impact=replace(r.impact, shown=known[r.key])) if r.key in known else r
         for r in plan.repositories
@@ -184,7 +186,7 @@ def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
 
 
 def needs_objects_file(plan: Plan) -> bool:
-    """Whether a plan file needs the file beside it."""
+    """Return whether a plan has more records than fit into the plan file."""
     return bool(_beside(plan))
 
 
@@ -202,8 +204,8 @@ def digest_of(document: Mapping[str, Json]) -> str:
 
 
 def rules_from_body(body: Mapping[str, Json]) -> GcRules:
-    """Rules from the JSON body. Raises KeyError or TypeError for anything but whole days, ValueError for a
-    branch named twice."""
+    """Return the rules of a JSON body. Raises KeyError or TypeError unless days are whole numbers, and
+    ValueError for a branch that is named twice."""
     branches: dict[str, int] = {}
     for item in _typed(_typed(body, dict)["branches"], list):
         name = _typed(_typed(item, dict)["branch_id"], str)
@@ -214,7 +216,7 @@ def rules_from_body(body: Mapping[str, Json]) -> GcRules:
 
 
 def encode(value: Json) -> Json:
-    """A dataclass and its values as plain JSON data, under its own names."""
+    """Return a dataclass as JSON data, with its fields under their names."""
     if isinstance(value, GcRules):
         return value.to_body()
     if isinstance(value, Enum):
@@ -238,8 +240,8 @@ def _is_left_out(of: Field[Json], value: Json) -> bool:
 
 
 def decode(data: Json, kind: Json) -> Json:
-    """JSON data as a value of type ``kind``: what ``encode`` made of it. A field that it lacks takes its
-    default, so that records of earlier versions stay readable. Raises TypeError, KeyError or ValueError."""
+    """Return the value of type ``kind`` that ``encode`` wrote as this JSON data. A missing field has its
+    default. Raises TypeError, KeyError or ValueError."""
     origin: Json = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -265,7 +267,7 @@ def decode(data: Json, kind: Json) -> Json:
     if is_dataclass(kind):
         return _decode_dataclass(_typed(data, dict), kind)
     if kind is float and isinstance(data, int):
-        return _typed(data, int)  # as it was written: what is loaded and stored again has the same digest
+        return _typed(data, int)  # unchanged, so that a plan that is loaded and stored has the same digest
     return _typed(data, kind)
 
 

@@ -1,4 +1,4 @@
-"""Parts of a plan: settings that have an ETag, branches that are deleted, objects that are named."""
+"""Parts of a plan: policies and object rules, branches that are deleted, and named objects."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """One item that is added, changed or removed (``clear``). ``item`` is its id, or its patterns; ``order``
-    when only the order differs. ``before`` and ``after`` hold the values that differ, as text under the names
+    """An item that is added, changed or removed (``clear``). ``item`` is its id or its patterns, or ``order``
+    if only the order differs. ``before`` and ``after`` have the values that differ, as text, under the keys
     of the tree."""
 
     item: str
@@ -32,11 +32,13 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class BranchFate:
-    """A branch that policies delete, by now or within thirty days if nobody writes. ``goes_at`` is when the
-    proposed policies have all their thresholds crossed (``policy`` names the first), ``before_at`` when the
-    stored ones have; None: not within that time. ``idle`` says that an idle age is among what decides.
-    ``uncommitted`` counts the changes that would be lost (``uncommitted_more``: at least); None: not read.
-    ``pulls`` are open pull requests from it, ``tags`` those that it leads to and the default branch does not.
+    """A branch that policies delete now, or within thirty days if nobody writes.
+
+    ``goes_at`` is when the proposed policies delete it, and ``before_at`` when the stored ones do; None if
+    they do not within that time. ``policy`` is the first proposed one that does. ``idle`` says whether an
+    idle age decides. ``uncommitted`` counts the changes that would be lost, or the first of them
+    (``uncommitted_more``); None if they were not read. ``pulls`` are open pull requests from the branch.
+    ``tags`` are those in its history and not in that of the default branch.
     """
 
     branch_id: str
@@ -53,15 +55,15 @@ class BranchFate:
     tags: tuple[str, ...] = ()
 
     def newly(self, moment: datetime) -> bool:
-        """Whether the change deletes it by ``moment`` and the stored policies would not have."""
+        """Return whether the proposed policies delete it by ``moment``, and the stored ones do not."""
         stored = self.before_at is not None and self.before_at <= moment
         return self.goes_at is not None and self.goes_at <= moment and not stored
 
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """``server_etag`` is the server's own, "" while nothing is set or when it gives none; it is what an apply
-    sends in ``If-Match``. ``notes`` say what a reviewer should know, one line each."""
+    """Policies or object rules. ``server_etag`` is the server's, which an apply sends in ``If-Match``; "" if
+    nothing is set or the server sent none. ``notes`` are for the reviewer, one line each."""
 
     kind: ClassVar[SettingKind]
     action: Action
@@ -86,10 +88,10 @@ class SettingPlan:
 
 @dataclass(frozen=True)
 class PoliciesPlan(SettingPlan):
-    """``after`` is what the tree says: a policy without an id gets the server's. ``reordered`` means that
-    nothing but the order differs, which has no effect on which branches are deleted. ``fates`` are the
-    branches that are deleted, soonest first; ``deletions`` counts, by horizon, those that the change newly
-    deletes; ``exempt_branches`` those that the server gives no creation time for."""
+    """Policies. In ``after``, which is from the tree, a policy without an id gets the server's.
+    ``reordered`` says that only the order differs, which does not change which branches are deleted.
+    ``fates`` are the branches that are deleted, soonest first. ``deletions`` counts, by horizon, those that
+    only the proposed policies delete. ``exempt_branches`` counts those without a creation time."""
 
     kind = SettingKind.BRANCH_LIFECYCLE
     before: tuple[Policy, ...] | None = None
@@ -100,7 +102,7 @@ class PoliciesPlan(SettingPlan):
     exempt_branches: int = 0
 
     def deleted(self, moment: datetime, proposed: bool) -> frozenset[str]:
-        """Branches that the stored or the proposed policies have deleted by then."""
+        """Return the branches that the stored or the proposed policies have deleted by ``moment``."""
         gone = ((fate.branch_id, fate.goes_at if proposed else fate.before_at) for fate in self.fates)
         return frozenset(name for name, at in gone if at is not None and at <= moment)
 
@@ -111,7 +113,7 @@ class PoliciesPlan(SettingPlan):
 
 @dataclass(frozen=True)
 class ObjectRulesPlan(SettingPlan):
-    """Object rules expire objects by a commit; the collector reclaims them later."""
+    """Object rules. They delete objects by a commit, and the collector reclaims the storage later."""
 
     kind = SettingKind.OBJECT_LIFECYCLE
     before: tuple[ObjectRule, ...] | None = None
@@ -119,7 +121,7 @@ class ObjectRulesPlan(SettingPlan):
 
     @property
     def tightened(self) -> bool:
-        """Whether some rule is added or changed: objects may expire that were kept."""
+        """Whether a rule is added or changed, so that objects may expire that were kept."""
         return any(change.action is not Action.CLEAR for change in self.changes)
 
 
@@ -128,14 +130,14 @@ BY_POLICY = "policy"
 
 
 _AWAITS_NOTICE = frozenset(keep.value for keep in AWAITS_NOTICE)
-_GO_WHEN_DUE = _AWAITS_NOTICE | {Keep.NOT_CROSSED.value, Keep.EXEMPTED.value}
+_DELETED_WHEN_DUE = _AWAITS_NOTICE | {Keep.NOT_CROSSED.value, Keep.EXEMPTED.value}
 
 
 @dataclass(frozen=True)
 class BranchRow:
-    """One branch of a document. ``verdict`` is ``delete`` or ``keep``; ``reason`` is ``policy`` or a value of
-    ``Keep``; ``uncommitted`` None: not read, because it is kept anyway; ``only_here`` None: it is not
-    among the stale branches."""
+    """A branch in a document. ``verdict`` is ``delete`` or ``keep``. ``reason`` is ``policy`` or a value of
+    ``Keep``. ``uncommitted`` is None if it was not read, because the branch is kept anyway. ``only_here`` is
+    None if the branch is not stale."""
 
     branch_id: str
     commit_id: str
@@ -164,17 +166,17 @@ class BranchRow:
 
     @property
     def is_expired(self) -> bool:
-        """Whether it is deleted, at once or after its notice."""
+        """Whether it is deleted, now or after its notice period."""
         return self.is_deleted or self.reason in _AWAITS_NOTICE
 
     def is_deleted_by(self, moment: datetime) -> bool:
-        """Whether it is deleted by then if nobody writes; uncommitted changes may keep it all the same."""
+        """Return whether it is deleted by then if nobody writes. Uncommitted changes may still keep it."""
         due = self.due is not None and self.due <= moment
-        return self.is_deleted or (due and self.reason in _GO_WHEN_DUE)
+        return self.is_deleted or (due and self.reason in _DELETED_WHEN_DUE)
 
 
 def branch_row(outlook: BranchOutlook) -> BranchRow:
-    """Moments to the second."""
+    """Return the branch as documents have it, with moments to the second."""
     facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
     return BranchRow(
         facts.branch_id,
@@ -208,11 +210,11 @@ def _second(moment: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True)
 class BranchesPlan:
-    """Every branch of a repository and what ``branches run`` makes of it; an apply deletes none of them.
+    """The branches of a repository and what ``branches run`` does to each. An apply deletes none of them.
 
-    ``as_of`` is the moment that ages count to. ``deletions`` counts by horizon those deleted by then, if
-    nobody writes. ``totals`` is what follows from the deletions that are due, under the rules that the plan
-    leaves behind, at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``; empty without deletions or
+    Ages are as of ``as_of``. ``deletions`` counts, by horizon, the branches that are deleted by then if
+    nobody writes. ``totals`` has the consequences of the deletions that are due, under the rules after the
+    plan, at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``. It is empty without deletions or
     rules. ``unknown`` says why the branches could not be inspected.
     """
 
@@ -226,8 +228,8 @@ class BranchesPlan:
     unknown: str = ""
 
     @property
-    def going(self) -> int:
-        """Branches that the next run deletes, or gives notice of."""
+    def expired(self) -> int:
+        """The number of branches that the next run deletes or gives notice of."""
         return sum(1 for row in self.branches if row.is_expired)
 
 
@@ -235,9 +237,9 @@ RECORD_BYTES = 17
 NOT_IN_DOCUMENT = {"not_in_document": True}
 """Metadata of a field that is not in the document of a plan."""
 OPTIONAL = {"optional": True}
-"""Metadata of a field that is in the document of a plan unless it is None."""
+"""Metadata of a field that documents omit if it is None."""
 INLINE_RECORDS = 2_000
-"""Up to so many of a repository are in the plan file itself."""
+"""The most records of a repository that are in the plan file itself."""
 
 
 class Bit(IntFlag):
@@ -248,15 +250,15 @@ class Bit(IntFlag):
     WEEK = 2
     """It expires within seven days, if nobody writes."""
     BACKLOG = 4
-    """The stored rules do not keep it already."""
+    """The stored rules do not keep it either."""
     COMMIT_NOW = 8
     COMMIT_WEEK = 16
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The records of one repository: how many, and the SHA-256 of all of them. ``inline`` has them in base64
-    when they are few; otherwise they are in the file beside the plan, and ``data`` when that was read."""
+    """The records of one repository: their number and SHA-256. If there are few, ``inline`` has them in
+    base64. Otherwise they are in the file beside the plan, and in ``data`` after that was read."""
 
     records: int
     sha256: str
@@ -274,9 +276,9 @@ class Shown:
         return len(data) == size and hashlib.sha256(data).hexdigest() == self.sha256
 
     def read(self) -> Records | None:
-        """The records; None when they are beside the plan and were not found there. Raises ValueError when
-        they are not those that the plan names."""
-        # numpy is needed here alone: commands that read no plan start without it
+        """Return the records, or None if the file beside the plan was not read. Raises ValueError if they are
+        not those of the plan."""
+        # Commands that read no plan start without numpy.
         from lakeplan.values.shown_records import Records
 
         data = self.data
@@ -285,5 +287,5 @@ class Shown:
         if data is None:
             data = base64.b64decode(self.inline, validate=True)
         if not self.is_of(data):
-            raise ValueError("the objects that the plan showed are not those that it names")
+            raise ValueError("the recorded objects are not those of the plan")
         return Records(data)

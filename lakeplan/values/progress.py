@@ -1,4 +1,4 @@
-"""Progress of long work, as the application reports it. The terminal shows it or stays silent."""
+"""The progress of long work, which a terminal may show."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Protocol
 
 class Step(Protocol):
     def __call__(self, count: int = 1) -> None:
-        """So many more steps are done."""
+        """Report that ``count`` more steps are done."""
 
 
 class Progress(Protocol):
     @property
     def is_shown(self) -> bool:
-        """Whether anybody sees it: what is counted only to be shown need not be counted otherwise."""
+        """Whether it is shown. Otherwise nothing needs to be counted only for it."""
 
     def task(self, text: str, total: int | None) -> AbstractContextManager[Step]:
-        """A piece of work of ``total`` steps (None: unknown); the callable reports steps that are done."""
+        """Begin work of ``total`` steps (None: unknown). The callable reports steps that are done."""
 
     def note(self, text: str) -> None:
-        """Reports on work that another program does; without a terminal too."""
+        """Report on the work of another program, also without a terminal."""
 
 
 class Silent:
@@ -40,4 +40,4 @@ class Silent:
 
 
 def nothing(count: int = 1) -> None:
-    """A step that nobody sees."""
+    """A step that is not shown."""

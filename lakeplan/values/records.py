@@ -14,19 +14,20 @@ from lakeplan.limits import TooLarge, parse_json
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = datetime.min.replace(tzinfo=timezone.utc) + timedelta(days=1)
 _LAST = datetime.max.replace(tzinfo=timezone.utc) - timedelta(days=1)
-"""A day from the ends of the calendar, so that every time zone has them."""
+"""One day inside the calendar, so that every time zone has these moments."""
 LAST_YEAR = 9000
-"""Of a moment that lakeplan can have recorded, or that somebody can mean."""
+"""The last year of a moment that lakeplan can have recorded, or that a person can have meant."""
 _FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_FIRST, _LAST))
 
 
 def moment_of(us: int) -> datetime:
-    """UTC microseconds, of which a commit may have any, as the nearest moment that every calendar has."""
+    """Return UTC microseconds as a moment. A commit may have any number: the nearest possible moment
+    counts."""
     return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
 
 
 def utc_text(moment: datetime) -> str:
-    """ISO 8601 in UTC, ending in ``Z``, with microseconds where there are any. ``moment`` is aware."""
+    """Return an aware moment as ISO 8601 in UTC, ending in ``Z``, with microseconds unless they are 0."""
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
@@ -35,19 +36,19 @@ def utc_second_text(moment: datetime) -> str: ...
 @overload
 def utc_second_text(moment: datetime | None) -> str | None: ...
 def utc_second_text(moment: datetime | None) -> str | None:
-    """As ``utc_text``, to the second."""
+    """Return the same as ``utc_text``, without microseconds."""
     return None if moment is None else utc_text(moment.replace(microsecond=0))
 
 
 def json_digest(value: object) -> str:
-    """SHA-256 (hex) of canonical JSON: UTF-8, sorted keys, no white space. A lone surrogate (a byte of a path
-    that is no UTF-8) is a JSON escape."""
+    """Return the SHA-256 (hex) of canonical JSON: UTF-8, sorted keys, no white space. A lone surrogate (a
+    byte of a path that is not UTF-8) is written as an escape."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def json_line(value: object) -> bytes:
-    """A small record as it is stored."""
+    """Return a small record as it is stored."""
     return (json.dumps(value, sort_keys=True) + "\n").encode()
 
 
@@ -58,13 +59,13 @@ def json_text(value: object, *, indent: int = 2) -> bytes:
 
 
 Shape = Callable[[Any, str], None]
-"""Raises ValueError that names the field when a value has not this shape."""
+"""A check of a value. Raises a ValueError that names the field."""
 
 
 def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) -> dict[str, Any]:
-    """The document of a record, which has this shape. ``what`` is how messages call it.
+    """Return the document of a record, after a check of its shape. ``what`` is its name in messages.
 
-    Raises FormatError with ``where`` and ``hint`` for anything else.
+    Raises FormatError with ``where`` and ``hint`` for a damaged record.
     """
     try:
         document: dict[str, Any] = parse_json(data, pairs=without_duplicates)
@@ -77,11 +78,12 @@ def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) 
 
 
 class Misshapen(ValueError):
-    """A value that has not the shape of its record."""
+    """A value does not have the shape that its record requires."""
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For ``parse_json``: JSON readers differ in which of two equal keys counts. Raises Misshapen."""
+    """Return the object of these pairs, for ``parse_json``. Raises Misshapen if a key appears twice, because
+    JSON readers disagree about which one counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise Misshapen("it has a key twice")
@@ -89,7 +91,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
-    """An object with these keys. An optional one may also be null."""
+    """Return the shape of an object with these keys. Optional ones may be missing or null."""
 
     def check(value: Any, name: str) -> None:
         if not isinstance(value, dict):
@@ -135,7 +137,7 @@ def or_null(shape: Shape) -> Shape:
 
 
 def exactly(*values: str) -> Shape:
-    """One of these texts."""
+    """Return the shape of one of these texts."""
 
     def check(value: Any, name: str) -> None:
         if not isinstance(value, str) or value not in values:
@@ -161,17 +163,17 @@ def count(value: Any, name: str) -> None:
 
 
 def days(value: Any, name: str) -> None:
-    """Days as a server may store them."""
+    """A number of days as a server may store it."""
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
         raise _wrong(value, name, "a number of days")
 
 
 def anything(value: Any, name: str) -> None:
-    """A value that nothing depends on."""
+    """Accept any value, because nothing depends on it."""
 
 
 def any_moment(value: Any, name: str) -> None:
-    """ISO 8601 with a zone."""
+    """A moment in ISO 8601 with a time zone."""
     text(value, name)
     try:
         read = moment_in(value)
@@ -182,7 +184,7 @@ def any_moment(value: Any, name: str) -> None:
 
 
 def moment(value: Any, name: str) -> None:
-    """As ``any_moment``, and not so close to the ends of the calendar that nobody can calculate with it."""
+    """Like ``any_moment``, but far enough from the ends of the calendar to calculate with."""
     any_moment(value, name)
     if not 1 < moment_in(value).year < LAST_YEAR:
         raise _wrong(value, name, "a moment of our time")
@@ -207,7 +209,7 @@ def moment_in(value: str) -> datetime:
 def check_repository(
     document: Mapping[str, Any], repository: str, *, what: str, where: str, hint: str
 ) -> None:
-    """Raises FormatError when a record is another repository's (``server/name``)."""
+    """Raise FormatError if a record is not of this repository (``server/name``)."""
     found = document.get("repository")
     if found != repository:
         shown = found if isinstance(found, str) else "another repository"

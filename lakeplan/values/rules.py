@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 from lakeplan.values.records import json_digest
 
 ActionName = Literal["add", "change", "clear"]
-"""What changes."""
+"""An action other than ``none``."""
 
 
 class Action(str, Enum):
@@ -46,10 +46,11 @@ ABSENT_ETAG = "absent"
 
 @dataclass(frozen=True)
 class GcRules:
-    """What ``GET …/settings/gc_rules`` answers, with branch order (random on the server) taken out.
+    """The rules that ``GET …/settings/gc_rules`` returns. ``branches`` maps exact branch ids to retention
+    days, sorted by id: the server's order is random.
 
-    ``branches`` maps exact branch ids to retention days. Values are kept as the server has them, nonsense
-    included (negative, zero, unknown branches): lakefs/api.md, "Nothing is validated".
+    Values are as the server stores them, also negative ones, zero, and branches that do not exist
+    (lakefs/api.md, "Nothing is validated").
     """
 
     default_retention_days: int
@@ -62,11 +63,11 @@ class GcRules:
         return hash((self.default_retention_days, tuple(self.branches.items())))
 
     def days_for(self, branch_id: str) -> int:
-        """Retention days of a branch: its own rule, or else the default."""
+        """Return the retention days of a branch: those of its own rule, or the default."""
         return self.branches.get(branch_id, self.default_retention_days)
 
     def to_body(self) -> RulesBody:
-        """Branches are sorted by id."""
+        """Return the body of PUT, with branches sorted by id."""
         return {
             "default_retention_days": self.default_retention_days,
             "branches": [{"branch_id": b, "retention_days": d} for b, d in self.branches.items()],
@@ -90,8 +91,8 @@ class GcRules:
 
     @property
     def etag(self) -> str:
-        """The digest of the body. GC rules have no ETag on the server (lakefs/api.md): this one is
-        lakeplan's own."""
+        """The digest of the body. lakeplan computes it, because the server has no ETag for GC rules
+        (lakefs/api.md)."""
         return json_digest(self.to_body())
 
 
@@ -103,9 +104,9 @@ class NoRules(Enum):
 
 NO_RULES = NoRules.NONE
 RulesBefore = GcRules | NoRules | None
-"""Rules at an earlier moment. None: they are not known."""
+"""Rules at an earlier moment. None if they are not known."""
 
 
 def etag_of(rules: GcRules | None) -> str:
-    """ETag of rules, or ``absent`` when none are set."""
+    """Return the ETag of rules; ``absent`` if none are set."""
     return ABSENT_ETAG if rules is None else rules.etag

@@ -1,4 +1,4 @@
-"""Branch-lifecycle policies, object rules and durations: what a server's settings say."""
+"""Branch lifecycle policies, object rules and durations."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from lakeplan.values.rules import ABSENT_ETAG
 
 @dataclass(frozen=True)
 class Policy:
-    """One policy. ``id`` is None until a server assigns one. A branch must cross every threshold that is
-    given; at least one is."""
+    """A branch lifecycle policy. ``id`` is None until a server assigns one. It has one or two thresholds, and
+    deletes a branch that crossed all of them."""
 
     id: str | None
     patterns: tuple[str, ...]
@@ -89,8 +89,8 @@ LIFECYCLE = settings_of("branch_lifecycle", LifecycleSettings)
 
 
 class Evidence(str, Enum):
-    """How a moment became known. ``SERVER``: the Enterprise fields; ``OBSERVED``: lakeplan's ledger saw it;
-    ``HEAD_COMMIT`` and ``STAGED``: read from the repository; ``ASSUMED``: ``assume_created: head_commit``."""
+    """The source of a moment. ``SERVER``: fields of lakeFS Enterprise. ``OBSERVED``: lakeplan's own record.
+    ``HEAD_COMMIT`` and ``STAGED``: read from the repository. ``ASSUMED``: ``assume_created: head_commit``."""
 
     SERVER = "server"
     OBSERVED = "observed"
@@ -101,8 +101,8 @@ class Evidence(str, Enum):
 
 @dataclass(frozen=True)
 class BranchFacts:
-    """What is known of one branch. ``created`` None: no recorded creation time, so it is exempt.
-    ``last_write`` None: the creation time counts."""
+    """What is known of one branch. ``created`` is None without a recorded creation time, which exempts the
+    branch. If ``last_write`` is None, the creation time counts instead."""
 
     branch_id: str
     commit_id: str
@@ -131,8 +131,8 @@ class SettingKind(str, Enum):
 
 @dataclass(frozen=True)
 class ObjectRule:
-    """One object lifecycle rule: objects under ``prefix`` ("" is everything) on exactly named ``branches``
-    go, by a commit of the server's, after ``expire_after_days``."""
+    """An object lifecycle rule: a commit by the server deletes objects under ``prefix`` ("" is everything)
+    from these branches after ``expire_after_days``."""
 
     id: str
     branches: tuple[str, ...]
@@ -147,15 +147,15 @@ T = TypeVar("T", bound=SettingItem)
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """What a server answered: ``items`` None while nothing is set (an empty list is the same), and its own
-    ETag as it is, to be sent back in ``If-Match``; "" when it gave none."""
+    """What a server stores. ``items`` is None if nothing is set, which an empty list means too. ``etag`` is
+    the server's, to be sent back unchanged in ``If-Match``; "" if it sent none."""
 
     items: tuple[T, ...] | None
     etag: str = ""
 
 
 def item_body(item: SettingItem) -> dict[str, Any]:
-    """The wire form: seconds, the server's names, nothing that is not given."""
+    """Return the item as the API writes it: durations in seconds, and no key without a value."""
     if isinstance(item, Policy):
         body: dict[str, Any] = {"name_patterns": list(item.patterns)}
         optional: dict[str, Any] = {
@@ -175,7 +175,7 @@ def item_body(item: SettingItem) -> dict[str, Any]:
 
 
 def items_from_body(kind: SettingKind, body: Sequence[Mapping[str, Any]]) -> tuple[SettingItem, ...]:
-    """The inverse of ``item_body``, for what lakeplan stored. Raises KeyError or TypeError for others."""
+    """Return the items of bodies that ``item_body`` wrote. Raises KeyError or TypeError for other bodies."""
     return tuple(_policy(item) if kind is SettingKind.BRANCH_LIFECYCLE else _rule(item) for item in body)
 
 
@@ -200,17 +200,17 @@ def _rule(item: Mapping[str, Any]) -> ObjectRule:
 
 
 def canonical(item: SettingItem) -> SettingItem:
-    """The item without what means nothing: the order of patterns or branches, and names given twice."""
+    """Return the item with its patterns or branches sorted and without duplicates, which mean nothing."""
     if isinstance(item, Policy):
         return replace(item, patterns=tuple(sorted(set(item.patterns))))
     return replace(item, branches=tuple(sorted(set(item.branches))))
 
 
 def setting_etag(items: Sequence[SettingItem] | None) -> str:
-    """lakeplan's own ETag: the digest of the canonical list, ``absent`` when nothing is set.
+    """Return lakeplan's own ETag: the digest of the canonical list, or ``absent`` if nothing is set.
 
-    Policies keep their order (it says which one is recorded as the deleter); object rules are sorted by id
-    (they are judged one by one).
+    Policies keep their order, which decides which one is recorded as the reason of a deletion. Object rules
+    are sorted by id.
     """
     if not items:
         return ABSENT_ETAG
@@ -221,7 +221,7 @@ def setting_etag(items: Sequence[SettingItem] | None) -> str:
 
 
 def duration_text(seconds: int | None) -> str:
-    """``7d``, ``1w3d12h`` written shortest in d, h, m, s; "" when not set."""
+    """Return a duration in days, hours, minutes and seconds, such as ``10d12h``; "" for None."""
     if seconds is None:
         return ""
     text, rest = "", seconds

@@ -1,4 +1,4 @@
-"""What a simulation counts, and which runner reads the ranges."""
+"""The results of a simulation, and the runner that reads the ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RunnerChoiceRow(TypedDict):
 
 @dataclass(frozen=True)
 class RunnerChoice:
-    """``name`` and the reason, for documents and logs."""
+    """The runner that was chosen and why, for documents and logs."""
 
     name: str
     reason: str
@@ -24,12 +24,12 @@ class RunnerChoice:
 
 
 MAX_VERDICT_BITS = 62
-"""Masks travel as a signed 64-bit column."""
+"""Masks are stored in a signed 64-bit column."""
 
 
 @dataclass(frozen=True)
 class Transition:
-    """An object expires when any ``before`` bit is set in its mask and no ``after`` bit is."""
+    """A change after which an object expires if its mask has a ``before`` bit and no ``after`` bit."""
 
     before: int
     after: int
@@ -45,7 +45,7 @@ class AmountRow(TypedDict):
 
 @dataclass(frozen=True)
 class Amount:
-    """Distinct objects (by address inside the namespace) and their bytes."""
+    """A number of distinct objects (by address inside the namespace) and their bytes."""
 
     objects: int = 0
     size_bytes: int = 0
@@ -70,7 +70,7 @@ def total_of(amounts: Iterable[Amount]) -> Amount:
 
 @dataclass(frozen=True)
 class PrefixAmount:
-    """``prefix`` ends in ``/``, or is "" at depth 0 (everything)."""
+    """The amount below a prefix, which ends in ``/`` or is "" at depth 0 (everything)."""
 
     prefix: str
     depth: int
@@ -78,23 +78,23 @@ class PrefixAmount:
 
 
 class _ByMask:
-    """Objects by their mask."""
+    """Amounts of objects by their mask."""
 
     by_mask: Mapping[int, Amount]
 
     def amount(self, transition: Transition) -> Amount:
-        """What expires in a transition."""
+        """Return what expires in a transition."""
         return total_of(amount for mask, amount in self.by_mask.items() if transition.expires(mask))
 
     def kept(self, bits: int) -> Amount:
-        """What at least one of ``bits`` keeps, among what was read."""
+        """Return what at least one of ``bits`` keeps, of the objects that were read."""
         return total_of(amount for mask, amount in self.by_mask.items() if mask & bits)
 
 
 @dataclass(frozen=True)
 class StoredAmounts(_ByMask):
-    """Which of the objects an S3 inventory has: ``by_mask`` as in ``ImpactResult``. ``created``: its date
-    (ISO 8601). ``problem``: why it was not used, as a sentence; the rest is empty then."""
+    """The objects of a result that an S3 inventory lists, by mask as in ``ImpactResult``. ``created`` is the
+    date of the inventory (ISO 8601). If it was not used, ``problem`` says why, and the rest is empty."""
 
     created: str = ""
     by_mask: Mapping[int, Amount] = field(default_factory=dict)
@@ -103,14 +103,13 @@ class StoredAmounts(_ByMask):
 
 @dataclass(frozen=True)
 class ImpactResult(_ByMask):
-    """``by_mask``: objects of the namespace by their mask, over every range that was read.
+    """The objects of a namespace by their mask, over every range that was read.
 
-    When no range can change sides in any transition nothing is read: ``by_mask`` is then empty and
-    ``ranges_read`` 0, and all transitions are zero. ``prefixes`` holds at most the 1,000 largest rows.
-    Figures come from metadata alone, so they say *at most*: what is no longer stored cannot go. ``shown`` are
-    records of the objects that were to be named (``lakeplan.values.plan_parts``); None: there are too many.
-    ``runner``: who read; None where nothing was read. ``stored``: which of the objects are stored; it lowers
-    none of the other figures.
+    Nothing is read if no object can expire in any transition: ``by_mask`` is then empty, ``ranges_read`` is
+    0, and all transitions are zero. ``prefixes`` has at most the 1,000 largest rows. Figures are upper
+    bounds: they come from metadata, which also names objects that are no longer stored. ``shown`` are the
+    records of the objects that were to be named (``lakeplan.values.plan_parts``), or None if there are too
+    many. ``runner`` is None if nothing was read. ``stored`` lowers none of the other figures.
     """
 
     by_mask: Mapping[int, Amount]

@@ -1,7 +1,7 @@
-"""Every kind of storage, declared once: how its URLs read, what lakeplan does there and what that takes.
+"""The kinds of storage: their URLs, what lakeplan does there, and the permissions that this needs.
 
-``lakeplan.stores.open`` has what opens each of them, by the same names. What one bucket can do (versions,
-conditional puts, soft delete) only the store itself knows: ``SweepStore.facts`` asks it.
+``lakeplan.stores.open`` opens them, by the same names. ``SweepStore.facts`` asks a store about one bucket
+(versions, soft delete).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakeplan.values.urls import parse_bucket_url, parse_folder_url, parse_web_u
 
 
 class UrlForm(Enum):
-    """How the URLs of a kind are made."""
+    """The form of the URLs of a kind."""
 
     BUCKET = "scheme://bucket/prefix"
     WEB = "https://account.host/container/path"
@@ -25,24 +25,24 @@ class UrlForm(Enum):
 
 @dataclass(frozen=True)
 class StorageKind:
-    """``name`` is the kind's ``type`` in the tree, where the tree can describe it (``in_tree``)."""
+    """A kind of storage. ``name`` is its ``type`` in a tree, if a tree may use it (``in_tree``)."""
 
     name: str
     schemes: tuple[str, ...]
     form: UrlForm
     hadoop_schemes: tuple[str, ...] = ()
-    """By which Hadoop's programs, and namespaces that were made for them, name the same storage."""
+    """Schemes of Hadoop's programs, and of namespaces made for them, for the same storage."""
     in_tree: bool = True
     refusal: tuple[str, str] | None = None
-    """Message and hint for a URL that lakeplan cannot open; None where it can."""
+    """Message and hint for a URL that lakeplan cannot open; None if it can."""
     hosts: re.Pattern[str] | None = None
-    """The vendor's own hosts. A group ``bucket`` is the bucket, where a host begins with it."""
+    """The vendor's hosts. A group ``bucket`` is the bucket, if the host begins with it."""
     has_inventory: bool = False
     """Whether it delivers an S3 inventory."""
     grants: Mapping[str, str] = field(default_factory=dict)
-    """What to grant for each action of a sweep, as ``doctor`` names them."""
+    """The permissions to grant for each action of a sweep, as ``doctor`` names the action."""
     packages: tuple[str, ...] = ()
-    """What Spark's workers import to read it."""
+    """The packages that Spark's workers import to read it."""
 
     @property
     def can_be_swept(self) -> bool:
@@ -54,7 +54,7 @@ class StorageKind:
         return self.refusal is None
 
     def check_url(self, url: str) -> None:
-        """Raises BadUrl for a URL of this kind that two programs could read differently."""
+        """Raise BadUrl for a URL of this kind that two programs could read differently."""
         if self.form is UrlForm.BUCKET:
             parse_bucket_url(url, self.schemes)
         elif self.form is UrlForm.WEB:
@@ -139,12 +139,12 @@ BUCKET_SCHEMES = frozenset(scheme for scheme, kind in BY_SCHEME.items() if kind.
 
 
 def storage_of(url: str) -> StorageKind | None:
-    """The kind of storage of a namespace or another URL; None for a scheme that no kind has."""
+    """Return the kind of storage of a namespace or another URL; None for an unknown scheme."""
     return BY_SCHEME.get(scheme_of(url) or "")
 
 
 def can_be_swept(namespace: str) -> bool:
-    """Whether lakeplan can sweep namespaces of this kind. One of an unknown kind is refused when it is
-    opened, with the reason."""
+    """Return whether lakeplan can sweep namespaces of this kind. An unknown kind counts as one: opening it
+    fails with the reason."""
     kind = storage_of(namespace)
     return kind is None or kind.can_be_swept

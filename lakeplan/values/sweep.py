@@ -1,4 +1,4 @@
-"""What a sweep does to objects of a namespace, and what the store says of it."""
+"""Sweeps: settings, holds, and the results for objects of a namespace."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 
 
 class Versions(Enum):
-    """Which versions of an object a deletion takes, in a store that keeps versions."""
+    """The versions of an object that a deletion removes in a store that keeps versions."""
 
     MARKER = "marker"
-    """The current one only: older versions stay, and with them their bytes."""
+    """Only the current one. Older versions remain and occupy storage."""
     ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What the store answered for one key of a batch.
+    """The result for one key of a batch.
 
-    ``reason`` is "" when the store confirmed that no object is at the key any more (S3 does not tell whether
-    one was there). Otherwise it is the store's own reason in a few words, without secrets, and ``transient``
-    says whether the same request may succeed later (throttling, an inner error). ``changed``: it was not
-    deleted because another object is at the key than the expected one.
+    ``reason`` is "" if the store confirmed that no object is at the key any more (S3 does not say whether one
+    was there). Otherwise it is the store's reason in a few words, without secrets. ``transient`` says whether
+    the same request may succeed later (throttling, an internal error), and ``changed`` whether the object was
+    not deleted because it is not the expected one.
     """
 
     key: str
@@ -57,10 +57,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What a store does with deleted data; None where it does not say (no permission, or no such request).
+    """What a store does with deleted data. None if it does not say (no permission, or no such request).
 
-    ``versioned``: deleted objects stay as older versions. ``soft_delete``: deleted objects stay for a while
-    (Azure); deletion then frees nothing until they lapse.
+    ``versioned``: deleted objects remain as older versions. ``soft_delete``: deleted objects remain for some
+    time and occupy storage.
     """
 
     versioned: bool | None = None
@@ -68,21 +68,21 @@ class StoreFacts:
 
 
 LAKEPLAN_PREFIX = "_lakeplan/"
-"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector looks here (lakefs/retention.md)."""
+"""Where lakeplan writes in a namespace. Neither lakeFS nor a collector reads it (lakefs/retention.md)."""
 MARK_FORMAT: Final = "lakeplan.mark/v1"
 SWEEP_FORMAT: Final = "lakeplan.sweep/v1"
 HOUR = 3600
 MARK_MAX_AGE_SECONDS = 72 * HOUR
-"""An older mark is not swept: too much may have happened since."""
+"""Older marks are not swept, because too much may have changed."""
 CHANGED = "changed since it was marked"
 GONE = "gone when it was inspected"
-"""Why a sweep keeps an object, or counts it as deleted; both engines say the same."""
+"""Why a sweep keeps an object or counts it as deleted. Both engines use these texts."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """What no sweep may take until a day has passed (inclusive, UTC; None: without end). ``name`` is a path
-    prefix, a branch or pattern, a tag or pattern, or a commit id or its beginning."""
+    """Data that no sweep may delete until the end of a day (in UTC; None: no end). ``name`` is a path prefix,
+    a branch or a pattern, a tag or a pattern, or a commit id or its beginning."""
 
     kind: Literal["prefix", "branch", "tag", "commit"]
     name: str
@@ -95,8 +95,8 @@ class Hold:
 
 @dataclass(frozen=True)
 class HeldCommit:
-    """A commit that a hold kept at a mark; for a prefix, one that has a path below it, or "" where none was
-    found. ``until`` is the hold's when it was last in the tree."""
+    """A commit that a hold kept at a mark. For a prefix, it is one that has a path below it, or "" if there
+    is none. ``until`` is the last day of the hold when it was last in the tree."""
 
     kind: Literal["prefix", "branch", "tag", "commit"]
     name: str
@@ -203,8 +203,8 @@ OFFICIAL_ENGINE: Final = "lakefs-spark-client"
 
 
 def unknown_to_official(key: str, value: object) -> str:
-    """Why lakeFS's own job does not support a value of a setting of ``sweep``; "" where it does. ``value`` is
-    as the tree or a mark has it."""
+    """Return why lakeFS's own job does not support a value of a setting of ``sweep``; "" if it does.
+    ``value`` is as in a tree or a mark."""
     if key == "mode" and value != "delete":
         return "it only deletes"
     if key == "versions" and value != Versions.MARKER.value:
@@ -217,7 +217,7 @@ def unknown_to_official(key: str, value: object) -> str:
 if TYPE_CHECKING:
 
     class SettingsRow(TypedDict):
-        """``SweepSettings`` in a document. Outputs read these fields by name, and list all others."""
+        """``SweepSettings`` in a document. Outputs read these fields by name and list all others."""
 
         mode: Literal["delete", "quarantine"]
         never_committed: Literal["keep", "collect"]
@@ -227,7 +227,7 @@ else:
 
 
 class MarkClass(str, Enum):
-    """Why an old, stored object is in a mark. ``deleted_classes`` says which a sweep may delete."""
+    """Why an object is in a mark. ``deleted_classes`` returns those that a sweep may delete."""
 
     BACKLOG = "backlog"
     """Expired already under the rules before their last change."""
@@ -236,22 +236,23 @@ class MarkClass(str, Enum):
     NEVER_COMMITTED = "never_committed"
     """In no commit, and not uncommitted when the mark was made."""
     AT_RISK = "at_risk"
-    """The server would delete it, the documented rule keeps it. Kept."""
+    """The server would delete it, but the documented rule keeps it. Kept."""
     PROTECTED = "protected"
     """A protected tag, a hold, or another repository's address keeps it. Kept."""
     UNCERTAIN_ADDRESS = "uncertain_address"
-    """A full address in an unusual spelling, or at a place that is not known, may mean it. Kept."""
+    """A full address in an unusual spelling, or of an unknown place, may mean it. Kept."""
     NEAR_LIMIT = "near_limit"
-    """Its last commit is within ``margin`` of a limit, or only the freshly expanded rules keep it. Kept."""
+    """Its last commit is within ``margin`` of its cutoff, or only the freshly expanded rules keep it.
+    Kept."""
 
 
 MarkStage = Literal["marked", "approved", "begun"]
-"""``begun``: something may be deleted."""
+"""``begun``: objects may have been deleted."""
 EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
 
 
 def deleted_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
-    """What a sweep with this ``never_committed`` may delete."""
+    """Return the classes that a sweep with this ``never_committed`` may delete."""
     return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
 
 
@@ -264,12 +265,12 @@ class PartRow(TypedDict):
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a mark. ``sha256`` is of its bytes: a part that does not match is never used."""
+    """A Parquet file of a mark. ``sha256`` is of the file, and a part that does not match is never used."""
 
     name: str
     rows: int
     size_bytes: int
-    """Bytes of the objects that it names."""
+    """Bytes of the objects that it lists."""
     sha256: str
 
     def to_row(self) -> PartRow:
@@ -278,8 +279,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Marked:
-    """What a mark found: parts with what may be deleted, parts with what is kept, amounts by class,
-    and who found it."""
+    """The result of a mark: parts that list what may be deleted (``going``) and what is kept, amounts by
+    class, and the runner."""
 
     going: tuple[Part, ...]
     kept: tuple[Part, ...]
@@ -291,7 +292,7 @@ class Marked:
 
 
 class Status(str, Enum):
-    """What became of one marked object."""
+    """The result of a sweep for one marked object."""
 
     DELETED = "deleted"
     FAILED = "failed"
@@ -299,13 +300,14 @@ class Status(str, Enum):
 
 
 Outcome = Literal["deleted", "failed", "saved", "pending"]
-"""A ``Status``, or that of objects which have none yet."""
+"""A ``Status``, or ``pending`` for objects without one."""
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What became of the objects of one part, by status; bytes as listed at the mark. ``reasons`` counts
-    why some failed or were saved. ``verified`` objects were requested again, and were gone."""
+    """The result of a sweep for the objects of one part, by status, with bytes as listed at the mark.
+    ``reasons`` counts why objects failed or were saved. ``verified`` objects were requested again and no
+    longer existed."""
 
     name: str
     amounts: Mapping[Status, Amount]
@@ -328,7 +330,7 @@ class PartResult:
 
 @dataclass(frozen=True)
 class UncommittedRun:
-    """One answer of the server: ``location`` is the full URL of the folder it wrote to; "" for nothing."""
+    """A run of uncommitted addresses. ``location`` is the URL of its folder; "" if nothing is uncommitted."""
 
     run_id: str
     location: str

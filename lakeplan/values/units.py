@@ -18,7 +18,8 @@ MAX_SECONDS = 36500 * 86400
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of ``7d`` or ``1w3d12h``: units s, m, h, d, w (lakefs/branch-lifecycle.md), more than zero."""
+    """Return the seconds of ``7d`` or ``1w3d12h`` (lakefs/branch-lifecycle.md). Raises ValueError, also for
+    0."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
     seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
@@ -30,7 +31,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_age(text: str) -> int:
-    """Seconds of a duration; unlike elsewhere ``0s`` may be meant. Raises ValueError."""
+    """Return the seconds of a duration, which may also be ``0s``. Raises ValueError."""
     return 0 if text == "0s" else parse_duration(text)
 
 
@@ -38,7 +39,7 @@ MAX_NOTICE_SECONDS = 365 * 86400
 
 
 def parse_notice_period(text: str) -> int:
-    """Seconds, at most a year: nobody remembers an older notice. Raises ValueError."""
+    """Return the seconds of a notice period, at most a year. Raises ValueError."""
     seconds = parse_age(text)
     if seconds > MAX_NOTICE_SECONDS:
         raise ValueError("a notice period must be at most 365 days")
@@ -46,7 +47,7 @@ def parse_notice_period(text: str) -> int:
 
 
 def parse_bytes(value: int | str) -> int:
-    """Bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40."""
+    """Return the number of bytes: ``5TB`` is 5 × 10^12, ``5TiB`` is 5 × 2^40. Raises ValueError."""
     if isinstance(value, int):
         return value
     match = _BYTES.fullmatch(value)
@@ -58,7 +59,7 @@ def parse_bytes(value: int | str) -> int:
 
 
 def parse_percent(value: float | str) -> float:
-    """0 to 100."""
+    """Return a percentage from 0 to 100. Raises ValueError."""
     if isinstance(value, str):
         match = _PERCENT.fullmatch(value)
         if not match:
@@ -70,7 +71,7 @@ def parse_percent(value: float | str) -> float:
 
 
 def parse_price(value: float | str) -> tuple[float, str]:
-    """``0.023 USD``: an amount, and a currency where one is named."""
+    """Return the amount and the currency of ``0.023 USD``; the currency is "" if none is named."""
     if not isinstance(value, str):
         return float(value), ""
     match = _PRICE.fullmatch(value)
@@ -97,7 +98,7 @@ def parse_date(text: str) -> date:
 
 
 def parse_amount(value: float | str) -> float:
-    """``max`` of an override: a plain number, bytes, or a percentage, by its own unit."""
+    """Return the number in ``max`` of an override: plain, in bytes, or a percentage. Raises ValueError."""
     if not isinstance(value, str):
         return float(value)
     if value.endswith("%"):

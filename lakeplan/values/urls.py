@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}://[A-Za-z0-9._:/\[\]-]*", re.
 
 
 class BadUrl(ValueError):
-    """The fault in a URL, in words that fit behind what the URL is of."""
+    """A URL is refused. The message completes a sentence that begins with the URL."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ def scheme_of(text: str) -> str | None:
 def parse_web_url(
     text: str, schemes: Container[str] = frozenset({"http", "https"}), *, query: bool = False
 ) -> WebUrl:
-    """An http(s) URL of a server or a store; with a query only where ``query`` allows it. Raises BadUrl."""
+    """Return an http(s) URL of a server or a store. It may have a query only with ``query``. Raises
+    BadUrl."""
     scheme, rest = _split_scheme(text, schemes)
     if odd := _ALLOWED.sub("", rest, count=1):
         raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
@@ -105,8 +106,8 @@ def parse_web_url(
 
 
 def parse_signed_url(text: str) -> WebUrl:
-    """Scheme, host and port of a signed URL or a redirect. What it requests there is the store's matter: the
-    path is not parsed, and a query is expected. Raises BadUrl."""
+    """Return scheme, host and port of a signed URL or a redirect. The path, which only the store reads, is
+    not parsed, and there may be a query. Raises BadUrl."""
     scheme, rest = _split_scheme(text, DEFAULT_PORTS)
     if odd := _ALLOWED.sub("", rest, count=1):
         raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
@@ -115,7 +116,8 @@ def parse_signed_url(text: str) -> WebUrl:
 
 
 def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> BucketUrl:
-    """``s3://bucket/prefix``. Raises BadUrl, also for escapes: readers disagree about what they name."""
+    """Return the parts of ``s3://bucket/prefix``. Raises BadUrl, also for escapes, which readers read
+    differently."""
     scheme, rest = _split_scheme(text, schemes)
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
@@ -128,7 +130,7 @@ def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> 
 
 
 def parse_folder_url(text: str) -> str:
-    """The absolute path of ``file:///path``, decoded, or of a path. Raises BadUrl."""
+    """Return the absolute path of ``file:///path``, decoded, or of a path. Raises BadUrl."""
     if text.startswith("/"):
         parts = tuple(part for part in text.split("/") if part)
         _check_parts(parts)
@@ -141,7 +143,8 @@ def parse_folder_url(text: str) -> str:
 
 
 def parse_local_url(text: str) -> tuple[str, ...]:
-    """The parts of ``local://folder/…``, a place below a folder of the lakeFS server. Raises BadUrl."""
+    """Return the parts of ``local://folder/…``, a place below a folder of the lakeFS server. Raises
+    BadUrl."""
     _, rest = _split_scheme(text, {"local"})
     parts = _plain_parts(rest)
     if not parts:
@@ -150,7 +153,7 @@ def parse_local_url(text: str) -> tuple[str, ...]:
 
 
 def shown_url(text: str) -> str:
-    """A URL for a message, without what may be secret in it, or what a terminal would act on."""
+    """Return a URL for a message, without secrets and without what a terminal would act on."""
     start = _PLAIN.match(text)
     if start is None:
         return "a URL without a scheme" if "://" not in text else "a URL that cannot be read"
@@ -231,7 +234,7 @@ def _plain_parts(path: str) -> tuple[str, ...]:
 
 
 def _without_end(parts: list[str]) -> list[str]:
-    """One slash at the end changes nothing."""
+    """Return the parts without an empty last one: a slash at the end changes nothing."""
     return parts[:-1] if parts[-1] == "" else parts
 
 
@@ -268,8 +271,8 @@ _DIGEST = re.compile(rf"{MARK}[0-9a-f]{{8}}(?:/[0-9a-f]{{8}})*/?")
 
 
 def path_digest(scope: str, path: str) -> str:
-    """``raw/2026/`` as ``path-3f2a91c0/77ab12de/``: a digest a folder, each of the whole path down to it, so
-    that what lies in another still does. ``scope`` is ``server/name``. A URL is one digest."""
+    """Return ``raw/2026/`` as ``path-3f2a91c0/77ab12de/``. Each folder becomes a digest of the path down to
+    it, so that a path in another one remains so. ``scope`` is ``server/name``. A URL becomes one digest."""
     if "://" in path:
         return MARK + _short(scope, path)
     folders = path.split("/")
@@ -280,7 +283,7 @@ def path_digest(scope: str, path: str) -> str:
 
 
 def is_digest(text: str) -> bool:
-    """Whether it is what ``path_digest`` gave."""
+    """Return whether a text is a result of ``path_digest``."""
     return _DIGEST.fullmatch(text) is not None
 
 

@@ -27,7 +27,7 @@ from lakeplan.review.strictness import (
     weakened,
 )
 from lakeplan.tree.schemas import bundled_schema
-from lakeplan.values.declare import SinceMark, least
+from lakeplan.values.declare import SinceMark, lower_limit
 from lakeplan.values.desired import DesiredRepository, Safety
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan
@@ -258,7 +258,7 @@ def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_mat
     [(1, 2, 1), (2, 1, 1), (None, 3, 3), (3, None, 3), (None, None, None), (0, 3, 0)],
 )
 def it_takes_the_lower_of_two_limits_where_none_is_no_limit(one, other, found):
-    assert least(one, other) == found
+    assert lower_limit(one, other) == found
 
 
 def it_reads_every_setting_of_a_sweep_from_the_block_that_has_it() -> None:
