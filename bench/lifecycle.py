@@ -30,9 +30,9 @@ from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_lifecycle
 from lakeplan.branches.undo import UndoOptions, undo_lifecycle
 from lakeplan.cli.process import now_utc, this_run
-from lakeplan.lakefs.client import connect, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
-from lakeplan.lakefs.writers import connect_branch_writer
+from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.output.plan import render_plan
 from lakeplan.plan.branches import BranchPorts
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
@@ -162,9 +162,11 @@ def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
     tree = make_tree(folder / "tree")
     credentials = Credentials(Secret("sandbox"), Secret("sandbox-secret"))
     server = tree.servers["prod"]
-    readers = Readers(connect(server, credentials), connect_branch_reader(server, credentials))
+    readers = Readers(
+        LakeFSServer.connect(server, credentials), LakeFSBranchReader.connect(server, credentials)
+    )
     state = Counted(tree.state_url)
-    writer = connect_branch_writer(server, credentials)
+    writer = LakeFSBranchWriter.connect(server, credentials)
     ports = RunPorts(lambda _: readers, lambda _: writer, state, Silent())
 
     def run() -> None:
@@ -207,7 +209,7 @@ def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
     timed("lakeplan plan: the same, and its document", start)
     (repository,) = made.repositories
     assert repository.lifecycle is not None
-    assert repository.lifecycle.going == going
+    assert repository.lifecycle.expired == going
     start = time.perf_counter()
     console = Console(file=io.StringIO(), width=120)
     render_plan(json.loads(document), console)

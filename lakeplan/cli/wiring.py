@@ -16,7 +16,7 @@ from lakeplan.cli.addresses import address_question, is_state_inside
 from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
-from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSIdentifier, LakeFSServer, connect
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSIdentifier, LakeFSServer
 from lakeplan.lakefs.credentials import (
     STATE_URL,
     Approve,
@@ -83,7 +83,7 @@ class Session:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
         if server not in self._readers:
             storage = several(self.environ.get(server_variable(server, "STORAGE_URL"), ""))
-            reader = connect(*self._access(server), timeouts=self.timeouts, storage=storage)
+            reader = LakeFSServer.connect(*self._access(server), timeouts=self.timeouts, storage=storage)
             self._readers[server] = reader.paced(self.pace)
         return self._readers[server]
 

@@ -1,4 +1,4 @@
-"""Parsing of lakeFS answers. Nothing is assumed: a body that is not what the API says is an error."""
+"""Parses responses of lakeFS. A body that differs from the API is an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeplan.values.rules import GcRules
 
 T = TypeVar("T")
 PAGE = 1000
-"""The largest page a server gives (lakefs/api.md)."""
+"""The largest page that a server returns (lakefs/api.md)."""
 
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 """The years 1 and 9999."""
@@ -32,12 +32,12 @@ HEX = frozenset("0123456789abcdef")
 
 
 class Malformed(Exception):
-    """A body is not what the API says; becomes UnexpectedAnswer with server and repository."""
+    """A body differs from the API. ``_parsed`` turns it into UnexpectedAnswer."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """One JSON object, read field by field."""
+    """A JSON object, read field by field."""
 
     data: Mapping[str, object]
 
@@ -59,7 +59,7 @@ class Fields:
         return _bounded(value, name)
 
     def glob(self, name: str) -> str:
-        """A pattern that names are compared with."""
+        """Return a pattern that names are compared with."""
         return checked_glob(self.name(name), name)
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -71,7 +71,7 @@ class Fields:
         return value
 
     def seconds(self, name: str, first: int = _FIRST_SECOND) -> int:
-        """A moment in seconds since the epoch."""
+        """Return a moment in seconds since the epoch."""
         if not first <= (value := self.integer(name)) <= _LAST_SECOND:
             raise Malformed(f"{name} is {value}, which is not a time in seconds")
         return value
@@ -83,7 +83,7 @@ class Fields:
         return value
 
     def items(self, name: str) -> list[object]:
-        """A list; ``null`` is an empty one (a Go server writes its empty lists so: lakefs/api.md)."""
+        """Return a list. ``null`` is an empty one, as Go servers write it (lakefs/api.md)."""
         if name not in self.data:
             raise Malformed(f"{name} is missing")
         value = self.data[name]
@@ -95,15 +95,15 @@ class Fields:
 
 
 def read(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T:
-    """``parse`` of the answer's fields; UnexpectedAnswer when it is not JSON or not of that shape."""
+    """Return ``parse`` of the response's fields. Raises UnexpectedAnswer if it is not JSON of that shape."""
     return parse_json(transport, call, transport.request(call), parse)
 
 
 def find(
     transport: Transport, call: Call, parse: Callable[[Fields], T], *, missing: re.Pattern[str] = ANY_MESSAGE
 ) -> T | None:
-    """The same; None where the repository exists and what is requested does not. ``missing``: what the server
-    then says. Any other 404 is an error."""
+    """Return the same as ``read``; None if the repository exists and the requested thing does not.
+    ``missing`` matches the server's message for that. Any other 404 is an error."""
     try:
         return read(transport, call, parse)
     except RepositoryNotFound:
@@ -117,19 +117,19 @@ def find(
 def parse_json(
     transport: Transport, call: Call, response: requests.Response, parse: Callable[[Fields], T]
 ) -> T:
-    """``read`` of an answer that has come already."""
+    """Return ``parse`` of the fields of a response that was received."""
     return _parsed(transport, call, response, lambda body: parse(Fields.of(body)))
 
 
 def checked_glob(pattern: str, name: str) -> str:
-    """The pattern. Raises Malformed for one that is longer than any that a tree may have."""
+    """Return the pattern. Raises Malformed if it is longer than a pattern of a tree may be."""
     if len(pattern) > limits.GLOB_CHARACTERS:
         raise Malformed(f"{name} has more than {limits.GLOB_CHARACTERS:,} characters")
     return pattern
 
 
 def check_globs(patterns: Sequence[str], name: str) -> None:
-    """Raises Malformed for more patterns, or more of them, than names can be compared with in short time."""
+    """Raise Malformed for more patterns, or longer ones, than can be compared in short time."""
     if len(patterns) > limits.GLOBS:
         raise Malformed(f"{name} has more than {limits.GLOBS:,} patterns")
     if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
@@ -137,7 +137,7 @@ def check_globs(patterns: Sequence[str], name: str) -> None:
 
 
 def read_list(transport: Transport, call: Call, parse: Callable[[list[Fields]], T]) -> T:
-    """``read`` of an answer that is a list, without pages."""
+    """Return the same as ``read``, for a response that is a list without pages."""
 
     def parse_items(body: object) -> T:
         return parse([Fields.of(item) for item in Fields({"": body}).items("")])
@@ -163,7 +163,7 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
 def unexpected(
     transport: Transport, call: Call, response: requests.Response, problem: str, hint: str
 ) -> UnexpectedAnswer:
-    """The error of an answer that came, and says something that it should not."""
+    """Return the error of a response with an unexpected body."""
     return UnexpectedAnswer(
         f"cannot {call.operation}: {problem}",
         status=response.status_code,
@@ -175,11 +175,11 @@ def unexpected(
 def list_all(
     transport: Transport, call: Call, parse: Callable[[Fields], T], *, most: int = limits.LISTED
 ) -> Iterator[T]:
-    """Every result of a listing, page by page. A page that is cut short or leads nowhere is an error: a
-    branch that a listing lost would look as if nobody kept its data. So is one of more than ``most`` results,
-    or one that does not end."""
+    """Yield all results of a listing, page by page. An incomplete page, or one that does not say where the
+    next begins, is an error: the data of a branch that is missing in a listing would look unneeded. More than
+    ``most`` results are an error too, and a listing that does not end."""
     clock = transport.connection.clock
-    so_far = _SoFar(most, clock.monotonic())
+    progress = _ListingProgress(most, clock.monotonic())
     call = replace(call, params={**call.params, "amount": str(PAGE)})
     while True:
         response = transport.request(call)
@@ -187,14 +187,14 @@ def list_all(
         yield from page.results
         if not page.has_more:
             return
-        if fault := so_far.fault(page, response.content, clock.monotonic()):
+        if fault := progress.fault(page, response.content, clock.monotonic()):
             hint = "Check that endpoint_url is a lakeFS server. docs/limits.md lists the limits."
             raise unexpected(transport, call, response, fault, hint)
         call = replace(call, params={**call.params, "after": page.next_offset})
 
 
 def date_of(response: requests.Response) -> datetime | None:
-    """The clock of whatever answered, in UTC, to the second; None when it does not say."""
+    """Return the ``Date`` of a response, in UTC, to the second; None if it has none."""
     try:
         moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
         if moment.tzinfo is None:
@@ -204,8 +204,8 @@ def date_of(response: requests.Response) -> datetime | None:
         return None
 
 
-class _SoFar:
-    """What the pages of a listing have brought."""
+class _ListingProgress:
+    """What the pages of a listing had in total."""
 
     def __init__(self, most: int, started: float) -> None:
         self._most, self._started = most, started
@@ -214,7 +214,7 @@ class _SoFar:
         self._offsets = {hash("")}
 
     def fault(self, page: _Page[T], body: bytes, now: float) -> str:
-        """Why no further page is requested; "" when nothing is wrong."""
+        """Return why no further page is requested; "" if nothing is wrong."""
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:
@@ -264,7 +264,7 @@ def repository_of(fields: Fields) -> Repository:
 
 
 def rules_of(fields: Fields) -> GcRules:
-    """Whatever is stored, nonsense included; a branch named twice keeps the last, as the server does."""
+    """Return the rules as stored, even invalid ones. The last rule of a branch counts, as on the server."""
     branches: dict[str, int] = {}
     for item in fields.items("branches"):
         rule = Fields.of(item)
@@ -273,7 +273,8 @@ def rules_of(fields: Fields) -> GcRules:
 
 
 def branch_of(fields: Fields) -> Branch:
-    """Only Enterprise servers give the two dates; 0 is how a server writes a moment it does not know."""
+    """Return a branch. Only Enterprise servers return the two dates; 0 is a date that the server does not
+    know."""
     return Branch(
         fields.name("id"),
         fields.name("commit_id"),
@@ -290,7 +291,7 @@ def _moment(fields: Fields, name: str) -> int | None:
 
 
 def change_of(fields: Fields) -> tuple[str, str]:
-    """(path, type) of one uncommitted change; type is ``added``, ``changed``, ``removed``."""
+    """Return path and type of an uncommitted change. The type is ``added``, ``changed`` or ``removed``."""
     return fields.text("path"), fields.text("type")
 
 
@@ -299,7 +300,7 @@ def tag_of(fields: Fields) -> Tag:
 
 
 def commit_of(fields: Fields) -> Commit:
-    """``creation_date`` is whole seconds here, while a refs dump has fractions (lakefs/format.md)."""
+    """Return a commit. ``creation_date`` has whole seconds; a refs dump has fractions (lakefs/format.md)."""
     parents = tuple(_commit_id(parent) for parent in fields.items("parents"))
     if len(parents) > 1 and "version" not in fields.data:
         # The version decides which parent retention walks along; a guess could expire a kept commit.

@@ -1,4 +1,4 @@
-"""The readers of one server: repositories, rules, policies, refs dumps; branches and what is on them."""
+"""The readers of one server: repositories, rules, policies, refs dumps, branches and their contents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ READ_REPOSITORY = "read the repository"
 READ_VERSION = "read the server's version"
 
 TOO_MUCH_AT_ONCE = frozenset({405, 408, 413, 501, 502, 504})
-"""Answers to the short way after which the task is tried: not offered, too large, or a gateway's time-out."""
+"""Statuses of the direct request after which a task is started: not offered, too large, or a time-out."""
 
 FIRST_POLL = 0.5
 LONGEST_POLL = 5.0
@@ -55,8 +55,8 @@ LONGEST_DUMP = 3600.0
 
 
 def dump_refs(transport: Transport, repository: str) -> RefsDumpIds:
-    """Asks for a dump of all commits, branches and tags, and waits for it. The ids are those that the answer
-    names, never those of a manifest in the store, which may be of an older dump (lakefs/api.md)."""
+    """Request a dump of all commits, branches and tags, wait for it, and return its ids. They come from the
+    response, because the manifest in the store may be of an older dump (lakefs/api.md)."""
     call = of_repository(
         *("PUT", repository, "refs", "dump"),
         operation=OPERATION,
@@ -108,7 +108,7 @@ def _poll(transport: Transport, repository: str, task: str) -> RefsDumpIds | Non
 
 
 def _status(fields: Fields) -> RefsDumpIds | str | None:
-    """The ids when it is done, what went wrong as text, or None while it runs."""
+    """Return the ids of a dump that is done, its error as text, or None while it runs."""
     if problem := fields.text("error", ""):
         return " ".join(problem.split())[:300]
     if not fields.flag("done"):
@@ -126,7 +126,7 @@ PATHS = {
 }
 _NO_RULES = re.compile(r"cannot [^:]*: not found")
 _UNSET = re.compile(r"cannot [^:]*: (.*(polic|rule|lifecycle)[^:]*:? )?not found")
-"""A 404 that says the setting does not exist (lakefs/api.md). Any other must not pass for "nothing set"."""
+"""The message of a 404 for a setting that is not set (lakefs/api.md). Any other 404 is an error."""
 
 
 def patterns_of(item: SettingItem) -> tuple[str, ...]:
@@ -156,8 +156,8 @@ def _read(
 
 
 def policy_of(fields: Fields) -> Policy:
-    """One policy in wire form (seconds). What the server stores is taken as it is, but must be a policy: one
-    without patterns or thresholds would be judged as something it is not."""
+    """Return a policy as the API has it (in seconds). Raises Malformed for one without patterns or
+    thresholds."""
     patterns = _globs(fields, "name_patterns")
     max_age, max_idle = _seconds(fields, "max_age"), _seconds(fields, "max_inactivity_time")
     if max_age is None and max_idle is None:
@@ -202,14 +202,14 @@ def _optional(fields: Fields, name: str) -> str:
 
 
 READS_AND_DUMPS = re.compile(r"GET .*|PUT /repositories/[^/]+/refs/dump|POST /repositories/[^/]+/dump")
-"""All that a reader's connection lets through: a plan's only request that is not a GET is the refs dump."""
+"""The requests of a reader. A plan's only request that is not a GET is the refs dump."""
 
 
 class _Reader(Adapter):
-    """What both readers of a server read."""
+    """The requests that both readers of a server make."""
 
     def metadata(self, repository: str) -> Mapping[str, str]:
-        """The key-value map that a repository carries. A server from before it has none."""
+        """Return the key-value map of a repository, which is empty on servers that do not have it."""
         call = of_repository("GET", repository, "metadata", operation="read the repository's metadata")
         try:
             return read(self._transport, call, lambda fields: {key: fields.text(key) for key in fields.data})
@@ -222,11 +222,11 @@ class _Reader(Adapter):
         return list_all(self._transport, call, answers.branch_of)
 
     def _live(self, repository: str, prefix: str = "") -> list[LiveBranch]:
-        """Branches with their hidden flag, sorted by id."""
-        every = {b.id: b.commit_id for b in self._branches(repository, prefix, hidden=True)}
-        # Read second: a branch made between the two is in neither answer's difference.
-        visible = {b.id for b in self._branches(repository, prefix, hidden=False)} if every else set()
-        return [LiveBranch(name, head, name not in visible) for name, head in sorted(every.items())]
+        """Return the branches with their hidden flag, sorted by id."""
+        heads = {b.id: b.commit_id for b in self._branches(repository, prefix, hidden=True)}
+        # Read second: a branch that is created in between must not look hidden.
+        visible = {b.id for b in self._branches(repository, prefix, hidden=False)} if heads else set()
+        return [LiveBranch(name, head, name not in visible) for name, head in sorted(heads.items())]
 
 
 class LakeFSServer(_Reader):
@@ -305,7 +305,7 @@ class LakeFSServer(_Reader):
         return dump_refs(self._transport, repository)
 
     def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
-        """Paths staged on a branch (``lakeplan.lakefs.protocols.StagingReader``)."""
+        """See ``StagingReader``."""
         call = of_repository(
             *("GET", repository, "branches", branch, "diff"),
             operation="list uncommitted changes",
@@ -315,8 +315,7 @@ class LakeFSServer(_Reader):
         return (path for path, kind in changes if kind != "removed")
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """Where the object at a path is stored (``lakeplan.lakefs.protocols.StagingReader``); None when it
-        was committed or dropped since it was listed."""
+        """See ``StagingReader``."""
         call = of_repository(
             *("GET", repository, "refs", ref, "objects", "stat"),
             operation="read an object's address",
@@ -325,8 +324,8 @@ class LakeFSServer(_Reader):
         return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
-        """Asks for the repository and (once per server) for the configuration, to know whether its store
-        offers presigned URLs. The reader's own connection can only GET."""
+        """Return a reader, whose connection can only GET. Reads the repository and, once per server, the
+        configuration, which says whether the store offers presigned URLs."""
         found = self.get_repository(repository)
         presign = self._offers_presigned_urls(found.storage_id)
         connection = replace(self._transport.connection, allowed=re.compile(r"GET .*"))
@@ -343,11 +342,11 @@ class LakeFSServer(_Reader):
             call = Call("GET", ("config",), "read the server's configuration")
             return read(self._transport, call, _presigning)
         except (FeatureMissing, PermissionDenied):
-            return {}  # it streams, then
+            return {}  # files are streamed
 
 
 def _presigning(fields: Fields) -> dict[str, bool]:
-    """Storage id to "presigns": ``storage_config`` is the only store ("") or the default one."""
+    """Return which storages presign, by id. ``storage_config`` is the only store ("") or the default one."""
     found: dict[str, bool] = {}
     if fields.data.get("storage_config") is not None:
         single = Fields.of(fields.data["storage_config"])
@@ -366,8 +365,7 @@ _EMPTY_RANGE = frozenset({416})
 
 
 class LakeFSBranchReader(_Reader):
-    """``lakeplan.lakefs.protocols.BranchReader``: no request but GET ever. May be used from several
-    threads."""
+    """``lakeplan.lakefs.protocols.BranchReader``, by GET only. May be used from several threads."""
 
     _ALLOWED = READS
 
@@ -402,7 +400,7 @@ class LakeFSBranchReader(_Reader):
         try:
             yield from list_all(self._transport, call, _pull_of)
         except FeatureMissing:
-            return  # a server from before pull requests has none
+            return  # the server is older than pull requests
 
     def protected_patterns(self, repository: str) -> Iterator[str]:
         def parse(rules: list[Fields]) -> list[str]:
@@ -415,7 +413,7 @@ class LakeFSBranchReader(_Reader):
         return iter(read_list(self._transport, call, parse))
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
-        """One byte of each: HEAD and stat answer 200 for collected data too (lakefs/api.md)."""
+        """See ``BranchReader``. Reads one byte of each: HEAD and stat return 200 for collected data too."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects", "ls"),
             operation="list objects of a commit",
@@ -464,13 +462,13 @@ def _pull_of(fields: Fields) -> PullRequest:
 
 
 class LakeFSIdentifier(Adapter):
-    """Asks a server who it is, and nothing else."""
+    """Reads the version and edition of a server."""
 
     _ALLOWED = re.compile(r"GET /config/version")
 
     def identify(self) -> ServerIdentity:
-        """Raises ServerError. The clock is that of whatever answered (the ``Date`` header, whole seconds),
-        which may be a proxy in front of the server."""
+        """Return the version, edition and clock. The clock is from the ``Date`` header (whole seconds), which
+        a proxy may have set. Raises ServerError."""
         call = Call("GET", ("config", "version"), READ_VERSION)
         response = self._transport.request(call)
         version, context = parse_json(
@@ -478,7 +476,3 @@ class LakeFSIdentifier(Adapter):
             lambda fields: (fields.text("version"), fields.text("version_context", "")),
         )
         return ServerIdentity(version, context, date_of(response))
-
-
-connect = LakeFSServer.connect
-connect_branch_reader = LakeFSBranchReader.connect

@@ -1,4 +1,4 @@
-"""Addresses and credentials of lakeFS servers: out of variables or lakectl's file, each for one endpoint."""
+"""Addresses and credentials of lakeFS servers, from variables or lakectl's file, each for one endpoint."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ API_PATH = "/api/v1"
 
 
 def normalise_endpoint(url: str, *, what: str = "") -> str:
-    """``scheme://host[:port][/path]``: lower-case host, no default port, no ``/api/v1``, no final slash.
+    """Return ``scheme://host[:port][/path]``: lower-case host, no default port, no ``/api/v1``, no final
+    slash.
 
-    Two URLs with the same result are the same server. Raises CredentialsError for what is no http(s) URL,
-    and for one that carries a user, a password, a query or a fragment; their text is not repeated. ``what``
-    names what the URL is of, for the message ("server prod").
+    Two URLs with the same result are the same server. Raises CredentialsError for anything but an http(s)
+    URL, and for a URL with a user, a password, a query or a fragment, whose text is not repeated. ``what``
+    names the owner of the URL in messages ("server prod").
     """
     try:
         found = parse_web_url(url.strip())
@@ -45,8 +46,8 @@ def normalise_endpoint(url: str, *, what: str = "") -> str:
 class Secret:
     """A text whose ``repr`` and ``str`` are ``***``.
 
-    It can be pickled, text included: a metadata reader carries its credentials to local Spark workers. Such
-    a pickle stays in the memory and the job files of one Spark application; nothing else may pickle it.
+    A pickle has the text: a metadata reader takes its credentials to local Spark workers. Such a pickle is
+    only in the memory and the job files of one Spark application. Nothing else may pickle a secret.
     """
 
     __slots__ = ("_text",)
@@ -55,7 +56,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one place that sends it."""
+        """Return the text, for the one place that sends it."""
         return self._text
 
     def __repr__(self) -> str:
@@ -72,7 +73,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class Credentials:
-    """An access key of a lakeFS server. ``source`` says where it was found (names of variables or a file)."""
+    """An access key of a lakeFS server. ``source`` says where it is from (names of variables or a file)."""
 
     access_key_id: Secret
     secret_access_key: Secret
@@ -87,7 +88,8 @@ CONFIG_FILE = "LAKECTL_CONFIG_FILE"
 
 @dataclass(frozen=True)
 class LakectlSettings:
-    """Each value may be absent. ``source`` names where they came from, for messages."""
+    """The settings of lakectl, each of which may be absent. ``source`` says where they are from, for
+    messages."""
 
     endpoint_url: str | None = None
     access_key_id: Secret | None = None
@@ -98,11 +100,11 @@ class LakectlSettings:
 def read_lakectl(
     environ: Mapping[str, str], *, config: Path | None = None, home: Path | None = None
 ) -> LakectlSettings:
-    """The file (``config``, else ``LAKECTL_CONFIG_FILE``, else ``.lakectl.yaml`` in ``home``), with each
-    value overridden by its environment variable.
+    """Return lakectl's settings from its file (``config``, else ``LAKECTL_CONFIG_FILE``, else
+    ``.lakectl.yaml`` in ``home``) and its environment variables, which win.
 
-    Raises CredentialsError for a named file that does not exist, and for one that cannot be read;
-    the message holds nothing of what the file says.
+    Raises CredentialsError for a named file that does not exist, and for one that cannot be read. The message
+    has nothing from the file.
     """
     named = config or (Path(environ[CONFIG_FILE]) if environ.get(CONFIG_FILE) else None)
     path = named or (home / ".lakectl.yaml" if home is not None else None)
@@ -171,7 +173,7 @@ def _mapping(value: object, path: Path, what: str) -> dict[str, object]:
         raise CredentialsError(
             f"{what} is not a map", where=str(path), hint="Run `lakectl config` to write it again."
         )
-    # lakectl takes keys in any case.
+    # lakectl reads keys in any case.
     return {str(key).lower(): item for key, item in value.items()}
 
 
@@ -184,8 +186,8 @@ def _text(value: object, path: Path, what: str) -> str:
 
 
 Approve = Callable[[str, str], bool]
-"""Asks a person whether credentials may be sent to an address that only the tree names: what it is of, and
-the address in its one form. Without a terminal there is none."""
+"""Asks a person whether credentials may be sent to an address that only the tree names. The arguments are the
+owner of the address and the normalised address."""
 
 STATE_URL = "LAKEPLAN_STATE_URL"
 SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
@@ -199,11 +201,11 @@ def find_credentials(
     only_server: bool,
     lakectl: LakectlSettings | None = None,
 ) -> Credentials:
-    """The credentials of one server, checked to be meant for the address that the tree names.
+    """Return the credentials of one server, after a check that they are for the address in the tree.
 
-    First ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID`` and ``_SECRET_ACCESS_KEY``; then, when ``only_server`` (the tree
-    has one server), what lakectl has. Raises CredentialsError when there are none, when half of them is
-    there, and when the binding fails (``check_binding``); nothing has been sent then.
+    They are from ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID`` and ``_SECRET_ACCESS_KEY``, or, with ``only_server``
+    (the tree has one server), lakectl's. Raises CredentialsError if there are none or only one of the two,
+    and if the binding fails (``check_binding``). Nothing has been sent then.
     """
     where = f"server {server.name}"
     key_name, secret_name = (server_variable(server.name, suffix) for suffix in SUFFIXES)
@@ -244,13 +246,14 @@ def check_binding(
     approve: Approve | None,
     with_folders: bool = False,
 ) -> None:
-    """Refuses to send credentials to an address that only the tree names (a pull request can change it).
+    """Raise CredentialsError if credentials would go to an address that only the tree names, which a pull
+    request can change.
 
-    ``url`` is the tree's, ``bound`` the value of ``variable``, which may name several places: one of them
-    must be that one. Where ``bound`` is not set a person is asked (``approve``); without a
-    terminal that is None, and ``bound`` is required. Nothing needs a binding when the tree names no
-    address (None), or a folder, where no credentials go; ``with_folders``: a folder needs one too, because it
-    is written to. ``what`` begins the messages ("state", "storage of server prod").
+    ``url`` is the tree's. ``bound`` is the value of ``variable``, which may have several addresses, one of
+    which must be that of the tree. If it is not set, ``approve`` asks a person; without a terminal
+    ``approve`` is None and ``bound`` is required. A tree without an address (None) needs no binding. A
+    folder, to which no credentials are sent, needs one only with ``with_folders``, because it is written to.
+    ``what`` names the owner of the address in messages ("state", "storage of server prod").
     """
     if url is None or (url.startswith(("/", "file://", "local://")) and not with_folders):
         return
@@ -278,13 +281,14 @@ def check_binding(
 
 
 def several(bound: str) -> list[str]:
-    """The addresses in a variable; white space or commas separate them."""
+    """Return the addresses in a variable, which white space or commas separate."""
     return bound.replace(",", " ").split()
 
 
 def normalise_url(url: str, *, what: str = "") -> str:
-    """One form of a URL: http(s) as endpoints are compared; others with the scheme in lower case and no slash
-    at the end. Raises CredentialsError for a URL that two programs could read differently."""
+    """Return the normalised form of a URL: http(s) as by ``normalise_endpoint``, others with the scheme in
+    lower case and no final slash. Raises CredentialsError for a URL that two programs could read
+    differently."""
     text = url.strip()
     scheme = scheme_of(text)
     if scheme in ("http", "https"):
@@ -301,7 +305,7 @@ def normalise_url(url: str, *, what: str = "") -> str:
 def _check_endpoint(
     server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, approve: Approve | None
 ) -> None:
-    """Every binding that is set must agree: lakectl's endpoint and the variable can both be."""
+    """Check every binding that is set: both lakectl's endpoint and the variable may be."""
     given = {name: value for name, value in bindings.items() if value}
     if not given:
         check_binding(

@@ -1,4 +1,4 @@
-"""Reads ranges and metaranges. A presigned address may lead to the repository's storage, and nowhere else."""
+"""Reads ranges and metaranges. Presigned URLs may lead only to the repository's storage."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from lakeplan.values.urls import BadUrl, WebUrl, parse_bucket_url, parse_signed_
 
 
 def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str] = ()) -> bool:
-    """Whether a redirect to ``target`` leads to the storage of ``namespace``: the server itself, a
-    bound storage address (``bound``), or the vendor's own host for this bucket or account, by HTTPS."""
+    """Return whether a redirect to ``target`` leads to the storage of ``namespace``: the server, a bound
+    storage address (``bound``), or the vendor's host for this bucket or account, by HTTPS."""
     try:
         found = parse_signed_url(target)
         own = [parse_web_url(url) for url in (server, *bound) if scheme_of(url) in ("http", "https")]
@@ -57,7 +57,7 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
         return found.origin == place.origin and kind.hosts.fullmatch(place.host) is not None
     parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
     if "." in parts or ".." in parts:
-        # Programs remove such parts before the request, and so request another bucket.
+        # Programs remove such parts before the request, and would request another bucket.
         return False
     first = parts[1] if len(parts) > 1 else ""
     match = kind.hosts.fullmatch(found.host)
@@ -65,7 +65,7 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
 
 
 def _bucket(namespace: str) -> str:
-    """ "" for a namespace that has none."""
+    """Return the bucket of a namespace; "" if it has none."""
     if scheme_of(namespace) not in BUCKET_SCHEMES:
         return ""
     return parse_bucket_url(namespace, BUCKET_SCHEMES).bucket
@@ -82,15 +82,14 @@ REDIRECTS = frozenset({302, 303, 307})
 
 
 class LakeFSMetadata:
-    """``lakeplan.lakefs.protocols.MetadataReader`` of one repository.
+    """``lakeplan.lakefs.protocols.MetadataReader`` of one repository. May be used from several threads.
 
-    Picklable with the credentials it needs, which ``repr`` and ``str`` do not show: a pickle of it is for
-    the Spark workers of this run and for nothing else. May be used from several threads.
+    A pickle has the credentials, which ``repr`` and ``str`` do not show. It is for the Spark workers of this
+    run only.
 
-    With ``presign`` the server redirects to a signed URL of the object store, which is fetched without the
-    lakeFS credentials, and only from the storage of ``namespace`` (``presigned.may_follow``). When that fails
-    the file is streamed through the server instead. When the store cannot be reached at all from here, later
-    files are streamed straight away.
+    With ``presign`` the server redirects to a signed URL of the object store, which is read without the
+    lakeFS credentials, and only from the storage of ``namespace`` (``may_follow``). If that fails, the server
+    streams the file. If the store cannot be reached from here, later files are streamed at once.
     """
 
     def __init__(self, connection: Connection, repository: str, namespace: str, *, presign: bool) -> None:
@@ -126,22 +125,21 @@ class LakeFSMetadata:
         )
 
     def _read_presigned(self, kind: MetadataKind, id: str) -> bytes | None:
-        """The file by a signed URL; None when that does not work and streaming has to."""
+        """Return the file, read by a signed URL; None if it has to be streamed."""
         answer = self._get(kind, id, presign=True)
         if answer.status_code not in REDIRECTS:
-            return self._whole(answer)  # a server that does not know the parameter streams
+            return self._whole(answer)  # the server streams if it does not know the parameter
         location = answer.headers.get("Location", "")[: limits.URL_CHARACTERS + 1]
         target = _target(answer.url, location)
         server = self._transport.connection
         if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
-            log.debug("a presigned URL leads to another host than the storage: streaming")
+            log.debug("a presigned URL does not lead to the storage: streaming")
             return None
         session, timeouts = self._store(), self._timeouts
         try:
-            # One try, no redirects further on, and nothing of ours but the signed URL itself.
             response = within(timeouts.total, lambda: _fetch(session, target, timeouts))
         except (TooSlow, limits.TooLarge) as error:
-            log.debug("a presigned URL's answer is not taken (%s): streaming", error)
+            log.debug("the response of a presigned URL was refused (%s): streaming", error)
             self._local.session, self._presign = None, False
             return None
         except (requests.ConnectionError, requests.Timeout) as error:
@@ -152,7 +150,7 @@ class LakeFSMetadata:
             log.debug("a presigned URL failed (%s): streaming", type(error).__name__)
             return None
         if response.status_code != 200 or not _complete(response):
-            log.debug("a presigned URL answered %d: streaming", response.status_code)
+            log.debug("a presigned URL returned status %d: streaming", response.status_code)
             return None
         return response.content
 
@@ -168,7 +166,7 @@ class LakeFSMetadata:
 
     @property
     def _timeouts(self) -> Timeouts:
-        """A file may take longer than an answer of the API."""
+        """The limits for a file, which may take longer than a response of the API."""
         given = self._transport.connection.timeouts
         return replace(given, total=max(given.total, limits.FILE_SECONDS))
 
@@ -184,7 +182,7 @@ def _rebuild(connection: Connection, repository: str, namespace: str, presign: b
 
 
 def _target(url: str, location: str) -> str:
-    """Where a redirect leads; "" for what is no URL."""
+    """Return the target of a redirect; "" if it is not a URL."""
     try:
         return urljoin(url, location)
     except ValueError:
@@ -192,7 +190,7 @@ def _target(url: str, location: str) -> str:
 
 
 def _complete(response: requests.Response) -> bool:
-    """Whether as many bytes came as were announced; a body that is decoded on the way has another length."""
+    """Return whether all announced bytes were received. The length of a decoded body is not known."""
     announced = response.headers.get("Content-Length", "")
     if not announced.isdecimal() or response.headers.get("Content-Encoding"):
         return True
@@ -200,7 +198,7 @@ def _complete(response: requests.Response) -> bool:
 
 
 def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:
-    """One try, no redirects further on, and nothing of ours but the signed URL itself."""
+    """Send one request, without credentials and without following redirects."""
     response = session.get(
         url, auth=NoAuth(), timeout=(timeouts.connect, timeouts.read), allow_redirects=False, stream=True
     )

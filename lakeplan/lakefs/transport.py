@@ -1,4 +1,4 @@
-"""Requests to a lakeFS server, and what its refusals mean: statuses to errors, operations to permissions."""
+"""Requests to a lakeFS server, and the errors and missing permissions that its responses mean."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PERMISSIONS = {
     "read the state of the refs dump": _DUMP,
     "read metadata": "fs:ListObjects and fs:ReadRepository",
 }
-"""Operation, as messages name it, to the permission it needs (lakefs/api.md; the server's own checks)."""
+"""The permission that each operation needs, by its name in messages (lakefs/api.md)."""
 
 _UNREACHABLE = "Check endpoint_url, the network and proxy settings."
 _TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle."
@@ -113,15 +113,16 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.JSONDecodeError: ("the response is not JSON", "Check that endpoint_url is a lakeFS server."),
     vendor.RequestException: ("the request failed", _UNREACHABLE),
 }
-"""Every error class of requests; ``tests`` fail when the library has one that is not here."""
+"""Every error class of requests. A test fails if the library has another one."""
 
 
 class BeyondLimit(vendor.RequestException):
-    """An answer that is too large or too slow; the text says how."""
+    """A response is too large or too slow, as the text says."""
 
 
 def unreachable(error: Exception, where: str, operation: str) -> ServerError:
-    """A request that got no answer. The library's text is left out: it may hold a signed URL."""
+    """Return the error of a request without a response. It omits the library's text, which may have a signed
+    URL."""
     if isinstance(error, BeyondLimit):
         return ServerUnreachable(
             f"cannot {operation}: the response was refused: {error}",
@@ -152,24 +153,24 @@ def _connection_details(error: Exception, what: str, hint: str) -> tuple[str, st
 def refusal(
     response: requests.Response, *, operation: str, where: str, repository: str | None
 ) -> ServerError:
-    """The error that an answer of 300 and above means."""
+    """Return the error that a status of 300 or above means."""
     status = response.status_code
-    said = server_message(response)
-    if is_permission_problem(status, said):
-        return _denied(said, operation, where, PERMISSIONS.get(operation))
-    if is_unknown_route(status, said):
+    message = server_message(response)
+    if is_permission_problem(status, message):
+        return _denied(message, operation, where, PERMISSIONS.get(operation))
+    if is_unknown_route(status, message):
         return FeatureMissing(
             f"cannot {operation}: the server does not know this request",
             where=where,
             hint="Check the server's version and edition, and endpoint_url.",
         )
     if status == 404:
-        return _missing(said, operation, where, repository)
+        return _missing(message, operation, where, repository)
     if status in _STATUSES:
         kind, what, hint = _STATUSES[status]
-        reason = said or "no reason given"
+        reason = message or "no reason given"
         return kind(f"cannot {operation}: {what.format(reason=reason)}", where=where, hint=hint)
-    return _unexpected(status, said, operation, where)
+    return _unexpected(status, message, operation, where)
 
 
 _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
@@ -187,8 +188,8 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
 }
 
 
-def _unexpected(status: int, said: str, operation: str, where: str) -> UnexpectedAnswer:
-    what, hint = f"status {status}" + (f", {said}" if said else ""), ""
+def _unexpected(status: int, message: str, operation: str, where: str) -> UnexpectedAnswer:
+    what, hint = f"status {status}" + (f", {message}" if message else ""), ""
     if status in (429, 503):
         what, hint = f"the server is overloaded (status {status})", "Try again later."
     elif 300 <= status < 400:
@@ -199,9 +200,9 @@ def _unexpected(status: int, said: str, operation: str, where: str) -> Unexpecte
     return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
 
 
-def is_permission_problem(status: int, said: str) -> bool:
-    """403, and the ways in which lakeFS says the same with another status."""
-    text = said.lower()
+def is_permission_problem(status: int, message: str) -> bool:
+    """Return whether a permission is missing: status 403, or another with which lakeFS says the same."""
+    text = message.lower()
     return (
         status == 403
         or (status == 401 and "insufficient permissions" in text)
@@ -209,13 +210,13 @@ def is_permission_problem(status: int, said: str) -> bool:
     )
 
 
-def is_unknown_route(status: int, said: str) -> bool:
-    """404 since lakeFS 1.75, 500 before."""
-    return status in (404, 500) and "invalid api endpoint" in said.lower()
+def is_unknown_route(status: int, message: str) -> bool:
+    """Return whether the server does not know the request: status 404 since lakeFS 1.75, 500 before."""
+    return status in (404, 500) and "invalid api endpoint" in message.lower()
 
 
-def _denied(said: str, operation: str, where: str, permission: str | None) -> ServerError:
-    if "read-only" in said.lower() or "read only" in said.lower():
+def _denied(message: str, operation: str, where: str, permission: str | None) -> ServerError:
+    if "read-only" in message.lower() or "read only" in message.lower():
         return ReadOnlyRepository(
             f"cannot {operation}: the repository is read-only",
             where=where,
@@ -226,27 +227,27 @@ def _denied(said: str, operation: str, where: str, permission: str | None) -> Se
         f"cannot {operation}: {needed}",
         where=where,
         hint="Grant it to the user of this access key, in a policy on the server.",
-        detail=said,
+        detail=message,
     )
 
 
-def _missing(said: str, operation: str, where: str, repository: str | None) -> ServerError:
-    if repository is not None and "repository not found" in said.lower():
+def _missing(message: str, operation: str, where: str, repository: str | None) -> ServerError:
+    if repository is not None and "repository not found" in message.lower():
         return RepositoryNotFound(
             "the repository does not exist", where=where, hint="Check its name and its server."
         )
-    if not said:
+    if not message:
         return UnexpectedAnswer(
             f"cannot {operation}: status 404 without a message from lakeFS",
             status=404,
             where=where,
             hint="Check that endpoint_url is a lakeFS server.",
         )
-    return NotFound(f"cannot {operation}: {said}", where=where)
+    return NotFound(f"cannot {operation}: {message}", where=where)
 
 
 def server_message(response: requests.Response) -> str:
-    """``message`` of a lakeFS error body, one line and short; "" when the body is none."""
+    """Return ``message`` of a lakeFS error, as one short line; "" for any other body."""
     try:
         body = parse_json(response.content, limit=MESSAGE_BYTES)
     except ValueError:
@@ -265,7 +266,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to connect, to wait for the next bytes of an answer, and for the whole of one."""
+    """Time limits in seconds: to connect, for the next bytes of a response, and for a whole one."""
 
     connect: float = 10.0
     read: float = 60.0
@@ -274,15 +275,16 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """``tries`` in all; waits grow by powers of two from ``first`` to at most ``longest`` seconds, with
-    jitter (lakectl: 4 tries, 200 ms to 30 s). A ``Retry-After`` is kept to, up to ``longest``."""
+    """When a request is sent again: ``tries`` in total, with waits that double from ``first`` to at most
+    ``longest`` seconds, with jitter (like lakectl's). ``Retry-After`` is obeyed up to ``longest``."""
 
     tries: int = 4
     first: float = 0.2
     longest: float = 30.0
 
     def wait(self, failed: int, retry_after: float | None, random_part: float) -> float:
-        """Seconds to wait after the ``failed``-th failure (from 1); ``random_part`` is in [0, 1)."""
+        """Return the seconds to wait after the ``failed``-th failure (from 1); ``random_part`` is in [0,
+        1)."""
         grown = min(self.longest, self.first * 2.0 ** (failed - 1))
         backoff = grown * (0.5 + random_part / 2)
         return backoff if retry_after is None else min(self.longest, max(retry_after, backoff))
@@ -290,7 +292,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class Clock:
-    """The time that waiting takes; tests bring their own."""
+    """The clock for waiting, which tests replace."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -299,7 +301,7 @@ class Clock:
 
 
 class NoAuth(AuthBase):
-    """Sends no credentials; without it requests would take some from a .netrc file."""
+    """Sends no credentials. Without it, requests would read some from a .netrc file."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers.pop("Authorization", None)
@@ -307,7 +309,7 @@ class NoAuth(AuthBase):
 
 
 class BasicAuth(AuthBase):
-    """HTTP basic authentication that does not show what it holds."""
+    """HTTP basic authentication that does not show its credentials."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -319,7 +321,7 @@ class BasicAuth(AuthBase):
 
 
 class Pace:
-    """At most so many requests a second, over all threads of a process that share it."""
+    """A limit of requests per second for all threads of a process that share it."""
 
     def __init__(self, rate: float) -> None:
         self._rate, self._next, self._lock = rate, 0.0, threading.Lock()
@@ -328,7 +330,7 @@ class Pace:
         return (type(self), (self._rate,))
 
     def wait(self, clock: Clock) -> None:
-        """Until the next request may be sent."""
+        """Wait until the next request may be sent."""
         with self._lock:
             now = clock.monotonic()
             at = max(now, self._next)
@@ -338,10 +340,10 @@ class Pace:
 
 @dataclass(frozen=True)
 class Connection:
-    """All that is needed to talk to a server: picklable, credentials included, and shown without them.
+    """What a request to a server needs. A pickle has the credentials, and ``repr`` does not.
 
-    ``endpoint`` is normalised. ``allowed`` is matched against ``METHOD /path``: a reader's connection
-    refuses whatever could write, so that a plan cannot.
+    ``endpoint`` is normalised. ``allowed`` matches the ``METHOD /path`` of allowed requests, so that the
+    connection of a plan cannot write.
     """
 
     name: str
@@ -352,18 +354,19 @@ class Connection:
     clock: Clock = field(default_factory=Clock)
     allowed: re.Pattern[str] = READS
     storage: tuple[str, ...] = ()
-    """Addresses of storage that the server's presigned URLs may lead to, next to the vendors' own."""
+    """Addresses of storage, besides the vendors', that presigned URLs may lead to."""
     pace: Pace | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request before it is sent. ``path`` are the parts below /api/v1, ``operation`` how messages name it.
+    """A request before it is sent. ``path`` has the parts below /api/v1; ``operation`` is its name in
+    messages.
 
-    ``accept``: statuses of 300 and above that are no errors. ``repeatable`` is for a request that is not a
-    read and changes nothing that anybody else could have changed meanwhile; a POST among them is tried again
-    only after 429 and 503, as it may have started work that takes long. ``limit``: bytes of the answer,
-    by default those of a JSON document.
+    ``accept`` lists statuses of 300 and above that are not errors. ``repeatable`` is for requests that are
+    not reads and change nothing that others can change. A repeatable POST, which may have started long work,
+    is sent again after 429 and 503 only. ``limit`` is the most bytes of the response, by default those of a
+    JSON document.
     """
 
     method: str
@@ -386,12 +389,13 @@ class Call:
 
 
 def of_repository(method: str, repository: str, *path: str, operation: str, **options: Any) -> Call:
-    """A call below a repository; ``options`` are the other fields of ``Call``."""
+    """Return a call below a repository. ``options`` are the other fields of ``Call``."""
     return Call(method, ("repositories", repository, *path), operation, repository, **options)
 
 
 class Transport:
-    """Requests to one server. May be used from several threads (each has its own session) and pickled."""
+    """Sends requests to one server. Picklable. May be used from several threads, which have separate
+    sessions."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -404,17 +408,17 @@ class Transport:
         return f"{type(self).__name__}({self.connection.name!r}, {self.connection.endpoint!r})"
 
     def where(self, repository: str | None) -> str:
-        """How messages name the place: the server's name and address, and the repository."""
+        """Return the place for messages: the server's name and address, and the repository."""
         server = f"server {self.connection.name} ({self.connection.endpoint})"
         return f"{server}, repository {repository}" if repository else server
 
     def request(self, call: Call) -> requests.Response:
-        """One answer of 200 to 299, or of a status that the call accepts.
+        """Return a response with a status of 200 to 299, or one that the call accepts.
 
-        Raises ServerUnreachable when there is no answer, and what ``refusal`` makes of any other status.
-        Reads are tried again after connection errors and 429, 500 and 503. A request that writes is sent
-        once: its answer may be lost after the server acted, and what it would do a second time must be
-        judged again by the caller (``errors.may_have_acted``).
+        Raises ServerUnreachable without a response, and the error of ``refusal`` for other statuses. Reads
+        are sent again after connection errors, 429, 500 and 503. A request that writes is sent once: its
+        response may be lost after the server acted, so the caller has to check before it repeats the request
+        (``errors.may_have_acted``).
         """
         self._refuse_impossible(call)
         what = f"{call.method} {call.relative}"
@@ -431,7 +435,7 @@ class Transport:
                     return outcome
                 error = refusal(outcome, operation=call.operation, where=where, repository=call.repository)
                 again = may_repeat and _worth_retrying(call.method, outcome)
-                retry_after = wait_asked_for(outcome, clock.now())
+                retry_after = requested_wait(outcome, clock.now())
             else:
                 error = unreachable(outcome, where, call.operation)
                 again = may_repeat and call.method != "POST"
@@ -445,8 +449,8 @@ class Transport:
             attempt += 1
 
     def _refuse_impossible(self, call: Call) -> None:
-        """Raises ServerError for a name that no server has: requests would take ``.`` and ``..`` out of
-        the path, and ask for something else, such as the repository instead of a branch."""
+        """Raise ServerError for a name that no server has. requests would remove ``.`` and ``..`` from the
+        path and request something else, such as the repository instead of a branch."""
         names = (*call.path, *call.params.values())
         wrong = [part for part in call.path if part in (".", "..")] or [*filter(_SURROGATE.search, names)]
         if wrong:
@@ -463,7 +467,7 @@ class Transport:
         try:
             return within(timeouts.total, lambda: self._send(session, timeouts, call))
         except TooSlow as error:
-            self._local.session = None  # the request that was given up still has it
+            self._local.session = None  # the abandoned request still uses it
             return BeyondLimit(str(error))
         except TooLarge as error:
             return BeyondLimit(str(error))
@@ -497,7 +501,7 @@ class Transport:
 
 
 class Adapter:
-    """What readers and writers of a server are made of: one connection, which lets ``_ALLOWED`` through."""
+    """The base of readers and writers of a server: a connection for the requests in ``_ALLOWED``."""
 
     _ALLOWED: ClassVar[re.Pattern[str]]
 
@@ -509,7 +513,7 @@ class Adapter:
         return f"{type(self).__name__}({server.name!r}, {server.endpoint!r})"
 
     def paced(self, pace: Pace | None) -> Self:
-        """The same, with requests at this pace."""
+        """Return a copy that sends requests at this pace."""
         return self if pace is None else type(self)(replace(self._transport.connection, pace=pace))
 
     @classmethod
@@ -523,8 +527,8 @@ class Adapter:
         clock: Clock | None = None,
         storage: Sequence[str] = (),
     ) -> Self:
-        """No request is made yet. ``storage``: addresses of the server's storage, which presigned URLs may
-        lead to. Raises CredentialsError for a bad endpoint URL."""
+        """Return an adapter, without a request. ``storage`` lists addresses of the server's storage, which
+        presigned URLs may lead to. Raises CredentialsError for an invalid endpoint URL."""
         return cls(
             Connection(
                 server.name,
@@ -540,15 +544,15 @@ class Adapter:
 
 
 def _worth_retrying(method: str, response: requests.Response) -> bool:
-    status, said = response.status_code, server_message(response)
-    if is_permission_problem(status, said) or is_unknown_route(status, said):
+    status, message = response.status_code, server_message(response)
+    if is_permission_problem(status, message) or is_unknown_route(status, message):
         return False
     return status in (RETRIED_STATUSES - {500} if method == "POST" else RETRIED_STATUSES)
 
 
 class Session(requests.Session):
-    """Follows no redirect, and does not take one apart either: requests raises ValueError for some
-    ``Location`` headers. Keeps no cookies."""
+    """Neither follows nor parses redirects: requests raises ValueError for some ``Location`` headers. Keeps
+    no cookies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -561,14 +565,14 @@ class Session(requests.Session):
 
 
 def new_session() -> requests.Session:
-    """A session whose requests are logged by nobody: urllib3 logs whole URLs, signatures included."""
+    """Return a session whose requests are not logged: urllib3 logs whole URLs, with signatures."""
     quiet_logs("urllib3", "urllib3.connectionpool", "requests")
     return Session()
 
 
 def read_whole(response: requests.Response, limit: int, clock: Callable[[], float]) -> None:
-    """Reads a streamed answer's body within the limits; ``content`` then has it. Raises TooLarge, TooSlow,
-    and RequestException for a body that breaks off or cannot be decoded."""
+    """Read the body of a streamed response within the limits, into ``content``. Raises TooLarge, TooSlow, and
+    RequestException for a body that is incomplete or cannot be decoded."""
     encoding = response.headers.get("Content-Encoding", "")
     with contextlib.ExitStack() as failed:
         failed.callback(response.close)
@@ -586,8 +590,8 @@ def read_whole(response: requests.Response, limit: int, clock: Callable[[], floa
         failed.pop_all()
 
 
-def wait_asked_for(response: requests.Response, now: float) -> float | None:
-    """Seconds that the server asks to wait: a number, or a date (RFC 9110)."""
+def requested_wait(response: requests.Response, now: float) -> float | None:
+    """Return the seconds of ``Retry-After``, which is a number or a date (RFC 9110), or None."""
     value = response.headers.get("Retry-After", "").strip()
     if not value:
         return None

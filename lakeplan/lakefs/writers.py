@@ -1,4 +1,4 @@
-"""The writes of an apply and of branch deletion, and what marks ask for: each on a connection of its own."""
+"""The writes of applies and branch runs, and the requests of marks, each with a separate connection."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class _Writer(Adapter):
 
 
 class LakeFSRulesWriter(_Writer):
-    """``GcRulesWriter`` over HTTP. The server validates nothing (lakefs/api.md): what is
-    given here is what gets stored."""
+    """``lakeplan.lakefs.protocols.GcRulesWriter`` over HTTP. The server stores rules without validating them
+    (lakefs/api.md)."""
 
     _ALLOWED = re.compile(
         r"GET /repositories/[^/]+/gc/rules/set_allowed|(PUT|DELETE) /repositories/[^/]+/settings/gc_rules"
@@ -58,7 +58,7 @@ class LakeFSSettingsWriter(_Writer):
 
     def can_set(self, repository: str, kind: SettingKind) -> bool:
         if kind is not SettingKind.BRANCH_LIFECYCLE:
-            return True  # there is no preflight: the write itself is refused
+            return True  # there is no preflight request: the write fails
         operation = f"ask whether {kind.label} may be set"
         return self._may(repository, "settings", "branch_lifecycle", "set_allowed", operation=operation)
 
@@ -68,7 +68,7 @@ class LakeFSSettingsWriter(_Writer):
         self._send(
             *("PUT", repository, *PATHS[kind]),
             operation=f"set the {kind.label}",
-            # An empty If-Match is refused (400); what is unset has no ETag to match.
+            # The server refuses an empty If-Match (400). A setting that is unset has no ETag.
             headers={"If-Match": if_match} if if_match else {},
             body={kind.items_key: [item_body(item) for item in items]},
         )
@@ -116,8 +116,8 @@ class LakeFSPreparer(Adapter):
     _ALLOWED = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Asks until no continuation token comes back (lakefs/api.md). The server fails when a
-        branch is deleted while it lists them: then from the beginning again."""
+        """Return the runs of all pages, until one has no continuation token (lakefs/api.md). The server fails
+        if a branch is deleted meanwhile: then it begins again."""
         tries = BRANCH_TRIES
         while True:
             tries -= 1
@@ -138,7 +138,7 @@ class LakeFSPreparer(Adapter):
                 *("POST", repository, "gc", "prepare_uncommited"),
                 operation="prepare uncommitted addresses",
                 body={"continuation_token": token} if token else {},
-                repeatable=True,  # each answer names a run of its own; one that nobody names is never read
+                repeatable=True,  # each request makes a new run; runs that are not returned are never read
                 retry_timeouts=False,
             )
             response = self._transport.request(call)
@@ -163,14 +163,7 @@ class LakeFSPreparer(Adapter):
 
 
 def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
-    """``gc_uncommitted_location`` is "" where nothing is uncommitted. An answer without it says nothing."""
+    """Return the run, whose location is "" if nothing is uncommitted, and the continuation token."""
     token = fields.data.get("continuation_token")
     location = fields.text("gc_uncommitted_location")
     return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""
-
-
-connect_metadata_writer = LakeFSMetadataWriter.connect
-connect_rules_writer = LakeFSRulesWriter.connect
-connect_settings_writer = LakeFSSettingsWriter.connect
-connect_branch_writer = LakeFSBranchWriter.connect
-connect_preparer = LakeFSPreparer.connect

@@ -10,7 +10,7 @@ import requests
 from urllib3.exceptions import NewConnectionError
 
 from lakeplan.lakefs.credentials import Secret
-from lakeplan.lakefs.transport import NoAuth, new_session, read_whole, wait_asked_for
+from lakeplan.lakefs.transport import NoAuth, new_session, read_whole, requested_wait
 from lakeplan.limits import MESSAGE_BYTES, TooLarge
 from lakeplan.review.notify import Answer
 from lakeplan.values.bodies import TooSlow, within
@@ -87,7 +87,7 @@ def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
         return Answer(
             f"it is overloaded (status {status})",
             again=True,
-            wait=wait_asked_for(response, time.time()) or 0.0,
+            wait=requested_wait(response, time.time()) or 0.0,
         )
     if 300 <= status < 400:
         return Answer(f"it redirects (status {status}), which is not followed")

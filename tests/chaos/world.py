@@ -21,14 +21,14 @@ from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
 from lakeplan.errors import WriteConflict
-from lakeplan.lakefs.client import connect, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.transport import Clock as WaitingClock
 from lakeplan.lakefs.writers import (
-    connect_branch_writer,
-    connect_metadata_writer,
-    connect_preparer,
-    connect_rules_writer,
-    connect_settings_writer,
+    LakeFSBranchWriter,
+    LakeFSMetadataWriter,
+    LakeFSPreparer,
+    LakeFSRulesWriter,
+    LakeFSSettingsWriter,
 )
 from lakeplan.plan.planning import Ports
 from lakeplan.review.run import ApplyPorts, Run
@@ -268,8 +268,8 @@ class ChaosWorld(SweepWorld):
     # ---- ports
     def ports(self) -> SweepPorts:
         server = self.tree().servers["prod"]
-        reader = connect(server, self._credentials, clock=self._waiting)
-        preparer = connect_preparer(server, self._credentials, clock=self._waiting)
+        reader = LakeFSServer.connect(server, self._credentials, clock=self._waiting)
+        preparer = LakeFSPreparer.connect(server, self._credentials, clock=self._waiting)
         return replace(
             super().ports(),
             reader=lambda name: reader,
@@ -289,12 +289,12 @@ class ChaosWorld(SweepWorld):
     def lifecycle_ports(self) -> RunPorts:
         server, waiting = self.tree().servers["prod"], self._waiting
         readers = Readers(
-            connect(server, self._credentials, clock=waiting),
-            connect_branch_reader(server, self._credentials, clock=waiting),
+            LakeFSServer.connect(server, self._credentials, clock=waiting),
+            LakeFSBranchReader.connect(server, self._credentials, clock=waiting),
         )
-        writer = connect_branch_writer(server, self._credentials, clock=waiting)
+        writer = LakeFSBranchWriter.connect(server, self._credentials, clock=waiting)
         ports = RunPorts(lambda _: readers, lambda _: writer, self.state, Silent(), self.stop)
-        rules = connect_rules_writer(server, self._credentials, clock=waiting)
+        rules = LakeFSRulesWriter.connect(server, self._credentials, clock=waiting)
         return replace(ports, publisher=self.channel, rules=lambda _: rules)
 
     def pin_ports(self, simulator: Any) -> tuple[Ports, ApplyPorts]:
@@ -307,12 +307,12 @@ class ChaosWorld(SweepWorld):
         """A server for ``apply``."""
         server, waiting = self.tree().servers[name], self._waiting
         return ServerConnection(
-            connect(server, self._credentials, clock=waiting),
-            connect_rules_writer(server, self._credentials, clock=waiting),
-            connect_settings_writer(server, self._credentials, clock=waiting),
-            connect_branch_reader(server, self._credentials, clock=waiting),
-            connect_metadata_writer(server, self._credentials, clock=waiting),
-            connect_branch_writer(server, self._credentials, clock=waiting),
+            LakeFSServer.connect(server, self._credentials, clock=waiting),
+            LakeFSRulesWriter.connect(server, self._credentials, clock=waiting),
+            LakeFSSettingsWriter.connect(server, self._credentials, clock=waiting),
+            LakeFSBranchReader.connect(server, self._credentials, clock=waiting),
+            LakeFSMetadataWriter.connect(server, self._credentials, clock=waiting),
+            LakeFSBranchWriter.connect(server, self._credentials, clock=waiting),
         )
 
     @property

@@ -23,10 +23,10 @@ from lakeplan.errors import (
     ServerError,
     UnexpectedAnswer,
 )
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.lakefs.writers import connect_settings_writer
+from lakeplan.lakefs.writers import LakeFSSettingsWriter
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
@@ -81,8 +81,8 @@ class Here:
         config = ServerConfig("prod", handle.endpoint_url)
         credentials = Credentials(Secret(handle.access_key_id), Secret(handle.secret_access_key))
         once = RetryPolicy(tries=1)
-        self.reader = connect(config, credentials, retries=once)
-        self.writer = connect_settings_writer(config, credentials, retries=once)
+        self.reader = LakeFSServer.connect(config, credentials, retries=once)
+        self.writer = LakeFSSettingsWriter.connect(config, credentials, retries=once)
         self.name = name
         self._root = f"{handle.endpoint_url}/api/v1"
         self._session = requests.Session()
@@ -208,7 +208,10 @@ class DescribeOpenSource:
     def it_never_takes_a_server_without_the_feature_for_one_without_policies(self, repo) -> None:
         config = ServerConfig("prod", repo.server.url)
         credentials = Credentials(*(Secret(text) for text in repo.server.auth))
-        reader, writer = connect(config, credentials), connect_settings_writer(config, credentials)
+        reader, writer = (
+            LakeFSServer.connect(config, credentials),
+            LakeFSSettingsWriter.connect(config, credentials),
+        )
         for ask in (
             lambda: reader.get_policies(repo.name),
             lambda: reader.get_object_rules(repo.name),
@@ -277,7 +280,9 @@ def answering() -> Iterator[object]:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         servers.append(server)
         config = ServerConfig("odd", f"http://127.0.0.1:{server.server_address[1]}")
-        return connect(config, Credentials(Secret("a"), Secret("b")), retries=RetryPolicy(tries=1))
+        return LakeFSServer.connect(
+            config, Credentials(Secret("a"), Secret("b")), retries=RetryPolicy(tries=1)
+        )
 
     yield make
     for server in servers:

@@ -16,10 +16,10 @@ import requests
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
 from lakeplan.formats.collector import UnifiedRun
-from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer, connect, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.lakefs.writers import connect_preparer
+from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.surveying import StepSurveyor
 from lakeplan.stores.open import open_namespace, open_sweep_store
@@ -40,8 +40,8 @@ NOTHING = {"objects": 0, "size_bytes": 0}
 def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
     credentials = Credentials(Secret(lake.handle.access_key_id), Secret(lake.handle.secret_access_key))
     config = ServerConfig("prod", lake.handle.endpoint_url)
-    reader: LakeFSServer = connect(config, credentials, retries=RetryPolicy(tries=1))
-    pinger: LakeFSBranchReader = connect_branch_reader(config, credentials, retries=RetryPolicy(tries=1))
+    reader: LakeFSServer = LakeFSServer.connect(config, credentials, retries=RetryPolicy(tries=1))
+    pinger: LakeFSBranchReader = LakeFSBranchReader.connect(config, credentials, retries=RetryPolicy(tries=1))
 
     def store(repository: Repository) -> NamespaceReader | str:
         folder = lake.folder / repository.storage_namespace.removeprefix("local://")
@@ -53,7 +53,7 @@ def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
         "store": store,
         "surveyor": StepSurveyor(Runners(LOCAL).open),
         "progress": Silent(),
-        "grace_seconds": lambda server: connect_preparer(config, credentials).grace_period_seconds(),
+        "grace_seconds": lambda server: LakeFSPreparer.connect(config, credentials).grace_period_seconds(),
     }
     return AuditPorts(**made | more)
 

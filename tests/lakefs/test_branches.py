@@ -14,10 +14,10 @@ from lakeplan.errors import (
     RepositoryNotFound,
     UnexpectedAnswer,
 )
-from lakeplan.lakefs.client import connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy, of_repository
-from lakeplan.lakefs.writers import connect_branch_writer
+from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
@@ -32,8 +32,8 @@ class Lake:
         server = ServerConfig("prod", handle.endpoint_url)
         credentials = Credentials(Secret(handle.access_key_id), Secret(handle.secret_access_key))
         once = RetryPolicy(tries=1)
-        self.reader = connect_branch_reader(server, credentials, retries=once)
-        self.writer = connect_branch_writer(server, credentials, retries=once)
+        self.reader = LakeFSBranchReader.connect(server, credentials, retries=once)
+        self.writer = LakeFSBranchWriter.connect(server, credentials, retries=once)
         self.call("POST", "", json={"name": "analytics", "storage_namespace": "local://a"})
 
     def call(self, method: str, path: str, **more):
@@ -179,6 +179,6 @@ def it_refuses_an_answer_that_is_not_what_the_api_says(lake, monkeypatch):
 @pytest.mark.parametrize("seconds", [2**62, -(2**62), 253402300800])
 def it_takes_no_moment_that_is_none(scripted, credentials, seconds) -> None:
     scripted.script = [Answer(200, {"mtime": seconds})]
-    reader = connect_branch_reader(ServerConfig("prod", scripted.url), credentials)
+    reader = LakeFSBranchReader.connect(ServerConfig("prod", scripted.url), credentials)
     with pytest.raises(UnexpectedAnswer, match=r"mtime is .*, which is not a time in seconds"):
         reader.written_at("analytics", "main", "x")

@@ -8,7 +8,7 @@ import requests
 
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
 from lakeplan.lakefs.answers import date_of
-from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.values.repository import Branch, Commit, Repository, Tag
 from lakeplan.values.rules import GcRules
@@ -40,7 +40,7 @@ def page(*results: object, more: str = "") -> Answer:
 
 @pytest.fixture
 def server(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> LakeFSServer:
-    return connect(scripted.config(), credentials, clock=fake_clock.clock())
+    return LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
 
 
 class DescribeRepositories:

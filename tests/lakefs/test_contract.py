@@ -20,11 +20,11 @@ from lakeplan.errors import (
     ReadOnlyRepository,
     RepositoryNotFound,
 )
-from lakeplan.lakefs.client import LakeFSServer, _dump_by_task, connect
+from lakeplan.lakefs.client import LakeFSServer, _dump_by_task
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, MetadataReader
 from lakeplan.lakefs.transport import PERMISSIONS, RetryPolicy
-from lakeplan.lakefs.writers import LakeFSRulesWriter, connect_rules_writer
+from lakeplan.lakefs.writers import LakeFSRulesWriter
 from lakeplan.sandbox.server import Faults, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
@@ -80,12 +80,12 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def reader(place: Place) -> LakeFSServer:
-    return connect(place.config, place.credentials)
+    return LakeFSServer.connect(place.config, place.credentials)
 
 
 @pytest.fixture
 def writer(place: Place) -> LakeFSRulesWriter:
-    return connect_rules_writer(place.config, place.credentials)
+    return LakeFSRulesWriter.connect(place.config, place.credentials)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def it_says_that_a_repository_is_read_only(
 
 def it_says_that_credentials_are_wrong(place: Place, repository: str) -> None:
     wrong = Credentials(place.credentials.access_key_id, Secret("wrong"))
-    reader, writer = connect(place.config, wrong), connect_rules_writer(place.config, wrong)
+    reader, writer = LakeFSServer.connect(place.config, wrong), LakeFSRulesWriter.connect(place.config, wrong)
     for ask in (lambda: reader.get_gc_rules(repository), lambda: writer.can_set_gc_rules(repository)):
         with pytest.raises(AuthenticationFailed):
             ask()
@@ -237,6 +237,6 @@ def it_names_a_missing_permission(place: Place, reader: LakeFSServer, repository
 def it_works_when_the_server_fails_twice(place: Place, repository: str) -> None:
     if place.faults is None:
         pytest.skip("a real server does not fail on request")
-    reader = connect(place.config, place.credentials, retries=RetryPolicy(first=0.01))
+    reader = LakeFSServer.connect(place.config, place.credentials, retries=RetryPolicy(first=0.01))
     place.faults.fail_next(2, 500, "GET .*/branches")
     assert len(list(reader.list_branches(repository))) == 3

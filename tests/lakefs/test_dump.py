@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from lakeplan.errors import RepositoryNotFound, ServerUnreachable, UnexpectedAnswer
-from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.transport import RetryPolicy, Timeouts
 from lakeplan.values.repository import RefsDumpIds
@@ -22,7 +22,7 @@ RUNNING = {"id": "task", "done": False, "update_time": "2026-01-01T00:00:00Z"}
 
 @pytest.fixture
 def server(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> LakeFSServer:
-    return connect(scripted.config(), credentials, clock=fake_clock.clock())
+    return LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
 
 
 def it_takes_the_ids_of_the_short_way(scripted: Scripted, server: LakeFSServer) -> None:
@@ -68,7 +68,9 @@ def it_starts_a_task_when_the_short_way_takes_too_long(
         release.wait(5)
         return Answer(500, {})
 
-    server = connect(scripted.config(), credentials, timeouts=Timeouts(read=1), clock=fake_clock.clock())
+    server = LakeFSServer.connect(
+        scripted.config(), credentials, timeouts=Timeouts(read=1), clock=fake_clock.clock()
+    )
     scripted.script = [hang, Answer(202, {"id": "task"}), Answer(200, {**RUNNING, "done": True, "refs": IDS})]
     try:
         assert server.dump_refs("repo") == EXPECTED
@@ -81,7 +83,9 @@ def it_does_not_start_a_task_for_a_server_that_is_not_there(
     credentials: Credentials, scripted: Scripted, fake_clock: FakeClock
 ) -> None:
     scripted.stop()
-    server = connect(scripted.config(), credentials, retries=RetryPolicy(tries=1), clock=fake_clock.clock())
+    server = LakeFSServer.connect(
+        scripted.config(), credentials, retries=RetryPolicy(tries=1), clock=fake_clock.clock()
+    )
     with pytest.raises(ServerUnreachable, match="refused"):
         server.dump_refs("repo")
 

@@ -15,7 +15,7 @@ import pytest
 from lakeplan import limits
 from lakeplan.errors import LakeplanError, ServerUnreachable, UnexpectedAnswer
 from lakeplan.lakefs.answers import list_all
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.transport import Call, Timeouts
 from lakeplan.values.desired import ServerConfig
@@ -50,11 +50,12 @@ def zipped() -> Iterator[bytes]:
 
 CHILD = """
 import resource, sys
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.errors import LakeplanError
 from lakeplan.values.desired import ServerConfig
-server = connect(ServerConfig("prod", sys.argv[1]), Credentials(Secret("k"), Secret("s"), "test"))
+credentials = Credentials(Secret("k"), Secret("s"), "test")
+server = LakeFSServer.connect(ServerConfig("prod", sys.argv[1]), credentials)
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2)
 try:
     server.version()
@@ -74,7 +75,7 @@ def it_takes_no_more_of_a_body_than_the_limit(answer: Callable[[], Iterator[byte
 
 
 def ask(url: str, credentials: Credentials, total: float = 30.0) -> None:
-    connect(ServerConfig("prod", url), credentials, timeouts=Timeouts(5, 5, total)).version()
+    LakeFSServer.connect(ServerConfig("prod", url), credentials, timeouts=Timeouts(5, 5, total)).version()
 
 
 def drip(start: bytes, piece: bytes, seconds: float) -> Callable[[], Iterator[bytes]]:
@@ -153,13 +154,13 @@ def it_refuses_a_body_that_cannot_be_decoded(
 ) -> None:
     scripted.script = [Answer(200, body, headers)]
     with pytest.raises(LakeplanError):
-        connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
 
 
 def it_reads_gzip(scripted: Scripted, credentials: Credentials) -> None:
     body = gzip.compress(b'{"version": "' + b"1" * 500_000 + b'"}')
     scripted.script = [Answer(200, body, {"Content-Encoding": "gzip"})]
-    assert len(connect(scripted.config(), credentials).version()) == 500_000
+    assert len(LakeFSServer.connect(scripted.config(), credentials).version()) == 500_000
 
 
 @pytest.mark.parametrize("value", ["315360000", "9" * 5000, "Fri, 31 Dec 9999 23:59:59 -2359", "-1"])
@@ -168,13 +169,13 @@ def it_waits_no_longer_than_its_own_limit(
 ) -> None:
     scripted.script = [Answer(503, {"message": "busy"}, {"Retry-After": value})]
     with pytest.raises(LakeplanError):
-        connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
     assert sum(fake_clock.slept) <= 90
 
 
 class DescribeListings:
     def listed(self, scripted: Scripted, credentials: Credentials, most: int = 50) -> int:
-        transport = connect(scripted.config(), credentials)._transport
+        transport = LakeFSServer.connect(scripted.config(), credentials)._transport
         found = list_all(transport, LISTING, lambda fields: fields.name("id"), most=most)
         return sum(1 for _ in found)
 
@@ -247,7 +248,7 @@ class DescribeListings:
             return self.page(1, str(next(numbers)))
 
         scripted.script = [answer]
-        transport = connect(scripted.config(), credentials, clock=fake_clock.clock())._transport
+        transport = LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())._transport
         with pytest.raises(UnexpectedAnswer, match="4 hours"):
             list(list_all(transport, LISTING, lambda fields: fields.name("id")))
 
@@ -265,4 +266,4 @@ def it_refuses_numbers_that_no_date_or_array_can_hold(scripted: Scripted, creden
         body = {"id": "r", "creation_date": huge, "default_branch": "main", "storage_namespace": "s3://b/r"}
         scripted.script = [Answer(200, body)]
         with pytest.raises(UnexpectedAnswer, match="too large"):
-            connect(scripted.config(), credentials).get_repository("r")
+            LakeFSServer.connect(scripted.config(), credentials).get_repository("r")

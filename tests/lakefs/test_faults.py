@@ -20,7 +20,7 @@ from lakeplan.errors import (
     ServerUnreachable,
     UnexpectedAnswer,
 )
-from lakeplan.lakefs.client import LakeFSServer, connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.transport import (
     PERMISSIONS,
@@ -30,7 +30,7 @@ from lakeplan.lakefs.transport import (
     server_message,
     unreachable,
 )
-from lakeplan.lakefs.writers import connect_rules_writer
+from lakeplan.lakefs.writers import LakeFSRulesWriter
 from lakeplan.limits import MESSAGE_BYTES
 from lakeplan.values.rules import GcRules
 from tests.lakefs.conftest import Answer, FakeClock, Scripted
@@ -38,7 +38,7 @@ from tests.lakefs.conftest import Answer, FakeClock, Scripted
 
 @pytest.fixture
 def server(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> LakeFSServer:
-    return connect(scripted.config(), credentials, clock=fake_clock.clock())
+    return LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
 
 
 def it_names_every_error_class_of_requests() -> None:
@@ -234,7 +234,7 @@ def it_names_the_permission_of_every_operation(
     scripted: Scripted, server: LakeFSServer, credentials: Credentials
 ) -> None:
     scripted.script = [Answer(401, {"message": "insufficient permissions"})]
-    writer = connect_rules_writer(scripted.config(), credentials)
+    writer = LakeFSRulesWriter.connect(scripted.config(), credentials)
     metadata_repository = Answer(
         200, {"id": "r", "creation_date": 1, "default_branch": "main", "storage_namespace": "s3://b"}
     )

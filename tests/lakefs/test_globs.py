@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.branches.keepers import is_protected
 from lakeplan.errors import UnexpectedAnswer
-from lakeplan.lakefs.client import connect, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from tests.lakefs.conftest import Answer, Scripted
 
@@ -19,18 +19,18 @@ Read = Callable[[Scripted, Credentials, list[str]], object]
 
 def policies(scripted: Scripted, credentials: Credentials, patterns: list[str]) -> object:
     scripted.script = [Answer(200, {"policies": [{"name_patterns": patterns, "max_age": 60}]})]
-    return connect(scripted.config(), credentials).get_policies("r")
+    return LakeFSServer.connect(scripted.config(), credentials).get_policies("r")
 
 
 def object_rules(scripted: Scripted, credentials: Credentials, patterns: list[str]) -> object:
     rule = {"id": "x", "branches": patterns, "prefix": "", "expire_after_days": 7}
     scripted.script = [Answer(200, {"rules": [rule]})]
-    return connect(scripted.config(), credentials).get_object_rules("r")
+    return LakeFSServer.connect(scripted.config(), credentials).get_object_rules("r")
 
 
 def protection(scripted: Scripted, credentials: Credentials, patterns: list[str]) -> object:
     scripted.script = [Answer(200, [{"pattern": pattern} for pattern in patterns])]
-    return list(connect_branch_reader(scripted.config(), credentials).protected_patterns("r"))
+    return list(LakeFSBranchReader.connect(scripted.config(), credentials).protected_patterns("r"))
 
 
 READS = [policies, object_rules, protection]

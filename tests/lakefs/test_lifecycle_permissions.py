@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from lakeplan.errors import PermissionDenied
-from lakeplan.lakefs.client import connect, connect_branch_reader
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.writers import connect_branch_writer, connect_settings_writer
+from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.settings import Policy, SettingKind
 from tests.lakefs.conftest import Answer, Scripted
@@ -32,13 +32,13 @@ def missing(call: Callable[[], object]) -> str:
 
 def it_names_the_permission_to_read_policies(refusing: tuple[Scripted, Credentials]) -> None:
     scripted, credentials = refusing
-    server = connect(scripted.config(), credentials)
+    server = LakeFSServer.connect(scripted.config(), credentials)
     assert "branches:GetBranchLifecyclePolicies" in missing(lambda: server.get_policies("r"))
 
 
 def it_names_the_permission_to_set_policies(refusing: tuple[Scripted, Credentials]) -> None:
     scripted, credentials = refusing
-    writer = connect_settings_writer(scripted.config(), credentials)
+    writer = LakeFSSettingsWriter.connect(scripted.config(), credentials)
     for call in (
         lambda: writer.set_items("r", POLICIES, [POLICY], if_match=""),
         lambda: writer.delete_items("r", POLICIES),
@@ -49,12 +49,12 @@ def it_names_the_permission_to_set_policies(refusing: tuple[Scripted, Credential
 
 def it_names_the_permission_to_delete_a_branch(refusing: tuple[Scripted, Credentials]) -> None:
     scripted, credentials = refusing
-    writer = connect_branch_writer(scripted.config(), credentials)
+    writer = LakeFSBranchWriter.connect(scripted.config(), credentials)
     assert "fs:DeleteBranch" in missing(lambda: writer.delete_branch("r", "feature-1"))
     assert "fs:CreateBranch" in missing(lambda: writer.create_branch("r", LiveBranch("feature-1", "c")))
 
 
 def it_names_the_permission_to_list_pull_requests(refusing: tuple[Scripted, Credentials]) -> None:
     scripted, credentials = refusing
-    reader = connect_branch_reader(scripted.config(), credentials)
+    reader = LakeFSBranchReader.connect(scripted.config(), credentials)
     assert "pr:ListPullRequests" in missing(lambda: list(reader.open_pulls("r")))

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from lakeplan.errors import DataGone, UnexpectedAnswer
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.metadata import LakeFSMetadata, _complete
 from lakeplan.lakefs.transport import of_repository
@@ -34,7 +34,7 @@ def open_reader(
     storage: Sequence[str] = (),
 ) -> LakeFSMetadata:
     scripted.script = [REPOSITORY, config(presign=presign)]
-    server = connect(scripted.config(), credentials, clock=fake_clock.clock(), storage=storage)
+    server = LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock(), storage=storage)
     reader = server.metadata_reader("repo")
     scripted.seen.clear()
     return reader
@@ -183,7 +183,7 @@ def it_goes_by_the_storage_of_the_repository(
         {"blockstore_id": "eu", "pre_sign_support": True},
         {"blockstore_id": "us", "pre_sign_support": False},
     ]
-    server = connect(scripted.config(), credentials, clock=fake_clock.clock())
+    server = LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
     answers = {
         "/api/v1/config": Answer(200, {"storage_config": stores[1], "storage_config_list": stores}),
         "/api/v1/repositories/eu": Answer(200, {**REPOSITORY.body, "storage_id": "eu"}),  # type: ignore[dict-item]
@@ -199,7 +199,7 @@ def it_goes_by_the_storage_of_the_repository(
 
 def it_works_after_pickling_and_shows_nothing(scripted: Scripted, credentials: Credentials) -> None:
     scripted.script = [REPOSITORY, config(presign=False), Answer(200, b"1")]
-    reader = connect(scripted.config(), credentials).metadata_reader("repo")
+    reader = LakeFSServer.connect(scripted.config(), credentials).metadata_reader("repo")
     copy = pickle.loads(pickle.dumps(reader))
     assert copy.read_metadata("range", ID) == b"1"
     assert "the-secret-itself" not in f"{reader!r} {reader} {copy!r}"

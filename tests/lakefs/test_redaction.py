@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lakeplan.errors import LakeplanError
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import Clock
-from lakeplan.lakefs.writers import connect_rules_writer
+from lakeplan.lakefs.writers import LakeFSRulesWriter
 from lakeplan.stores.open import open_namespace, open_state
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules
@@ -70,8 +70,8 @@ def it_shows_nothing_of_a_server_that_refuses(
 ) -> None:
     credentials = Credentials(Secret(KEY), Secret(SECRET), "test")
     clock = Clock(sleep=lambda _: None)
-    server = connect(scripted.config(), credentials, clock=clock)
-    writer = connect_rules_writer(scripted.config(), credentials, clock=clock)
+    server = LakeFSServer.connect(scripted.config(), credentials, clock=clock)
+    writer = LakeFSRulesWriter.connect(scripted.config(), credentials, clock=clock)
     scripted.script = [Answer(status, {"message": "no"})]
     errors = [
         caught(server.version),
@@ -98,7 +98,7 @@ def it_shows_nothing_of_presigned_urls(scripted: Scripted, caplog: pytest.LogCap
 
     scripted.script = [answer]
     credentials = Credentials(Secret(KEY), Secret(SECRET), "test")
-    reader = connect(scripted.config(), credentials).metadata_reader("r")
+    reader = LakeFSServer.connect(scripted.config(), credentials).metadata_reader("r")
     error = caught(lambda: reader.read_metadata("range", "a" * 64))
     assert any(SIGNED in f"{seen.query}".replace("': '", "=") for seen in scripted.seen)
     assert_nothing_shows(caplog, reader, error)
@@ -107,7 +107,7 @@ def it_shows_nothing_of_presigned_urls(scripted: Scripted, caplog: pytest.LogCap
 def it_shows_nothing_of_an_unreachable_server(caplog: pytest.LogCaptureFixture) -> None:
     nobody = ServerConfig("prod", "http://127.0.0.1:1")
     credentials = Credentials(Secret(KEY), Secret(SECRET))
-    server = connect(nobody, credentials, clock=Clock(sleep=lambda _: None))
+    server = LakeFSServer.connect(nobody, credentials, clock=Clock(sleep=lambda _: None))
     assert_nothing_shows(caplog, caught(server.version))
 
 

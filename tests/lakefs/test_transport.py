@@ -11,10 +11,10 @@ import pytest
 
 from lakeplan import __version__
 from lakeplan.errors import ServerError, ServerUnreachable, UnexpectedAnswer, may_have_acted
-from lakeplan.lakefs.client import READS_AND_DUMPS, LakeFSServer, connect
+from lakeplan.lakefs.client import READS_AND_DUMPS, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.transport import Call, RetryPolicy, Timeouts
-from lakeplan.lakefs.writers import connect_branch_writer, connect_rules_writer, connect_settings_writer
+from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSRulesWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules
@@ -27,7 +27,7 @@ FAILURE = Answer(500, {"message": "boom"})
 
 @pytest.fixture
 def server(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> LakeFSServer:
-    return connect(scripted.config(), credentials, clock=fake_clock.clock())
+    return LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
 
 
 def it_sends_credentials_and_says_who_it_is(scripted: Scripted, server: LakeFSServer) -> None:
@@ -95,7 +95,9 @@ def it_tries_again_when_the_answer_breaks_off(scripted: Scripted, server: LakeFS
 
 
 def it_says_that_nobody_listens(credentials: Credentials, fake_clock: FakeClock) -> None:
-    server = connect(ServerConfig("prod", "http://127.0.0.1:1"), credentials, clock=fake_clock.clock())
+    server = LakeFSServer.connect(
+        ServerConfig("prod", "http://127.0.0.1:1"), credentials, clock=fake_clock.clock()
+    )
     with pytest.raises(ServerUnreachable, match="refused") as caught:
         server.version()
     assert "endpoint_url" in caught.value.hint
@@ -105,13 +107,13 @@ def it_says_that_nobody_listens(credentials: Credentials, fake_clock: FakeClock)
 def it_says_that_the_name_does_not_resolve(credentials: Credentials, fake_clock: FakeClock) -> None:
     config = ServerConfig("prod", "http://no-such-host.invalid")
     with pytest.raises(ServerUnreachable, match="does not resolve"):
-        connect(config, credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).version()
 
 
 def it_does_not_wait_for_ever(credentials: Credentials, fake_clock: FakeClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
         config = ServerConfig("prod", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        server = connect(
+        server = LakeFSServer.connect(
             config,
             credentials,
             timeouts=Timeouts(connect=1, read=0.05),
@@ -125,7 +127,7 @@ def it_does_not_wait_for_ever(credentials: Credentials, fake_clock: FakeClock) -
 def it_says_that_tls_failed(credentials: Credentials, scripted: Scripted, fake_clock: FakeClock) -> None:
     config = ServerConfig("prod", scripted.url.replace("http://", "https://"))
     with pytest.raises(ServerUnreachable, match="TLS failed") as caught:
-        connect(config, credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).version()
     assert "certificate" in caught.value.hint
 
 
@@ -152,9 +154,9 @@ def it_sends_what_writes_once_whatever_the_answer(
     scripted: Scripted, credentials: Credentials, fake_clock: FakeClock, write: str, lost: Answer
 ) -> None:
     ends = (scripted.config(), credentials)
-    rules = connect_rules_writer(*ends, clock=fake_clock.clock())
-    settings = connect_settings_writer(*ends, clock=fake_clock.clock())
-    branches = connect_branch_writer(*ends, clock=fake_clock.clock())
+    rules = LakeFSRulesWriter.connect(*ends, clock=fake_clock.clock())
+    settings = LakeFSSettingsWriter.connect(*ends, clock=fake_clock.clock())
+    branches = LakeFSBranchWriter.connect(*ends, clock=fake_clock.clock())
     kind = SettingKind.BRANCH_LIFECYCLE
     writes: dict[str, Callable[[], None]] = {
         "rules": lambda: rules.set_gc_rules("r", GcRules(7)),
@@ -225,7 +227,7 @@ def it_serves_several_threads(scripted: Scripted, server: LakeFSServer) -> None:
 
 def it_can_be_pickled(scripted: Scripted, credentials: Credentials) -> None:
     scripted.script = [VERSION]
-    transport = connect(scripted.config(), credentials)._transport
+    transport = LakeFSServer.connect(scripted.config(), credentials)._transport
     copy = pickle.loads(pickle.dumps(transport))
     assert copy.request(Call("GET", ("config", "version"), "x")).json()["version"] == "1.84.0"
 
@@ -237,7 +239,7 @@ class DescribeImpossibleNames:
     ) -> None:
         """Requests and urllib3 take dots out of a path: it would be that of the repository."""
         scripted.script = [Answer(204)]
-        writer = connect_branch_writer(scripted.config(), credentials, clock=fake_clock.clock())
+        writer = LakeFSBranchWriter.connect(scripted.config(), credentials, clock=fake_clock.clock())
         with pytest.raises(ServerError, match="not a name that a server can have"):
             writer.delete_branch("repo", name)
         assert scripted.seen == []

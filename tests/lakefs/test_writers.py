@@ -17,7 +17,7 @@ from lakeplan.errors import (
 from lakeplan.formats.collector import files_of_run, read_uncommitted
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.lakefs.writers import connect_preparer
+from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.sweep import UncommittedRun
@@ -28,7 +28,9 @@ RUN = "ft6s5q1gmnv7m2crlajg"
 
 def preparer(endpoint_url: str, key: str = "key", secret: str = "secret"):
     credentials = Credentials(Secret(key), Secret(secret))
-    return connect_preparer(ServerConfig("prod", endpoint_url), credentials, retries=RetryPolicy(tries=1))
+    return LakeFSPreparer.connect(
+        ServerConfig("prod", endpoint_url), credentials, retries=RetryPolicy(tries=1)
+    )
 
 
 class DescribePreparingUncommittedAddresses:

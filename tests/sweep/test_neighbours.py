@@ -13,7 +13,7 @@ import pytest
 
 from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDenied, StorageNotFound
 from lakeplan.formats.namespace import PROBE_KEY
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.sweep.neighbours import Probes, check_neighbours
@@ -303,7 +303,9 @@ class DescribeRepositoriesOfOtherServers:
         credentials = Credentials(Secret(lake.handle.access_key_id), Secret(lake.handle.secret_access_key))
         server = {"endpoint_url": lake.handle.endpoint_url}
         world.servers["dev"] = server
-        world.readers["dev"] = connect(ServerConfig("dev", lake.handle.endpoint_url), credentials)
+        world.readers["dev"] = LakeFSServer.connect(
+            ServerConfig("dev", lake.handle.endpoint_url), credentials
+        )
         yield lake.repository("copies")
         lake.close()
 

@@ -13,11 +13,11 @@ from typing import Any
 from lakeplan.errors import LakeplanError, ServerUnreachable
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import XidSource, mark_prefix, part_id, result_key, sweep_prefix
-from lakeplan.lakefs.client import connect
+from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.lakefs.writers import connect_preparer
+from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
@@ -131,8 +131,8 @@ class SweepWorld:
         if self._connections is None:
             server = self.tree().servers["prod"]
             self._connections = (
-                connect(server, self._credentials, retries=ONE_TRY),
-                connect_preparer(server, self._credentials, retries=ONE_TRY),
+                LakeFSServer.connect(server, self._credentials, retries=ONE_TRY),
+                LakeFSPreparer.connect(server, self._credentials, retries=ONE_TRY),
             )
         reader, preparer = self._connections
 
