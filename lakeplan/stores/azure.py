@@ -1,4 +1,4 @@
-"""Azure blob storage, or Azurite: inspecting, deleting, copying, recording, and state under conditions."""
+"""Azure blob storage and Azurite: deletions, copies, records, and state by conditional puts."""
 
 from __future__ import annotations
 
@@ -56,16 +56,13 @@ MOST_BLOCKS = 50_000
 
 
 class AzureCopier(AzureReader):
-    """Copies blobs of one container. Picklable.
-
-    A copy by the service would need a signed URL of the source under a SAS, and more rights under OAuth. Here
-    the bytes travel to this machine and back, in blocks of ``BLOCK`` bytes, each with its MD5.
+    """Copies blobs of one container, through this machine, in blocks of ``BLOCK`` bytes with their MD5. A
+    copy by the service would need a signed URL of the source under a SAS, and more permissions under OAuth.
     """
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """``lakeplan.stores.protocols.ObjectCopier.copy``: with metadata, content settings, access tier,
-        encryption scope and tags. Both are equal when the SHA-256 of what was read of the source is that of
-        what is then read of the target. Block blobs only."""
+        """Copy a block blob with metadata, content settings, access tier, encryption scope and tags. See
+        ``ObjectCopier``. The copy is read again, and must have the SHA-256 of the source."""
         self._name(source)
         self._name(target)
         check_copy(source, target, self._where(target))
@@ -78,14 +75,13 @@ class AzureCopier(AzureReader):
             wanted, tag = self._upload(source, target, found, create=create)
             copied = self._properties(target)
             if self._digest(target, copied) != wanted:
-                # Only what was written here: somebody may have written another blob since.
+                # Only this copy: another writer may have replaced it.
                 self._client.get().delete_blob(self._base + target, etag=tag, match_condition=UNCHANGED)
                 raise not_equal(source, self._where(target))
         return stored_object(copied, self._base)
 
     def _upload(self, source: str, target: str, found: BlobProperties, *, create: bool) -> tuple[bytes, str]:
-        """The SHA-256 of what was sent, and the new blob's ETag. The blob appears as a whole, with its last
-        request."""
+        """Return the SHA-256 of what was sent, and the new blob's ETag. The last request creates the blob."""
         place = self._client.get().get_blob_client(self._base + target)
         size = int(found.size)
         block = max(BLOCK, -(-size // MOST_BLOCKS))
@@ -115,7 +111,7 @@ class AzureCopier(AzureReader):
         return digest.digest()
 
     def _read(self, key: str, found: BlobProperties, start: int, length: int) -> bytes:
-        """A part of the blob as it was when it was described."""
+        """Return a part of the blob, on the condition that it is still the described one."""
         data: bytes = (
             self._client.get()
             .download_blob(
@@ -176,8 +172,8 @@ WORDS = {
 
 
 class AzureDeleter(BatchDeleter, AzurePlace):
-    """Deletes blobs of one container. Each request to delete is sent one time only: the caller hears of a
-    store that asks to slow down. Picklable."""
+    """Deletes blobs of one container. Each request to delete is sent only once, so that the caller learns
+    when the store is overloaded. Picklable."""
 
     batch_size = BATCH
 
@@ -188,8 +184,8 @@ class AzureDeleter(BatchDeleter, AzurePlace):
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
-        """``Versions.ALL`` takes snapshots with a blob, and then what versioning kept of it.
-        ``Versions.MARKER`` cannot delete a blob with snapshots: Azure refuses it, and so does the answer."""
+        """Delete blobs, with ``Versions.ALL`` also their snapshots and then their older versions. With
+        ``Versions.MARKER``, Azure refuses to delete a blob that has snapshots, which is then a failure."""
         snapshots = {"delete_snapshots": "include"} if versions is Versions.ALL else {}
         blobs = [{"name": self._base + key, **snapshots, **_only(expected.get(key))} for key in keys]
         failed = {answer.key: answer for answer in self._send(keys, blobs) if not answer.deleted}
@@ -198,8 +194,8 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         return failed
 
     def _delete_versions(self, keys: list[str], expected: Mapping[str, StoredObject]) -> dict[str, Deletion]:
-        """What versioning kept of deleted blobs; the keys where something is left. A current version cannot
-        be named by its id, so this comes second. Versions that are newer than the expected ones stay."""
+        """Delete older versions of deleted blobs, but none that is newer than the expected one, and return
+        the failures. They come second, because a current version cannot be named by its id."""
 
         def versions_of(key: str) -> list[str] | Deletion:
             known = expected.get(key)
@@ -222,7 +218,8 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         return failed
 
     def _versions_of(self, key: str, newest_us: int | None) -> list[str] | Deletion:
-        """In a listing a blob's versions come before all blobs whose names only begin with its name."""
+        """Return the versions of a blob, which a listing has before all blobs whose names only begin with its
+        name."""
         name = self._base + key
         found: list[str] = []
         try:
@@ -239,12 +236,12 @@ class AzureDeleter(BatchDeleter, AzurePlace):
                         found.append(str(item.version_id))
         except (StoreBusy, StorageDenied, StorageNotFound):
             raise
-        except StorageError as error:  # the blob itself is deleted by now: that must be reported
+        except StorageError as error:  # the blob itself was deleted, which must be reported
             return Deletion(key, f"its older versions cannot be listed: {error.message}")
         return found
 
     def _send(self, keys: list[str], blobs: list[dict[str, Any]]) -> list[Deletion]:
-        """One answer a blob, in order."""
+        """Return a result for each blob, in order."""
         if not blobs:
             return []
         numbers: list[str | None] = []
@@ -258,14 +255,14 @@ class AzureDeleter(BatchDeleter, AzurePlace):
                 parts = list(
                     container.delete_blobs(*blobs, raise_on_any_failure=False, raw_response_hook=note_numbers)
                 )
-        except ValueError as error:  # the library's word for an answer in parts that it cannot take apart
+        except ValueError as error:  # the library cannot parse the response in parts
             raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from None
         answers = dict(self._numbered(numbers, parts, keys))
         return [answers.get(n, Deletion(key, NOT_NAMED, transient=True)) for n, key in enumerate(keys)]
 
     def _numbered(self, numbers: list[str | None], parts: list[Any], keys: list[str]) -> Iterator[Any]:
-        """Answers by the number of the request that they belong to. The service need not keep their order;
-        one answer for all, which has no number, says that nothing was done."""
+        """Yield the results with the number of their request. The service need not keep their order. A single
+        response for all, without a number, means that nothing was done."""
         if len(parts) != len(numbers) or (len(parts) != len(keys) and None in numbers):
             raise self._refused(parts)
         for place, (number, part) in enumerate(zip(numbers, parts, strict=True)):
@@ -297,7 +294,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
 
 
 def _only(expected: StoredObject | None) -> dict[str, Any]:
-    """The condition that a blob is still the expected one."""
+    """Return the condition that a blob is still the expected one."""
     if expected is None or not expected.e_tag:
         return {}
     tag = expected.e_tag if expected.e_tag.startswith('"') else f'"{expected.e_tag}"'
@@ -305,7 +302,7 @@ def _only(expected: StoredObject | None) -> dict[str, Any]:
 
 
 def content_ids(response: Any) -> list[str | None]:
-    """The numbers that the parts of an answer carry (``Content-ID``); the library drops them."""
+    """Return the numbers of the parts of a response (``Content-ID``), which the library drops."""
     kind = response.headers.get("Content-Type", "")
     if not kind.startswith("multipart/"):
         return []
@@ -321,7 +318,7 @@ class AzureStore(AzureDeleter, AzureCopier):
         return unless_missing(lambda: stored_object(self._properties(key), self._base))
 
     def is_gone(self, key: str) -> bool:
-        """By GET of the first byte. Only Azure's own word for a missing blob is taken for one."""
+        """Return whether GET of the first byte finds no blob. Only Azure's error code for that counts."""
         try:
             self._client.get().download_blob(self._name(key), offset=0, length=1).readall()
         except AzureError as error:
@@ -337,8 +334,8 @@ class AzureStore(AzureDeleter, AzureCopier):
         return False
 
     def facts(self) -> StoreFacts:
-        """Whether versions are kept is a setting outside the blob service's reach: it is known only where a
-        listing shows one."""
+        """See ``ObjectProber``. The blob service does not return the setting for versions, so they are known
+        only if a listing has one."""
         return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
 
     def put(self, key: str, data: bytes) -> None:
@@ -373,7 +370,7 @@ class AzureStore(AzureDeleter, AzureCopier):
 
 
 def _is_odd(error: StorageError) -> bool:
-    """Whether the store answered something that the table of ``faults`` has no words for."""
+    """Return whether the store returned an error that the table in ``faults`` does not have."""
     return error.message.startswith("the storage returned")
 
 

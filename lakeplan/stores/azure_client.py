@@ -1,4 +1,4 @@
-"""Clients of Azure containers, made lazily, and what reads with them."""
+"""Clients of Azure containers, and the reader of a namespace there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 
 T = TypeVar("T")
-# The library's own first wait is 15 seconds.
+# By default the first wait is 15 seconds.
 RETRIES: dict[str, Any] = {
     "retry_total": 3,
     "initial_backoff": 1,
@@ -41,8 +41,8 @@ LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
 
 
 class AzureClient(LazyClient[ContainerClient]):
-    """azure-storage-blob's client. ``once`` sends each request one time only. Limits of time that are None
-    are this module's."""
+    """azure-storage-blob's client. With ``once``, each request is sent only once. Time limits that are None
+    mean the constants of this module."""
 
     def __init__(self, location: AzureLocation, access: Access = NO_ACCESS, once: bool = False) -> None:
         super().__init__(location, access, once)
@@ -54,32 +54,32 @@ class AzureClient(LazyClient[ContainerClient]):
         return self._client_of(ContainerClient, self._location.container)
 
     def service(self) -> BlobServiceClient:
-        """A client of the whole account, for a single request."""
+        """Return a client of the whole account, for a single request."""
         return self._client_of(BlobServiceClient)
 
     def _client_of(self, kind: Callable[..., T], *names: str) -> T:
-        # At info azure-core logs every request; a log of ours never holds a signed URL.
+        # azure-core logs every request with its signed URL.
         quiet_logs("azure", "azure.core.pipeline.policies.http_logging_policy", "urllib3", "msal")
         credential = find_credential(self._location, os.environ)
         given = {
             "connection_timeout": self._access.connect_seconds,
             "read_timeout": self._access.read_seconds,
         }
-        limits = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
-        limits["transport"] = RequestsTransport(session=bounded_session(), session_owner=False, **limits)
+        settings = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
+        settings["transport"] = RequestsTransport(session=bounded_session(), session_owner=False, **settings)
         retries = {"retry_total": 0} if self._once else RETRIES
         try:
-            # A redirect would be signed again, for whatever host the store names.
-            options = {"credential": credential, "permit_redirects": False, **limits, **retries}
+            # A redirect would be signed again, for any host that the store names.
+            options = {"credential": credential, "permit_redirects": False, **settings, **retries}
             return kind(self._location.account_url, *names, **options)
         except (AzureError, ValueError) as error:
-            # No cause: the library's text may quote the credential.
+            # Without a cause, because the library's text may quote the credential.
             raise translate_azure_error(error, self._location.url) from None
 
 
 @contextmanager
 def azure_errors(where: str) -> Iterator[None]:
-    """Translates what Azure's libraries raise, as the table of ``faults`` has it."""
+    """Translate errors of Azure's libraries by the table in ``faults``."""
     try:
         yield
     except AzureError as error:
@@ -95,9 +95,9 @@ class AzurePlace(RecordPlace):
         self._base = location.base
 
     def _unusable(self, key: str) -> str:
-        """Why a blob of this key cannot be named in a request, or ""."""
+        """Return why a request cannot name a blob of this key, or ""."""
         if not {".", ".."}.isdisjoint(key.split("/")):
-            return "a name with . or .. in its path would be taken for another blob's"
+            return "a name with . or .. in its path would mean another blob"
         return super()._unusable(key)
 
     def _read_record(self, key: str) -> Versioned:
@@ -106,8 +106,8 @@ class AzurePlace(RecordPlace):
             return Versioned(found.readall(), str(found.properties.etag))
 
     def put_record(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        """Writes a record only if it has this version (None: only if there is none), and returns its ETag.
-        Raises WriteConflict otherwise."""
+        """Write a record if it has this version (None: if it does not exist), and return its ETag. Raises
+        WriteConflict otherwise."""
         condition: dict[str, Any] = {"overwrite": False}
         if if_version is not None:
             condition = {"overwrite": True, "etag": if_version, "match_condition": UNCHANGED}
@@ -127,24 +127,24 @@ class AzurePlace(RecordPlace):
             raise translated from None
 
     def delete_record(self, key: str, if_version: str) -> None:
-        """Raises WriteConflict when it has another version."""
+        """Delete a record. Raises WriteConflict if it has another version."""
         try:
             self._client.get().delete_blob(self._base + key, etag=if_version, match_condition=UNCHANGED)
         except AzureError as error:
             raise self._conflict(error, key) from None
 
     def _conflict(self, error: AzureError, key: str) -> StorageError:
-        """A condition on a record that is gone has failed, too."""
+        """Return the error of a write under a condition, which also fails if the record does not exist."""
         translated = translate_azure_error(error, self._where(key))
         return error_of(Kind.CONFLICT, self._where(key)) if is_missing_object(translated) else translated
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
-    """The credential for one account: ``AZURE_STORAGE_CONNECTION_STRING``, ``AZURE_STORAGE_KEY``,
-    ``AZURE_STORAGE_SAS_TOKEN``, or azure-identity's default chain where that package is installed.
+    """Return the credential for one account: ``AZURE_STORAGE_CONNECTION_STRING``, ``AZURE_STORAGE_KEY``,
+    ``AZURE_STORAGE_SAS_TOKEN``, or azure-identity's default chain if that package is installed.
 
-    A credential that names another account or endpoint is not used: StorageDenied. So is a token or SAS for
-    an address that is not Azure's (or, for a SAS, not of this machine): it would give the secret away.
+    Raises StorageDenied for a credential that names another account or endpoint, and for a token or SAS that
+    would be sent to an address that is not Azure's (or, for a SAS, not of this machine).
     """
     if text := environ.get("AZURE_STORAGE_CONNECTION_STRING", "").strip():
         return _from_connection_string(location, text)
@@ -228,18 +228,18 @@ def is_readable(item: BlobProperties) -> bool:
 
 
 def first_name(page: Sequence[BlobProperties | BlobPrefix]) -> tuple[str, str | None] | None:
-    """What names the first entry of a page; None for an empty one."""
+    """Return a value that identifies the first entry of a page; None for an empty page."""
     return (page[0].name, getattr(page[0], "version_id", None)) if page else None
 
 
 class AzureReader(AzurePlace):
-    """Reads and lists one path of a container. Workers of Spark open their own client, from their own
-    environment: only location and limits travel in a pickle."""
+    """Reads and lists one path of a container. A pickle has only location and limits: Spark workers open
+    clients from their own environment."""
 
     def read(self, key: str) -> bytes:
         where = self._where(key)
         with azure_errors(where):
-            # The library asks again for what is missing when a body breaks off.
+            # The library requests the rest of an incomplete body.
             download = self._client.get().download_blob(self._base + key)
             if download.size > limits.OBJECT_BYTES:
                 raise too_large(where)
@@ -279,8 +279,8 @@ class AzureReader(AzurePlace):
         )
 
     def remnants(self) -> Remnants:
-        """See ``RemnantReader``: older versions, and what soft deletion still keeps. Unfinished uploads are
-        not listed apart from empty blobs."""
+        """See ``RemnantReader``. Older versions and blobs that soft delete still keeps; a listing does not
+        distinguish unfinished uploads from empty blobs."""
         found = Amount()
         for number, item in enumerate(self._items("", recursive=True, more=("versions", "deleted"))):
             if number == REMNANT_PAGES * 1_000:
@@ -307,8 +307,8 @@ class AzureReader(AzurePlace):
                 yield from page
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """See ``ObjectProber``. Azure lists from the beginning of a prefix only, so each folder's keys are
-        read from the prefix that they share."""
+        """See ``ObjectProber``. Azure lists only from the beginning of a prefix, so the keys of each folder
+        are listed with the prefix that they share."""
 
         def of_folder(wanted: list[str]) -> list[StoredObject]:
             found, done = self._listed(wanted)
@@ -320,7 +320,7 @@ class AzureReader(AzurePlace):
         return {one.key: one for found in in_threads(of_folder, folders) for one in found}
 
     def _listed(self, wanted: list[str]) -> tuple[list[StoredObject], int]:
-        """What is stored at the wanted keys, and for how many of them, from the first, that is known."""
+        """Return the objects at the wanted keys, and how many of these, from the first, are decided."""
         found: list[StoredObject] = []
         done = 0
         first, last = wanted[0], wanted[-1]
@@ -337,12 +337,12 @@ class AzureReader(AzurePlace):
                     if (one := stored.get(wanted[done])) is not None:
                         found.append(one)
                     done += 1
-                # A key alone is looked for until its page comes: pages before it may be empty.
+                # A single key needs all pages up to its own, because pages before may be empty.
                 if done == len(wanted) or (size > 1 and number > 1 + len(wanted) // KEYS_A_PAGE):
                     return found, done
         return found, len(wanted)
 
 
 def _is_folder(item: BlobProperties) -> bool:
-    """Accounts with a hierarchical namespace list their folders as blobs that say so."""
+    """Return whether a blob is a folder of an account with a hierarchical namespace."""
     return (item.metadata or {}).get("hdi_isfolder", "").lower() == "true"

@@ -1,4 +1,4 @@
-"""Answers of object stores within limits of size, rate and time, whatever the vendor's library would read."""
+"""Limits of size, rate and time for responses of object stores, which the vendors' libraries lack."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from lakeplan.values.urls import shown_url
 T = TypeVar("T")
 _PIECE = limits.MIB
 REMNANT_PAGES = 1_000
-"""Pages of older versions that are counted: a million."""
+"""Pages of older versions that are counted. A page has a thousand."""
 HINT = "Check the address of the store. docs/limits.md lists the limits."
 
 
 class BoundedRaw:
-    """urllib3's response, with a most, a least rate and a total time for its body. Everything else is the
-    response's."""
+    """urllib3's response, whose body has limits of size, rate and total time."""
 
     def __init__(self, raw: Any, limit: int, where: str, *, has_body: bool = True) -> None:
         self._raw = raw
@@ -29,7 +28,7 @@ class BoundedRaw:
         self._where = where
         self._started = time.monotonic()
         announced = raw.headers.get("Content-Length", "")
-        # azure-core makes a list of as many places as bytes are announced.
+        # azure-core allocates memory for the announced bytes.
         if has_body and announced.isdecimal() and (len(announced) > 18 or int(announced) > limit):
             raise self._beyond(f"a response is larger than {limits.size_text(limit)}")
 
@@ -69,7 +68,7 @@ class BoundedRaw:
 
 
 def bound_s3(client: Any) -> None:
-    """Makes a boto3 client read within limits."""
+    """Make a boto3 client read within limits."""
     session = client._endpoint.http_session
 
     def send(request: Any, **_: object) -> Any:
@@ -93,7 +92,7 @@ def bound_s3(client: Any) -> None:
 
 
 def _read_content(response: Any, url: str) -> None:
-    """The errors are those of botocore's own session, so that they are tried again as these are."""
+    """Read the body. Errors are those of botocore's session, so that botocore repeats the request."""
     from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
     from urllib3.exceptions import ProtocolError
     from urllib3.exceptions import ReadTimeoutError as SlowError
@@ -107,7 +106,7 @@ def _read_content(response: Any, url: str) -> None:
 
 
 def bounded_session() -> Any:
-    """A session of requests that reads within limits; azure-core's transport takes it, too."""
+    """Return a session of requests that reads within limits. azure-core's transport uses it too."""
     import requests
 
     class Bounded(requests.Session):
@@ -132,8 +131,8 @@ def bounded_session() -> Any:
 
 
 def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> T:
-    """What ``call`` returns; StorageError when it takes longer than ``seconds``. By default these are of an
-    answer's head, or of a whole small answer."""
+    """Return what ``call`` returns. Raises StorageError if it takes longer than ``seconds``, by default the
+    limit for the head of a response, or for a whole small one."""
     try:
         return within(limits.ANSWER_SECONDS if seconds is None else seconds, call)
     except TooSlow as error:
@@ -147,11 +146,12 @@ def too_large(where: str) -> StorageError:
 
 
 def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: str) -> Iterator[T]:
-    """The pages of a listing. ``first_of`` names the first entry of a page; None for an empty one.
+    """Yield the pages of a listing. ``first_of`` names the first entry of a page, and returns None for an
+    empty one.
 
-    Raises StorageError for a listing that goes on without showing anything, that shows an entry first on two
-    pages, or that does not end. Of the pages before, the one whose number is the last power of two is
-    compared: that finds every circle, however long, and needs no memory.
+    Raises StorageError for too many empty pages, for an entry that is first on two pages, and for a listing
+    that does not end. Each page is compared with the last one whose number is a power of two. That finds
+    every cycle without remembering all pages.
     """
     empty, shown, known = 0, 0, None
     started = time.monotonic()
@@ -171,8 +171,8 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
 
 
 def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
-    """The pages of a listing of S3. Raises StorageError when more follow and the last one does not say where:
-    botocore takes it for the end."""
+    """Yield the pages of a listing of S3. Raises StorageError if the last page says that more follow and not
+    where, which botocore treats as the end."""
     page: Any = {}
     for page in pages:
         yield page

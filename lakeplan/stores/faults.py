@@ -1,4 +1,4 @@
-"""Vendors' errors become ours in one table."""
+"""Translates errors of vendors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Meaning:
 
 
 class Kind(Enum):
-    """What a vendor's error means to a person."""
+    """The meaning of a vendor's error."""
 
     MISSING = Meaning(StorageNotFound, "the object does not exist")
     NO_CONTAINER = Meaning(StorageNotFound, "the bucket or container does not exist", "Check the URL.")
@@ -33,7 +33,7 @@ class Kind(Enum):
     CONFLICT = Meaning(
         WriteConflict, "another writer changed it first", "Run the command again. Nothing was written."
     )
-    # A repeated request may get through these three. What the store did of the one before is not known.
+    # After these three, a repeated request may succeed. Whether the store did the first one is unknown.
     UNREACHABLE = Meaning(
         StoreBusy, "the storage cannot be reached", "Check the endpoint, the network and proxy settings."
     )
@@ -67,13 +67,13 @@ OS_ERRORS = {
 
 
 def error_of(kind: Kind, where: str, *, detail: str = "", message: str = "") -> StorageError:
-    """The error of one kind at one URL; ``detail`` must not carry secrets."""
+    """Return the error of a kind at a URL. ``detail`` must not have secrets."""
     meaning = kind.value
     return meaning.error(message or meaning.message, where=where, hint=meaning.hint, detail=detail)
 
 
 def translate_os_error(error: OSError, where: str) -> StorageError:
-    """Of a folder of this machine; the system's own words are safe to show."""
+    """Return the error for an error of the system, whose text is safe to show."""
     kind = OS_ERRORS.get(error.errno or 0)
     if kind is None:
         return StorageError(f"cannot be used: {error.strerror or type(error).__name__}", where=where)
@@ -103,7 +103,7 @@ S3_CODES = _named(
         Kind.SETTINGS: "InvalidBucketName RequestTimeTooSkewed InvalidRequest 400",
     }
 )
-"""Error codes of S3's answers; a code that is not here is a StorageError that names it."""
+"""Error codes of S3. Another code is a StorageError that names it."""
 
 BOTO_CLASSES = _named(
     {
@@ -140,7 +140,7 @@ BOTO_CLASSES = _named(
         " BotoCoreError ClientError",
     }
 )
-"""Every error class of botocore (``ClientError`` by its code, above)."""
+"""Every error class of botocore. ``ClientError`` is translated by its code."""
 
 AZURE_CODES = _named(
     {
@@ -159,7 +159,7 @@ AZURE_CODES = _named(
         " ConditionHeadersNotSupported MultipleConditionHeadersNotSupported",
     }
 )
-"""Error codes of Azure's answers; a code that is not here is translated by the class of its error."""
+"""Error codes of Azure. Another code is translated by the class of its error."""
 
 AZURE_CLASSES = _named(
     {
@@ -177,7 +177,7 @@ AZURE_CLASSES = _named(
 
 
 def translate_boto_error(error: Exception, where: str) -> StorageError:
-    """Of botocore. The code and the class are shown, never the library's text."""
+    """Return the error for an error of botocore. It has the code or the class, never the library's text."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         code = str(response.get("Error", {}).get("Code", ""))
@@ -190,7 +190,7 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
 
 
 def translate_azure_error(error: Exception, where: str) -> StorageError:
-    """Of azure-core and azure-storage-blob, by the storage's code, then by the class."""
+    """Return the error for an error of azure-core or azure-storage-blob, by its code or its class."""
     known = getattr(error, "error_code", None)  # an enum's member, or a text that the library does not know
     code = str(getattr(known, "value", known) or "")
     status = getattr(error, "status_code", None)
@@ -214,15 +214,15 @@ def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> K
 
 
 def is_missing_object(error: StorageError) -> bool:
-    """Whether an object does not exist. A bucket or container that does not exist is something else."""
+    """Return whether an object does not exist, in a bucket or container that does."""
     return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
 
 
 def is_unsupported(error: StorageError) -> bool:
-    """Whether the store does not know this kind of request at all."""
+    """Return whether the store does not support this kind of request."""
     return error.message == Kind.UNSUPPORTED.value.message
 
 
 def reason_of(code: str, kind: Kind | None) -> str:
-    """A store's code with our words for it; its own text may carry what must not be shown."""
+    """Return a store's code with our text for it. The store's text may have secrets."""
     return f"{code}: {kind.value.message}" if kind is not None else code or "no reason given"

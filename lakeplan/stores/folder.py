@@ -1,5 +1,5 @@
-"""A folder as a store. A file is complete or does not exist, even when a process is killed while it writes.
-State in a folder (``file://``) is atomic and safe with several processes on one machine."""
+"""A folder as a store. A file is complete or does not exist, also if a process is killed while it writes.
+State in a folder (``file://``) may be used by several processes of one machine."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 UNFINISHED = ".lakeplan-unfinished-"
-"""How names of records begin while they are written. Readers of a namespace do not list them."""
+"""The beginning of the names of unfinished files. Readers of a namespace do not list them."""
 
 
 @contextlib.contextmanager
 def os_errors(where: str) -> Iterator[None]:
-    """Translates what the system raises, as the table of ``faults`` has it."""
+    """Translate errors of the system by the table in ``faults``."""
     try:
         yield
     except OSError as error:
@@ -49,7 +49,7 @@ def os_errors(where: str) -> Iterator[None]:
 
 
 def make_folders(path: str, mode: int = 0o777) -> None:
-    """Like makedirs, and each new folder's name is on the disk before anything is put into it."""
+    """Like makedirs, but each new folder is flushed to the disk before anything is put into it."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(path)
@@ -60,7 +60,7 @@ def make_folders(path: str, mode: int = 0o777) -> None:
 
 
 def flush_folder(path: str) -> None:
-    """A rename survives a power cut only when the folder is flushed too."""
+    """Flush a folder to the disk. Otherwise a power cut may undo a rename."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -89,17 +89,17 @@ def flush_file(file: BinaryIO) -> None:
 
 
 def stored_object(key: str, status: os.stat_result) -> StoredObject:
-    """A file, with its number and the time of its last change for an ETag: both times of a file can be the
-    same before and after somebody wrote it, but nobody can set this one."""
+    """Return a file as an object. Its ETag is the inode and ctime, which nobody can set: size and mtime may
+    be the same after a write."""
     tag = f"{status.st_ino:x}-{status.st_ctime_ns:x}"
     return StoredObject(key, status.st_size, status.st_mtime_ns // 1000, tag)
 
 
 class FolderReader(Opened):
-    """Reads and lists one folder. Nothing outside it is read: a symbolic link that leads out of the folder
-    is no object. Linked folders are not listed at all, so a link cannot make a listing endless.
+    """Reads and lists one folder, and nothing outside it: a symbolic link that leads out is not an object.
+    Linked folders are not listed, so that a link cannot make a listing endless.
 
-    Keys are file names with ``/`` between; names that are not UTF-8 carry Python's surrogate escapes.
+    Keys are file names with ``/`` between them. Names that are not UTF-8 have Python's surrogate escapes.
     """
 
     def __init__(self, path: str) -> None:
@@ -153,7 +153,7 @@ class FolderReader(Opened):
                 return None
             status = entry.stat()
         except FileNotFoundError:
-            return None  # removed since the folder was read, or a link to nothing
+            return None  # removed meanwhile, or a link without a target
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
         if not stat.S_ISREG(status.st_mode):
@@ -173,7 +173,7 @@ class FolderReader(Opened):
             with os.scandir(path) as entries:
                 return sorted(entries, key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError, StorageNotFound) as error:
-            # Like an object store: under a prefix that nothing has there is nothing. But no root is an error.
+            # As in an object store, a prefix without objects is empty. A missing root is an error.
             if folder and os.path.isdir(self._root):
                 return []
             raise StorageNotFound(
@@ -186,7 +186,7 @@ class FolderReader(Opened):
     def _open(self, key: str) -> Iterator[BinaryIO]:
         where = self._where(key)
         with os_errors(where):
-            # Not blocking: opening a pipe would wait for a writer.
+            # Opening a pipe would otherwise wait for a writer.
             handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
@@ -195,7 +195,7 @@ class FolderReader(Opened):
             yield file
 
     def _start(self, prefix: str) -> tuple[str, str]:
-        """A prefix as the folder to begin at ("" or ending in ``/``) and the start of the names in it."""
+        """Return the folder of a prefix ("" or ending in ``/``) and the beginning of the names in it."""
         folder, slash, start = prefix.rpartition("/")
         return folder + slash, start
 
@@ -221,20 +221,20 @@ class FolderReader(Opened):
 
 CHUNK = 1 << 20
 COPY = ".lakeplan-copy-"
-"""How names of unfinished copies begin. They are listed: what a kill leaves behind is seen, and collected as
-any object that nobody committed."""
+"""The beginning of the names of unfinished copies. They are listed, so that those of killed processes are
+collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
 NO_FILE = "no file can have this key"
-ALREADY = "there is something already"
-LINKED = "a link is in its path: what it leads to is another object's place"
+ALREADY = "the object already exists"
+LINKED = "its path has a symbolic link, which leads to the place of another object"
 
 
 class FolderStore(BatchDeleter, FolderReader):
     """``lakeplan.stores.protocols.SweepStore`` in a folder.
 
-    Deletes files and links that are objects, and nothing else: no folder (empty ones stay), and nothing that
-    is reached through a linked folder. The path is walked without following links, so that one put there
-    meanwhile leads nowhere.
+    Deletes files and links that are objects, but no folder (empty ones remain) and nothing in a linked
+    folder. It opens the folders of a path without following links, so that a link that is created meanwhile
+    is not followed either.
     """
 
     batch_size = 1_000
@@ -245,8 +245,8 @@ class FolderStore(BatchDeleter, FolderReader):
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
-        """Files have no versions: ``versions`` changes nothing. Without the root folder (a disk that is not
-        mounted, say) nothing is known to be deleted: StorageNotFound."""
+        """Delete files, which have no versions. Raises StorageNotFound without the root folder, such as on a
+        disk that is not mounted: then nothing is known to be deleted."""
         with _Folders(self._root, self.url) as folders:
             answers = [self._delete(key, folders, expected.get(key)) for key in keys]
         return {answer.key: answer for answer in answers if not answer.deleted}
@@ -296,19 +296,19 @@ class FolderStore(BatchDeleter, FolderReader):
         return StoreFacts(versioned=False, soft_delete=False)
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """The copy is written beside ``target``, flushed, read again, and takes its name only when its
-        SHA-256 is the source's. Its modification time is new, as it is in an object store."""
+        """Copy to a file beside ``target``, flush it, read it again, and rename it if its SHA-256 is the
+        source's. As in an object store, its modification time is new."""
         check_copy(source, target, self._where(target))
         with self._open(source) as file, self._written(target, create=create, prefix=COPY) as new:
             wanted = _copy(file, new)
             os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
-            flush_file(new)  # before it is read: what a disk or a network loses, it loses here
+            flush_file(new)  # before it is read, so that a failing disk is noticed
             new.seek(0)
             if _copy(new, None) != wanted:
                 raise not_equal(source, self._where(target))
         found = self.stat(target)
         if found is None:
-            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed at once")
+            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed meanwhile")
         return found
 
     def put(self, key: str, data: bytes) -> None:
@@ -321,8 +321,8 @@ class FolderStore(BatchDeleter, FolderReader):
 
     @contextlib.contextmanager
     def _written(self, key: str, *, create: bool, prefix: str = UNFINISHED) -> Iterator[BinaryIO]:
-        """A new file beside the key's place, which is flushed and takes the place at the end. Raises
-        WriteConflict when ``create`` finds something there."""
+        """Yield a new file beside the key's place, which is flushed and moved there at the end. Raises
+        WriteConflict if ``create`` finds a file there."""
         place = self._place(key)
         with os_errors(self._where(key)):
             with written_beside(place, prefix=prefix) as new:
@@ -344,7 +344,7 @@ class FolderStore(BatchDeleter, FolderReader):
         try:
             place = folders.open(folder)
             status = os.stat(name, dir_fd=place, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):  # nearly always: asked first
+            if stat.S_ISREG(status.st_mode):
                 if expected is not None and stored_object(key, status) != expected:
                     return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)
@@ -354,7 +354,7 @@ class FolderStore(BatchDeleter, FolderReader):
                 if expected is not None and self._find(key, folders) != expected:
                     return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)
-            # Under a folder's or a pipe's name there is no object.
+            # Folders and pipes are not objects.
         except (OSError, ValueError) as error:
             return self._failed(key, error)
         return Deletion(key)
@@ -372,7 +372,8 @@ class FolderStore(BatchDeleter, FolderReader):
         return Deletion(key, reason, transient=OS_ERRORS.get(error.errno or 0) is Kind.BUSY)
 
     def _place(self, key: str) -> str:
-        """The path that a new file gets. Raises StorageError when another key's place is meant, or none."""
+        """Return the path of a new file. Raises StorageError if it is the place of another key, or of
+        none."""
         self._require_root()
         try:
             place = self._path(key)
@@ -384,14 +385,14 @@ class FolderStore(BatchDeleter, FolderReader):
         return place
 
     def _require_root(self) -> None:
-        """Nothing is known of a key in a folder that does not exist."""
+        """Raise StorageNotFound without the root: nothing is known of its keys then."""
         if not os.path.isdir(self._root):
             raise _no_root(self.url)
 
 
 class _Folders:
-    """Opens folders below a root, one after the other, following no link. The last one stays open: the keys
-    of a batch are mostly neighbours."""
+    """Opens folders below a root, without following links. The last one remains open, because the keys of a
+    batch are mostly neighbours."""
 
     def __init__(self, root: str, url: str) -> None:
         try:
@@ -413,8 +414,8 @@ class _Folders:
         os.close(self._root)
 
     def open(self, path: str) -> int:
-        """A handle of the folder ("" is the root), valid until the next call. Raises OSError, and ValueError
-        for a path that no folder below the root can have."""
+        """Return a handle of the folder ("" is the root), which is valid until the next call. Raises OSError,
+        and ValueError for a path that no folder below the root can have."""
         if path == self._path:
             return self._last
         names = path.split("/") if path else []
@@ -429,7 +430,7 @@ class _Folders:
                 if at != self._root:
                     os.close(at)
             at = below
-        # Only now: a path that failed half-way must not stand for the folder it came to.
+        # Only now: a failed path must not be remembered with a folder on the way.
         self._last, self._path = at, path
         return at
 
@@ -439,7 +440,7 @@ class _Folders:
         self._last, self._path = self._root, ""
 
 
-# Where the system can, a handle that needs no right to read the folder.
+# O_PATH, if the system has it, needs no permission to read the folder.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -448,7 +449,7 @@ def _no_root(url: str) -> StorageNotFound:
 
 
 def _copy(source: BinaryIO, target: BinaryIO | None) -> bytes:
-    """Copies to the end, or only reads; the SHA-256 of what was read."""
+    """Copy to the end, or only read, and return the SHA-256 of the data."""
     digest = hashlib.sha256()
     while data := source.read(CHUNK):
         digest.update(data)
@@ -464,10 +465,9 @@ LEFTOVER = ".new-"
 class FolderState(Opened):
     """``lakeplan.stores.protocols.StateWriter`` in a folder. A version is the SHA-256 of the record.
 
-    Writers take turns by a lock on one file of the folder, which the system releases when a process dies. A
-    record is written beside its place, flushed to the disk and then renamed: whoever is killed, and
-    whenever, a reader finds the old record or the new one, whole. Records are for their owner alone, and no
-    symbolic link below the folder is followed.
+    Writers lock a file of the folder, which the system unlocks when a process ends. A record is written to a
+    new file, flushed and then renamed, so that a reader always finds either the old or the new record. Only
+    their owner may read records, and symbolic links below the folder are not followed.
     """
 
     def __init__(self, path: str) -> None:
@@ -525,7 +525,7 @@ class FolderState(Opened):
         make_folders(folder, PRIVATE_FOLDER)
         for name in os.listdir(folder):
             if name.startswith(LEFTOVER):
-                os.unlink(os.path.join(folder, name))  # we hold the lock: its writer was killed
+                os.unlink(os.path.join(folder, name))  # its writer was killed, because we have the lock
         with written_beside(path, prefix=LEFTOVER, mode=PRIVATE) as file:
             file.write(data)
             flush_file(file)
@@ -546,7 +546,7 @@ class FolderState(Opened):
             raise translate_os_error(error, self._where(key)) from error
 
     def _path(self, key: str) -> str:
-        """Raises StorageError where a part of it below the folder is a symbolic link."""
+        """Return the path of a record. Raises StorageError if it has a symbolic link below the folder."""
         path = os.path.join(os.path.realpath(self._root), *key.split("/"))
         if os.path.realpath(path) != path:
             raise StorageError(

@@ -1,6 +1,4 @@
-"""Google Cloud Storage (``gs://``): deleting, inspecting, copying, recording, and state under conditions on
-an object's generation.
-"""
+"""Google Cloud Storage (``gs://``): deletions, copies, records, and state by conditions on generations."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ DESCRIBING = (
 
 class GcsStore(BatchDeleter, GcsReader):
     """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket. Each object is deleted by a
-    request of its own, under the condition that its generation is still the expected one."""
+    separate request, on the condition that its generation is still the expected one."""
 
     batch_size = BATCH
 
@@ -61,7 +59,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return self._delete_once(key, {} if expected is None else {"ifGenerationMatch": expected.e_tag})
 
     def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
-        """Every generation of exactly this key, unless one is newer than the expected object."""
+        """Delete all generations of exactly this key, unless one is newer than the expected object."""
         generations: list[int] = []
         try:
             for page in self._pages(key, versions="true"):
@@ -100,7 +98,8 @@ class GcsStore(BatchDeleter, GcsReader):
         return Deletion(key, reason_of(f"status {answer.status}", None))
 
     def _changed(self, key: str) -> Deletion | StorageError:
-        """What a failed condition or a 404 (also a proxy's) means: another object exists, or none."""
+        """Return what a failed condition or a 404, which may be a proxy's, means: another object exists, or
+        none."""
         try:
             return Deletion(key) if self.stat(key) is None else Deletion(key, CHANGED, changed=True)
         except StorageError as error:
@@ -110,12 +109,12 @@ class GcsStore(BatchDeleter, GcsReader):
         return unless_missing(lambda: self._describe(key)[1])
 
     def is_gone(self, key: str) -> bool:
-        """By GET of the first byte. A 404 counts only when a listing does not show the object either."""
+        """Return whether GET of the first byte and, after a 404, a listing find no object."""
         answer = self._download(key, {"Range": "bytes=0-0"})
         if answer.status == 404:
             self._confirm_missing(key)
             return True
-        if answer.status in (200, 206, 416):  # of an empty object there is no byte
+        if answer.status in (200, 206, 416):  # an empty object has no first byte
             return False
         raise error_for(answer, self._where(key))
 
@@ -145,7 +144,7 @@ class GcsStore(BatchDeleter, GcsReader):
         about = {name: before[name] for name in DESCRIBING if before.get(name)}
         written = self._rewrite(source, target, params, json.dumps(about).encode())
         after, copied = self._describe(target)
-        if copied.e_tag != written:  # somebody has written since: that stays
+        if copied.e_tag != written:  # another writer's object, which is kept
             raise error_of(Kind.CONFLICT, self._where(target))
         checksum = before.get("crc32c")
         if not checksum or (copied.size, after.get("crc32c")) != (facts.size, checksum):
@@ -157,7 +156,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return copied
 
     def _rewrite(self, source: str, target: str, params: dict[str, str], data: bytes) -> str:
-        """Copies inside the store, in as many requests as it takes; the generation of the copy."""
+        """Copy inside the store, in as many requests as needed, and return the generation of the copy."""
         where, onto = self._where(target), self._path(target).removeprefix("/storage/v1")
         path, headers = f"{self._path(source)}/rewriteTo{onto}", {"Content-Type": "application/json"}
         for _ in range(limits.STORE_PAGES):
@@ -179,8 +178,8 @@ class GcsStore(BatchDeleter, GcsReader):
             raise answer
 
     def _describe(self, key: str) -> tuple[dict[str, Any], StoredObject]:
-        """What the store says of an object, and what of it others need. Objects of every storage class can
-        be read at once."""
+        """Return the store's description of an object, and the object. All storage classes can be read at
+        once."""
         item = json_of(self._ask(key), self._where(key))
         try:
             found = stored_object(item, self._base)
@@ -202,17 +201,18 @@ class GcsStore(BatchDeleter, GcsReader):
 
 
 def kms_key(item: Mapping[str, Any]) -> str:
-    """The key that an object is encrypted with, without its version; "" for one of Google's."""
+    """Return the key that an object is encrypted with, without its version; "" for one of Google's."""
     return str(item.get("kmsKeyName") or "").partition("/cryptoKeyVersions/")[0]
 
 
 LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
 HOLD = re.compile(r" is under active [A-Za-z-]+ hold ")
-"""Google documents the reason ``objectUnderActiveHold``; its JSON API answers ``forbidden`` and this text."""
+"""Google documents the reason ``objectUnderActiveHold``, but its JSON API returns ``forbidden`` and this
+text."""
 
 
 def _lock(answer: Answer) -> str:
-    """Which lock a refusal names, or ""."""
+    """Return the lock that a refusal names, or ""."""
     text = answer.body.decode(errors="replace")
     return next((code for code in LOCKS if f'"{code}"' in text), LOCKS[1] if HOLD.search(text) else "")
 

@@ -56,7 +56,7 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
     repeated: bool = False
-    """Whether the request had been sent before, so that this may be the answer to its echo."""
+    """Whether the request was sent more than once, so that it may conflict with itself."""
 
 
 class GcsClient(LazyClient[requests.Session]):
@@ -89,7 +89,7 @@ class GcsClient(LazyClient[requests.Session]):
         data: bytes | None = None,
         tries: int = TRIES,
     ) -> Answer:
-        """The answer, whatever its status is. Raises StoreBusy when every try fails for now."""
+        """Return the response with any status. Raises StoreBusy if each attempt fails for now."""
         prepared = requests.Request(method, path, dict(headers or {}), params=dict(params or {}), data=data)
         for number in range(1, tries + 1):
             try:
@@ -142,7 +142,7 @@ class GcsClient(LazyClient[requests.Session]):
         return Answer(response.status_code, response.headers, content)
 
     def _body(self, response: requests.Response, where: str) -> bytes:
-        """The bytes as they are stored: objects with ``Content-Encoding: gzip`` are not unpacked."""
+        """Return the bytes as they are stored: objects with ``Content-Encoding: gzip`` are not unpacked."""
         announced = response.headers.get("Content-Length", "")
         if announced.isdecimal() and int(announced) > limits.OBJECT_BYTES:
             raise too_large(where)
@@ -181,7 +181,7 @@ class GcsClient(LazyClient[requests.Session]):
             except ImportError:
                 raise error_of(Kind.NO_CREDENTIALS, where, message="google-auth is not installed") from None
             except Exception as error:  # noqa: BLE001 (google-auth raises what its transports do)
-                # No cause: the library's text may quote the credentials.
+                # Without a cause, because the library's text may quote the credentials.
                 if type(error).__name__ == "TransportError":
                     raise error_of(Kind.UNREACHABLE, where, detail="TransportError") from None
                 raise error_of(Kind.NO_CREDENTIALS, where, detail=type(error).__name__) from None
@@ -189,14 +189,14 @@ class GcsClient(LazyClient[requests.Session]):
 
 
 def is_busy(answer: Answer) -> bool:
-    """Whether the same request may succeed later. Google's limits of rates are 429, or 403 with a reason."""
+    """Return whether the same request may succeed later. Rate limits are status 429, or 403 with a reason."""
     if answer.status == 403:
         return any(b'"%b"' % reason in answer.body for reason in RATE_LIMITS)
     return answer.status in (408, 429) or (answer.status >= 500 and answer.status != 501)
 
 
 def error_for(answer: Answer, where: str) -> StorageError:
-    """The status alone is shown, never the store's own text."""
+    """Return the error of a response. It has the status, never the store's text."""
     kind = Kind.BUSY if is_busy(answer) else KINDS.get(answer.status)
     if kind is None:
         return StorageError(f"the storage returned status {answer.status}", where=where)
@@ -207,7 +207,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def microseconds(text: str) -> int:
-    """Raises ValueError for a text that is no time with a zone."""
+    """Return a time as microseconds. Raises ValueError for a text that is not a time with a zone."""
     try:
         return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
     except TypeError:
@@ -215,8 +215,8 @@ def microseconds(text: str) -> int:
 
 
 def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
-    """``e_tag`` is the generation: it names these bytes and no others. The time is that of the last change,
-    of metadata too: an object never seems older than it is. Raises ValueError and KeyError."""
+    """Return an object. ``e_tag`` is its generation, which identifies its bytes. The time is that of the last
+    change, also of metadata, so that an object never seems older than it is. Raises ValueError, KeyError."""
     name, size, generation = str(item["name"]), item.get("size", "0"), item["generation"]
     if limits.number_of(size) is None or not limits.number_of(generation):
         raise ValueError("a size or generation that is not a number")
@@ -225,15 +225,15 @@ def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
 
 @dataclass(frozen=True)
 class Page:
-    """Of a listing. Keys are relative to what the place was opened at."""
+    """A page of a listing. Keys are relative to the root of the place."""
 
     objects: list[StoredObject]
     noncurrent: list[StoredObject]
-    """Those of ``objects`` that are older versions; a listing shows them on request."""
+    """Those of ``objects`` that are older versions, which a listing has only on request."""
     prefixes: list[str]
     token: str
     classes: list[str] = field(default_factory=list)
-    """The class of each of ``objects``."""
+    """The storage class of each of ``objects``."""
 
 
 class GcsPlace(RecordPlace):
@@ -260,11 +260,11 @@ class GcsPlace(RecordPlace):
         return ""
 
     def _ask(self, key: str) -> Answer:
-        """The description of one object. Raises StorageNotFound only when a listing confirms it."""
+        """Return the description of an object. Raises StorageNotFound only if a listing confirms it."""
         return self._checked(key, self._client.request("GET", self._path(key), self._where(key)))
 
     def _download(self, key: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """Bytes of an object, whatever the status is."""
+        """Return the response to a download with any status."""
         path, headers = f"/download{self._path(key)}", {**AS_STORED, **(headers or {})}
         return self._client.request("GET", path, self._where(key), params=MEDIA, headers=headers)
 
@@ -276,13 +276,14 @@ class GcsPlace(RecordPlace):
         return answer
 
     def _confirm_missing(self, key: str) -> None:
-        """A 404 may speak of the bucket, or be a proxy's. A listing tells them apart."""
+        """Raise StorageError if a listing has the object, or fails: a 404 may mean the bucket or be a
+        proxy's."""
         if self._listed(key) is not None:
             raise unclear_404(self._where(key))
 
     def _listed(self, key: str) -> StoredObject | None:
-        """An object as a listing of its name shows it: before every longer name. An empty page is not the
-        end of a listing."""
+        """Return an object from a listing of its name, which has it before all longer names. An empty page
+        need not be the last one."""
         for page in self._pages(key, maxResults="1"):
             if page.objects:
                 return next((one for one in page.objects if one.key == key), None)
@@ -312,7 +313,7 @@ class GcsPlace(RecordPlace):
         yield from bounded_pages(pages(), _first, where)
 
     def _upload(self, key: str, data: bytes, *, if_version: str | None) -> Answer:
-        """``if_version``: the generation that must be there, "0" for none."""
+        """Write an object. ``if_version`` is the generation that must exist, "0" for none."""
         self._path(key)
         params = {"uploadType": "multipart"}
         if if_version is not None:
@@ -332,7 +333,7 @@ class GcsPlace(RecordPlace):
         return answer
 
     def put_record(self, key: str, data: bytes, *, if_version: str) -> str:
-        """Writes under a condition, and returns the new generation. Raises WriteConflict."""
+        """Write under a condition, and return the new generation. Raises WriteConflict."""
         answer = self._upload(key, data, if_version=if_version)
         if answer.status == 412 and answer.repeated and (version := self._version_of(key, data)):
             return version
@@ -341,7 +342,7 @@ class GcsPlace(RecordPlace):
         return str(json_of(answer, self._where(key))["generation"])
 
     def _read_record(self, key: str) -> Versioned:
-        """An object and its generation."""
+        """Return an object and its generation."""
         answer = self._checked(key, self._download(key))
         generation = answer.headers.get("x-goog-generation", "")
         if not generation.isdecimal():
@@ -349,11 +350,11 @@ class GcsPlace(RecordPlace):
         return Versioned(answer.body, generation)
 
     def delete_record(self, key: str, generation: str) -> None:
-        """Raises WriteConflict when it has another generation."""
+        """Delete a record. Raises WriteConflict if it has another generation."""
         params = {"ifGenerationMatch": generation}
         answer = self._client.request("DELETE", self._path(key), self._where(key), params=params)
         if answer.status == 404:
-            if answer.repeated:  # the try before was ours
+            if answer.repeated:  # the first request deleted it
                 return
             self._confirm_missing(key)
             raise error_of(Kind.CONFLICT, self._where(key))
@@ -363,7 +364,7 @@ class GcsPlace(RecordPlace):
 
 MEDIA = {"alt": "media"}
 AS_STORED = {"Accept-Encoding": "gzip"}
-"""Without it the store itself would unpack objects with ``Content-Encoding: gzip``."""
+"""Without it, the store would unpack objects with ``Content-Encoding: gzip``."""
 
 
 def json_of(answer: Answer, where: str) -> dict[str, Any]:
@@ -377,7 +378,7 @@ def json_of(answer: Answer, where: str) -> dict[str, Any]:
 
 
 def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
-    """Raises StorageError for anything but a page of a listing of names that begin with ``prefix``."""
+    """Return a page. Raises StorageError unless it is a listing of names that begin with ``prefix``."""
     if answer.status != 200:
         raise error_for(answer, where)
     page = json_of(answer, where)
@@ -395,7 +396,7 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise error_of(Kind.BROKEN, where, detail="a response that is not a listing") from None
     if not all(name.startswith(prefix) for name in names):
-        raise StorageError("the storage lists what lies outside the prefix", where=where)
+        raise StorageError("the storage lists objects outside the prefix", where=where)
     noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
     classes = [str(item.get("storageClass", "")) for item in items]
     return Page(objects, noncurrent, [name[len(base) :] for name in prefixes], token, classes)
@@ -406,8 +407,7 @@ def _first(page: Page) -> object:
 
 
 class GcsReader(GcsPlace):
-    """Reads and lists one prefix of a bucket. Workers of Spark open their own connections, from their own
-    environment."""
+    """Reads and lists one prefix of a bucket. Spark workers open connections from their own environment."""
 
     def read(self, key: str) -> bytes:
         return self._checked(key, self._download(key)).body
@@ -422,7 +422,7 @@ class GcsReader(GcsPlace):
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         for page in self._pages(prefix, **({} if recursive else {"delimiter": "/"})):
             for stored in page.objects:
-                # Consoles make folders of empty objects.
+                # Consoles create empty objects to show folders.
                 if stored.key and not (stored.key.endswith("/") and stored.size == 0):
                     yield stored
 

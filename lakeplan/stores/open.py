@@ -1,6 +1,6 @@
-"""Where a namespace or a state store is, and the one way to open it: what opens each kind of storage.
+"""Locations of namespaces and state, and how to open them.
 
-The vendors' libraries take most of a second to import, so each is imported when something is opened.
+A vendor's library, whose import takes most of a second, is imported only when something is opened.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _BelowPrefix:
 
     @property
     def base(self) -> str:
-        """How all keys begin in the bucket or container."""
+        """The beginning of all keys in the bucket or container."""
         return f"{self.prefix}/" if self.prefix else ""
 
 
@@ -83,7 +83,7 @@ class GcsLocation(BucketLocation):
 
 @dataclass(frozen=True)
 class AzureLocation(_BelowPrefix):
-    """``account_url`` is scheme and host (and, as Azurite has it, the account as first part of the path)."""
+    """A path of a container. ``account_url`` is scheme and host and, for Azurite, the account."""
 
     account_url: str
     account: str
@@ -101,7 +101,7 @@ class AzureLocation(_BelowPrefix):
 
 
 class Location(Protocol):
-    """Where something is, without credentials."""
+    """The location of a namespace or a state, without credentials."""
 
     @property
     def url(self) -> str: ...
@@ -109,8 +109,8 @@ class Location(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """``endpoint_url`` and ``region`` win over the environment's, for stores that have them. The seconds
-    limit each connection and each wait for an answer; None is the store's own limit."""
+    """How to reach a store. ``endpoint_url`` and ``region`` override those of the environment. The seconds
+    limit each connection and each wait for a response; None is the default of the store."""
 
     endpoint_url: str | None = None
     region: str | None = None
@@ -122,12 +122,13 @@ NO_ACCESS = Access()
 
 
 def parse_folder_location(url: str) -> FolderLocation:
-    """Of ``file:///…`` or an absolute path. Raises StorageError, as does the one below."""
+    """Return the location of ``file:///…`` or an absolute path. Raises StorageError."""
     example = "/absolute/path" if url.startswith("/") else "file:///absolute/path"
     return FolderLocation(_strict(parse_folder_url, url, example))
 
 
 def parse_azure_location(url: str) -> AzureLocation:
+    """Return the location of an Azure blob URL. Raises StorageError."""
     found = _strict(parse_web_url, url, AZURE_EXAMPLE)
     parts = list(found.parts)
     root = found.origin
@@ -138,7 +139,7 @@ def parse_azure_location(url: str) -> AzureLocation:
             raise StorageError(
                 "a link-local address cannot be storage", where=shown_url(url), hint=AZURE_EXAMPLE
             )
-        # Azurite, and gateways that are reached by address, carry the account in the path.
+        # Azurite, and gateways with an address as their host, have the account in the path.
         account = parts.pop(0)
         root = f"{root}/{account}"
     if not parts:
@@ -149,8 +150,8 @@ def parse_azure_location(url: str) -> AzureLocation:
 
 
 def folder_of(namespace: str, root: str) -> str:
-    """The folder of a ``local://`` namespace below a server's own folder ``root``. Raises StorageError for
-    one that leads out of it, by ``..`` or through a symbolic link."""
+    """Return the folder of a ``local://`` namespace below the server's folder ``root``. Raises StorageError
+    if it leads out of that, by ``..`` or a symbolic link."""
     top = os.path.abspath(root)
     folder = os.path.join(top, *_strict(parse_local_url, namespace, "local://folder"))
     real = os.path.realpath(top)
@@ -164,7 +165,7 @@ def folder_of(namespace: str, root: str) -> str:
 
 
 def _azure_account(found: WebUrl) -> str | None:
-    """The account of an address that is Azure's own, by HTTPS on its own port; None for any other host."""
+    """Return the account of an Azure host; None for another host. Raises StorageError without HTTPS."""
     account, _, rest = found.host.partition(".")
     if f".{rest}" not in AZURE_SUFFIXES:
         return None
@@ -187,7 +188,7 @@ L = TypeVar("L", bound=Location)
 
 @dataclass(frozen=True)
 class Adapters(Generic[L]):
-    """What opens one kind of storage. No request is made before the first one of what it opened."""
+    """The adapters of one kind of storage. Opening one makes no request."""
 
     reader: Callable[[L, Access], NamespaceReader]
     store: Callable[[L, Access], SweepStore]
@@ -196,7 +197,7 @@ class Adapters(Generic[L]):
 
 @dataclass(frozen=True)
 class Opener(Generic[L]):
-    """``parse`` raises StorageError for a URL that is refused; credentials in it are not repeated."""
+    """How to open one kind of storage. ``parse`` raises StorageError, without the credentials of the URL."""
 
     parse: Callable[[str], L]
     load: Callable[[], Adapters[L]]
@@ -239,16 +240,16 @@ OPENERS: Mapping[str, Opener[Any]] = {
     "azure": Opener(parse_azure_location, _load_azure),
     "gcs": Opener(GcsLocation.parse, _load_gcs),
 }
-"""By the names of ``lakeplan.values.storages``."""
+"""By the names in ``lakeplan.values.storages``."""
 _WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 
 
 def parse_location(url: str) -> Location:
-    """Takes a URL apart: ``file:///…`` or an absolute path, ``s3://bucket/prefix``, ``gs://bucket/prefix``,
+    """Return the location of ``file:///…``, an absolute path, ``s3://bucket/prefix``, ``gs://bucket/prefix``
     or an Azure blob URL.
 
-    Raises StorageError for any other kind, by its name, and for what ``values.urls`` refuses: a user,
-    a password or a query (a SAS) among it. Their text is not repeated in the message.
+    Raises StorageError for another kind, and for URLs that ``values.urls`` refuses, such as with a user, a
+    password or a query (a SAS), whose text is not in the message.
     """
     location: Location = _opener(url).parse(url)
     return location
@@ -257,15 +258,12 @@ def parse_location(url: str) -> Location:
 def open_namespace(
     url: str, *, endpoint_url: str | None = None, region: str | None = None
 ) -> NamespaceReader:
-    """A reader of the namespace at ``url``; no request is made before the first read or listing.
+    """Return a reader of the namespace at ``url``, without a request. It is picklable, and may be used from
+    several threads.
 
-    ``url`` is ``file:///…`` (or an absolute path), ``s3://bucket/prefix``, ``gs://bucket/prefix``, or
-    ``https://<account>.blob.core.windows.net/<container>/<path>`` (Azurite:
-    ``http://127.0.0.1:<port>/<account>/<container>/…``). ``endpoint_url`` and ``region`` are for S3 (the
-    endpoint for Google Cloud Storage, too) and win over the environment's. The reader can be pickled, and
-    used from several threads.
-
-    Raises StorageError for a URL that is none of these or that carries credentials.
+    ``url`` is as in ``parse_location``; Azurite's are ``http://127.0.0.1:<port>/<account>/<container>/…``.
+    ``endpoint_url`` (S3, Google) and ``region`` (S3) override those of the environment. Raises StorageError
+    for another URL, and for one with credentials.
     """
     opener = _opener(url)
     return opener.load().reader(opener.parse(url), Access(endpoint_url, region))
@@ -279,21 +277,21 @@ def open_sweep_store(
     connect_seconds: float | None = None,
     read_seconds: float | None = None,
 ) -> SweepStore:
-    """The namespace at ``url`` for a sweep: as ``open_namespace``, and it can delete, copy and record.
+    """Return the namespace at ``url`` for a sweep, which can also delete, copy and write. See
+    ``open_namespace``.
 
-    ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for an answer of a bucket or
-    container (default 10 and 60). Raises StorageError for a URL of another kind.
+    ``connect_seconds`` and ``read_seconds`` limit each connection and each wait for a response of a bucket or
+    container (default 10 and 60).
     """
     opener = _opener(url)
     return opener.load().store(opener.parse(url), Access(endpoint_url, region, connect_seconds, read_seconds))
 
 
 def open_state(url: str, *, endpoint_url: str | None = None, region: str | None = None) -> StateWriter:
-    """The store of documents at ``url`` (the kinds of ``open_namespace``); nothing is made before the first
-    write.
+    """Return the store of records at ``url``. See ``open_namespace``. The first write creates it.
 
-    Records are small and never empty. A version is opaque: it comes from ``read`` or ``write`` and goes back
-    into ``write`` or ``delete``. Raises StorageError for a URL of another kind.
+    Records are small and never empty. Versions are opaque: ``read`` and ``write`` return them for ``write``
+    and ``delete``.
     """
     opener = _opener(url)
     return opener.load().state(opener.parse(url), Access(endpoint_url, region))

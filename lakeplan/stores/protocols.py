@@ -1,7 +1,7 @@
-"""What lakeplan needs of an object store or a folder. Readers and writers are separate on purpose.
+"""What lakeplan needs from an object store or a folder. Readers and writers are separate protocols.
 
-All keys are relative to the root the adapter was opened at, with ``/`` between parts. Adapters are
-picklable: Spark workers open their own connections, from the environment where credentials are needed.
+All keys are relative to the root of the adapter, with ``/`` between parts. Adapters are picklable: Spark
+workers open their own connections, with credentials from their environment.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ class NamespaceReader(Protocol):
         """The namespace's URL, without a trailing slash and without credentials."""
 
     def read(self, key: str) -> bytes:
-        """The whole object. Raises StorageNotFound, StorageDenied, StorageError."""
+        """Return the whole object. Raises StorageNotFound, StorageDenied, StorageError."""
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
-        """Objects under a prefix in any order; without ``recursive`` only those with no further ``/``."""
+        """Yield the objects under a prefix in any order; without ``recursive`` only those with no further
+        ``/``."""
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
-        """The common prefixes one ``/`` below ``prefix``, each ending in ``/``."""
+        """Return the common prefixes one ``/`` below ``prefix``, which end in ``/``."""
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Stored objects as columns of equal length, as ``StoredObject`` has them. ``keys`` are Arrow's binary:
-    the exact bytes, which are UTF-8 unless somebody other than lakeFS wrote them."""
+    """Stored objects as columns of equal length, with the fields of ``StoredObject``. ``keys`` are binary:
+    the exact bytes, which are UTF-8 unless another program than lakeFS wrote them."""
 
     keys: pa.Array
     sizes: npt.NDArray[np.int64]
@@ -51,7 +52,7 @@ class StoredColumns:
         return int(self.sizes.size)
 
     def objects(self) -> Iterator[StoredObject]:
-        """Keys that are not UTF-8 carry Python's surrogate escapes."""
+        """Yield the objects. Keys that are not UTF-8 have Python's surrogate escapes."""
         keys = (key.decode(errors="surrogateescape") for key in self.keys.to_pylist())
         numbers = self.sizes.tolist(), self.modified_us.tolist()
         return map(StoredObject, keys, *numbers, self.e_tags.to_pylist())
@@ -59,17 +60,17 @@ class StoredColumns:
 
 @runtime_checkable
 class ColumnReader(Protocol):
-    """What a reader has besides whose listings need no Python object for each key."""
+    """A reader whose listings need no Python object for each key."""
 
     def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
-        """As ``NamespaceReader.list_objects``."""
+        """Yield the objects of ``NamespaceReader.list_objects`` as columns."""
 
 
 @dataclass(frozen=True)
 class Remnants:
-    """What is paid for in a namespace beside its current objects. ``noncurrent``: older versions;
-    ``uploads``: multipart uploads that were begun and not completed, the oldest ``oldest_us`` (None for
-    none). None where the store does not say, or these credentials may not ask. ``complete``: not cut off."""
+    """What occupies storage in a namespace besides its current objects: older versions (``noncurrent``) and
+    unfinished multipart uploads, of which the oldest began at ``oldest_us`` (None for none). Figures are None
+    if the store does not have them or refuses them. ``complete`` says whether all were counted."""
 
     noncurrent: Amount | None
     delete_markers: int | None
@@ -80,24 +81,25 @@ class Remnants:
 
 @runtime_checkable
 class RemnantReader(Protocol):
-    """What a reader has besides whose store keeps versions."""
+    """A reader of a store that may keep versions."""
 
     def remnants(self) -> Remnants:
-        """Counts them, up to a limit of pages. Raises StorageError."""
+        """Count them, up to a limit of pages. Raises StorageError."""
 
 
 @runtime_checkable
 class ClassReader(Protocol):
-    """What a reader has besides whose store has classes or tiers of storage."""
+    """A reader of a store that has classes or tiers of storage."""
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
-        """Key, bytes and class of every current object, as the store calls the class ("" where it names
-        none); what consoles leave to show a folder too. A listing of its own. Raises StorageError."""
+        """Yield key, bytes and class of every current object, also of those that consoles create to show a
+        folder. The class is the store's name for it, or "". Lists the namespace again. Raises
+        StorageError."""
 
 
 @dataclass(frozen=True)
 class Versioned:
-    """A state record and the token that a conditional put must present."""
+    """A state record and the version that a conditional put must have."""
 
     data: bytes
     version: str
@@ -105,40 +107,41 @@ class Versioned:
 
 class StateReader(Protocol):
     def read(self, key: str) -> Versioned | None:
-        """The record, or None when there is none."""
+        """Return the record; None if there is none."""
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        """Keys under a prefix, sorted."""
+        """Return the keys under a prefix, sorted."""
 
 
 class StateWriter(StateReader, Protocol):
-    """Conditional puts: two writers cannot lose each other's records."""
+    """Writes records under conditions, so that two writers cannot overwrite each other's."""
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        """Stores a record only if its version is ``if_version`` (None: only if it does not exist).
-        Returns the new version. Raises WriteConflict when another writer was first."""
+        """Store a record if its version is ``if_version`` (None: if it does not exist), and return the new
+        version. Raises WriteConflict if another writer was first."""
 
     def delete(self, key: str, *, if_version: str) -> None:
-        """Deletes a record only if its version is ``if_version``; raises WriteConflict otherwise."""
+        """Delete a record if its version is ``if_version``. Raises WriteConflict otherwise."""
 
 
 class ObjectDeleter(Protocol):
     @property
     def batch_size(self) -> int:
-        """The most keys one request may name (S3 1,000, Azure 256)."""
+        """The most keys in one request (S3 1,000, Azure 256)."""
 
     def delete(
         self, keys: Sequence[str], *, versions: Versions, expected: Mapping[str, StoredObject] | None = None
     ) -> list[Deletion]:
-        """Deletes at most ``batch_size`` objects; one answer a key, in the order of ``keys``. A key where
-        nothing is counts as deleted. One attempt: raises StoreBusy when the store refused the whole batch for
-        now (nothing is known of any key then), StorageError when it cannot be done at all.
+        """Delete at most ``batch_size`` objects, and return one result for each key, in the order of
+        ``keys``. A key without an object counts as deleted. There is one attempt: raises StoreBusy if the
+        store refused the whole batch for now, after which the state of each key is unknown, and StorageError
+        if the batch cannot be deleted.
 
-        ``expected``: what ``find`` gave of these keys a moment ago. What is another object by now is not
-        deleted, and its answer says ``changed``. Folders, Azure, and S3 stores that know ``If-Match`` for
-        deletions check it in the same step; other S3 stores delete without it, so a caller that waited since
-        ``find`` asks it again first. With ``Versions.ALL`` no version is deleted that is newer than the
-        expected one."""
+        ``expected`` has what ``find`` returned for these keys a moment ago. An object that is no longer the
+        expected one is not deleted, and its result says ``changed``. Folders, Azure, Google, and S3 stores
+        that support ``If-Match`` for deletions check that in the same step. Other S3 stores do not check, so
+        a caller that waited after ``find`` must call it again first. With ``Versions.ALL``, versions that are
+        newer than the expected one are not deleted."""
 
 
 class ObjectProber(Protocol):
@@ -147,37 +150,36 @@ class ObjectProber(Protocol):
         The object may have any size. Raises as ``read``."""
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """Return what is stored at these keys, as a listing describes it; keys where nothing is are missing.
-        ``keys`` are in ascending order. Neighbours cost one list request for about 1,000 of them."""
+        """Return the objects at these keys, as a listing describes them. Keys without an object are missing.
+        ``keys`` are in ascending order. About 1,000 neighbours take one request."""
 
     def stat(self, key: str) -> StoredObject | None:
-        """What is at a key; None when nothing is."""
+        """Return the object at a key; None if there is none."""
 
     def is_gone(self, key: str) -> bool:
-        """Whether reading the object (GET, at most one byte) finds nothing. HEAD is not used: an answer
-        from a cache or an index is no proof."""
+        """Return whether there is no object to read, by GET of at most one byte. HEAD may be answered from a
+        cache or an index."""
 
     def facts(self) -> StoreFacts:
-        """Versioning and soft delete of the bucket, container or account."""
+        """Return versioning and soft delete of the bucket, container or account."""
 
 
 class ObjectCopier(Protocol):
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """Copies inside the store (multipart where one request is too small), with metadata, storage class
-        and encryption kept, then compares size and checksum of both and returns the copy. What is
-        at ``target`` already is replaced; with ``create`` it stays as it is, and WriteConflict is raised.
-        Raises StorageNotFound when there is no source, StorageError when the source is archived, or the copy
-        does not compare equal (the bad copy is removed)."""
+        """Copy an object inside the store, with its metadata, storage class and encryption, compare size and
+        checksum of both, and return the copy. An object at ``target`` is replaced; with ``create`` it is kept
+        and WriteConflict is raised. Raises StorageNotFound without a source, and StorageError if the source
+        is archived or the copy differs from it (which is then removed)."""
 
 
 class RecordWriter(Protocol):
-    """Marks and reports beside the data they speak of."""
+    """Writes marks and reports to a namespace."""
 
     def put(self, key: str, data: bytes) -> None: ...
 
     def create(self, key: str, data: bytes) -> None:
-        """Raises WriteConflict when something is at the key already."""
+        """Write an object. Raises WriteConflict if there is one at the key."""
 
 
 class SweepStore(NamespaceReader, ObjectDeleter, ObjectProber, ObjectCopier, RecordWriter, Protocol):
-    """Everything, for the adapters that implement it; nobody takes more of it than they use."""
+    """All that a sweep needs from a store. Callers require only the protocols that they use."""

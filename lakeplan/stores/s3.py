@@ -1,7 +1,4 @@
-"""S3, or a store that speaks its protocol (``s3://``): inspecting, copying, recording, and state by
-conditional puts (``If-None-Match``, ``If-Match``), refused where a store ignores them. A copy inside a
-bucket takes everything that describes the object, and both are compared.
-"""
+"""S3 and compatible stores (``s3://``): copies, records, and state by conditional puts."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ PLACED = (
     "BucketKeyEnabled",
     "WebsiteRedirectLocation",
 )
-"""What no copy keeps by itself."""
+"""Properties that S3 copies only on request."""
 DESCRIBED = (
     "Metadata",
     "CacheControl",
@@ -49,7 +46,7 @@ DESCRIBED = (
     "ContentType",
     "Expires",
 )
-"""What a copy by one request keeps by itself (``MetadataDirective=COPY``), and one in parts does not."""
+"""Properties that a copy by one request has (``MetadataDirective=COPY``), and a copy in parts has not."""
 ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId")
 CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 
@@ -58,11 +55,11 @@ class S3Copier(S3Reader):
     """Copies keys of one bucket. Picklable."""
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """``lakeplan.stores.protocols.ObjectCopier.copy``: with metadata, tags, storage class and the
-        store's own encryption. Objects under a customer's key (SSE-C) cannot be copied.
+        """Copy with metadata, tags, storage class and the store's encryption. See ``ObjectCopier``. Objects
+        under a customer's key (SSE-C) cannot be copied.
 
-        Both are equal when their sizes are, and: their ETags, where both are MD5 sums; or else a checksum of
-        the whole object that the store has of both; or else the SHA-256 of what GET gives of both.
+        Both must have the same size, and the same ETag if both are MD5 sums, otherwise the same checksum if
+        the store has one of both whole objects, otherwise the same SHA-256 by GET.
         """
         check_copy(source, target, self._where(target))
         head = self._head(source)
@@ -71,7 +68,7 @@ class S3Copier(S3Reader):
         written = self._copy(source, target, head, create=create)
         copied = self._head(target)
         if not self._equal((source, head), (target, copied)):
-            if create and copied.get("ETag") != written:  # somebody has written since: that stays
+            if create and copied.get("ETag") != written:  # another writer's object, which is kept
                 raise error_of(Kind.CONFLICT, self._where(target))
             self.remove(target, copied.get("VersionId"))
             raise not_equal(source, self._where(target))
@@ -81,7 +78,7 @@ class S3Copier(S3Reader):
         return described(target, copied)
 
     def _copy(self, source: str, target: str, head: dict[str, Any], *, create: bool) -> str:
-        """The ETag of the copy. With ``create`` under a condition, where the store knows any."""
+        """Return the ETag of the copy. With ``create``, it has a condition if the store supports that."""
         copy = self._copy_at_once if head["ContentLength"] <= ONE_REQUEST else self._copy_in_parts
         if create:
             try:
@@ -92,7 +89,7 @@ class S3Copier(S3Reader):
         return copy(source, target, head, {})
 
     def _copy_at_once(self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]) -> str:
-        """The ETag of the copy."""
+        """Return the ETag of the copy."""
         with boto_errors(self._where(target)):
             answer = self._client.get().copy_object(
                 **self._at(target),
@@ -107,7 +104,7 @@ class S3Copier(S3Reader):
     def _copy_in_parts(
         self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]
     ) -> str:
-        """The ETag of the copy."""
+        """Return the ETag of the copy."""
         options = _kept(head, PLACED + DESCRIBED) | self._tagging(source) | _checksum_options(head)
         client = self._client.get()
         with boto_errors(self._where(target)):
@@ -120,7 +117,7 @@ class S3Copier(S3Reader):
                 )
             return str(answer["ETag"])
         except BaseException:
-            # What went wrong before is what matters; parts that stay are the bucket's lifecycle rule's.
+            # The first error matters. The bucket's lifecycle rule may remove the parts.
             with contextlib.suppress(BotoCoreError, ClientError):
                 client.abort_multipart_upload(**self._at(target), UploadId=upload)
             raise
@@ -203,7 +200,7 @@ class S3Copier(S3Reader):
             self._client.get().delete_object(**self._at(key), **version)
 
     def _from(self, source: str, head: dict[str, Any]) -> dict[str, Any]:
-        """The source as it was when it was described; another object meanwhile is not copied."""
+        """Return the source, with the condition that it is still the described object."""
         return {"CopySource": self._at(source), "CopySourceIfMatch": head["ETag"]}
 
 
@@ -212,7 +209,8 @@ def _kept(head: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _checksum_options(head: dict[str, Any]) -> dict[str, str]:
-    """Asks for the checksum that the source has, where a copy in parts can have it of the whole object."""
+    """Return the options for the checksum of the source, if a copy in parts can have it for the whole
+    object."""
     name = next((name for name in CHECKSUMS if _whole_checksum(head, name)), "")
     if not name.startswith("CRC") or head.get("ChecksumType") != "FULL_OBJECT":
         return {}
@@ -220,13 +218,13 @@ def _checksum_options(head: dict[str, Any]) -> dict[str, str]:
 
 
 def _whole_checksum(head: dict[str, Any], name: str) -> str:
-    """A checksum of the content, not of the checksums of parts; "" when there is none."""
+    """Return a checksum of the whole object, not of checksums of parts; "" if there is none."""
     value = str(head.get(f"Checksum{name}", ""))
     return "" if head.get("ChecksumType") == "COMPOSITE" or "-" in value else value
 
 
 def _plain_md5(head: dict[str, Any]) -> str:
-    """The ETag where it is the content's MD5: not of an upload in parts, nor under KMS."""
+    """Return the ETag if it is the MD5 of the object; "" for multipart uploads and KMS."""
     tag = str(head.get("ETag", "")).strip('"')
     if head.get("ServerSideEncryption") not in (None, "AES256") or not re.fullmatch("[0-9a-f]{32}", tag):
         return ""
@@ -241,22 +239,22 @@ class S3Store(S3Deleter, S3Copier):
             with boto_errors(self._where(key)):
                 answer = self._client.get().head_object(**self._at(key))
         except StorageError as error:
-            # A 404 to HEAD has no body: it may speak of the bucket. GET tells them apart.
+            # A 404 to HEAD has no body and may mean the bucket. GET distinguishes them.
             if is_missing_object(error) and self.is_gone(key):
                 return None
             raise
         return described(key, answer)
 
     def is_gone(self, key: str) -> bool:
-        """By GET of the first byte. Only S3's own word for a missing object is taken for one: a proxy's 404,
-        or a refusal, is an error."""
+        """Return whether GET of the first byte finds no object. Only S3's error code for a missing object
+        counts: a 404 of a proxy, or a refusal, is an error."""
         try:
             body = self._client.get().get_object(**self._at(key), Range="bytes=0-0")["Body"]
             body.close()
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
             if code in ("NoSuchKey", "InvalidRange", "InvalidObjectState"):
-                # Of an empty object there is no byte; archived ones exist.
+                # An empty object has no first byte. Archived objects exist.
                 return bool(code == "NoSuchKey")
             translated = translate_boto_error(error, self._where(key))
             raise unclear_404(self._where(key)) if is_missing_object(translated) else translated from error
@@ -272,11 +270,11 @@ class S3Store(S3Deleter, S3Copier):
             if is_unsupported(error) or isinstance(error, StorageDenied):
                 return StoreFacts(versioned=None, soft_delete=False)
             raise
-        # Suspended, too, leaves older versions behind.
+        # If versioning is suspended, older versions remain.
         return StoreFacts(versioned=bool(answer.get("Status")), soft_delete=False)
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """With ``create`` as ``create`` does it."""
+        """See ``ObjectCopier``. With ``create``, it asks before like ``create``."""
         if create and not self.is_gone(target):
             raise error_of(Kind.CONFLICT, self._where(target))
         return super().copy(source, target, create=create)
@@ -285,8 +283,8 @@ class S3Store(S3Deleter, S3Copier):
         self.put_record(key, data, {})
 
     def create(self, key: str, data: bytes) -> None:
-        """With ``If-None-Match: *``, and asks before, for stores that do not know it. Of two that create at
-        the same moment one fails only where the store keeps to the condition (AWS, MinIO do)."""
+        """Write with ``If-None-Match: *``, after a request for stores that ignore it. If two writers create
+        at the same moment, one fails only if the store obeys the condition (AWS and MinIO do)."""
         if not self.is_gone(key):
             raise error_of(Kind.CONFLICT, self._where(key))
         self.put_record(key, data, ONLY_NEW)
@@ -295,7 +293,7 @@ class S3Store(S3Deleter, S3Copier):
 class S3State(ConditionalState[S3Store]):
     """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is the store's ETag.
 
-    A deleted record is an empty object: fewer stores have conditional deletes than conditional puts.
+    A deleted record is an empty object, because fewer stores have conditional deletes than conditional puts.
     """
 
     def __init__(self, location: S3Location, access: Access = NO_ACCESS) -> None:

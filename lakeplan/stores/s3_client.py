@@ -1,4 +1,4 @@
-"""Requests to S3, and listings as columns: regular pages are taken apart before botocore makes ten Python
+"""Requests to S3, and listings as columns. Regular pages are parsed here, because botocore makes ten Python
 objects of each entry."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakeplan.values.bodies import quiet_logs
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 ROWS = "LakeplanRows"
-"""Where the entries of a page are in botocore's answer when they were taken apart here."""
+"""The key of the entries in botocore's response if they were parsed here."""
 _BEGIN, _END = b"<Contents>", b"</Contents>"
 _FIELD = re.compile(r"<(Key|LastModified|Size|ETag)>")
 _PATTERNS = {
@@ -47,7 +47,7 @@ _OTHERS = "(?:{})*".format(
         for name in ("StorageClass", "ChecksumAlgorithm", "ChecksumType", "Type")
     )
 )
-"""Elements that stores add to entries. With one that is not known here, a page is left to botocore."""
+"""Other elements of entries. botocore parses pages that have further ones."""
 _UTF8 = re.compile(
     rb"""(?:\s*<\?xml version=["']1\.0["'](?: encoding=["'](?i:utf-8)["'])? ?\?>)?\s*<[A-Za-z]"""
 )
@@ -55,7 +55,7 @@ _UTF8 = re.compile(
 
 @dataclass(frozen=True)
 class Rows:
-    """Entries of a page; keys as the page writes them."""
+    """The entries of a page, with keys as in the page."""
 
     keys: list[str]
     sizes: Ints
@@ -64,13 +64,13 @@ class Rows:
 
 
 def take_rows(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """Handles botocore's ``before-parse`` of a listing: moves the entries out of its body."""
+    """Handle botocore's ``before-parse`` of a listing: parse the entries and remove them from the body."""
     body = response_dict["body"]
     announced = response_dict["headers"].get("Content-Length", "")
     if response_dict["status_code"] != 200 or not isinstance(body, bytes):
         return
     if announced.isdecimal() and int(announced) != len(body):
-        return  # it was cut
+        return  # it is incomplete
     begin, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
     if b"<!" in body[: max(begin, 0)]:
         return  # entries may be in a comment
@@ -80,7 +80,7 @@ def take_rows(response_dict: dict[str, Any], customized_response_dict: dict[str,
 
 
 def _rows(section: bytes) -> Rows | None:
-    """None for anything that a regular page would not have."""
+    """Return the entries; None if the page is not regular."""
     try:
         text = section.decode()
     except UnicodeDecodeError:
@@ -89,7 +89,7 @@ def _rows(section: bytes) -> Rows | None:
     names = tuple(_FIELD.findall(first))
     if sorted(names) not in (sorted(_PATTERNS), sorted(_PATTERNS.keys() - {"ETag"})):
         return None
-    # What is between two entries, then the fields of an entry, and so on.
+    # Alternately the text between two entries, and the fields of an entry.
     parts = _pattern(names).split(text)
     width = 1 + len(names)
     if any(parts[::width]):
@@ -108,13 +108,13 @@ def _rows(section: bytes) -> Rows | None:
 
 @cache
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Of an entry with these elements in this order and others between them."""
+    """Return the pattern of an entry with these elements in this order and others between them."""
     fields = "".join(_OTHERS + _PATTERNS[name] for name in names)
     return re.compile(f"<Contents>{fields}{_OTHERS}</Contents>")
 
 
 def rows_of(answer: dict[str, Any]) -> Rows:
-    """The entries of one answer, whoever took it apart, with their whole keys."""
+    """Return the entries of a response, which botocore may have parsed, with their whole keys."""
     rows: Rows | None = answer.get(ROWS)
     if rows is None:
         items = answer.get("Contents", [])
@@ -129,10 +129,9 @@ def rows_of(answer: dict[str, Any]) -> Rows:
 
 
 def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> StoredColumns:
-    """The objects of one answer, with keys relative to ``base``. Raises StorageError for a key that does not
-    begin with ``start``, which was requested: cut at the wrong place it would be the key of another object.
-
-    What consoles and file tools leave to show a folder is no object."""
+    """Return the objects of a response, with keys relative to ``base``, without those that consoles create to
+    show a folder. Raises StorageError for a key that does not begin with ``start``, the requested prefix:
+    without its first characters it would be the key of another object."""
     rows = rows_of(answer)
     check_inside(rows.keys, start, where)
     cut = len(base)
@@ -153,7 +152,7 @@ def check_inside(keys: Sequence[str], start: str, where: str) -> None:
 
 
 def binary(keys: Sequence[str]) -> pa.Array:
-    """Keys as Arrow's binary."""
+    """Return keys as a binary column."""
     try:
         return pa.array(keys, pa.string()).cast(pa.binary())
     except (UnicodeEncodeError, pa.ArrowException):
@@ -167,8 +166,8 @@ AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 
 class S3Client(LazyClient[Any]):
-    """boto3's client. ``tries`` is how often one request is sent at most; None takes this module's
-    constant, and so do the limits of time."""
+    """boto3's client. ``tries`` is the most attempts of a request. None means the constant of this module,
+    also for the time limits."""
 
     def __init__(self, access: Access, tries: int | None = None) -> None:
         super().__init__(access, tries)
@@ -176,7 +175,7 @@ class S3Client(LazyClient[Any]):
         self._tries = tries
 
     def whole(self) -> Any:
-        """A client whose listings have every field, and take longer."""
+        """Return a client whose listings have all fields and take longer."""
         client = self._make()
         client.meta.events.unregister("before-parse.*.ListObjectsV2", take_rows)
         return client
@@ -187,7 +186,7 @@ class S3Client(LazyClient[Any]):
             session = botocore.session.Session()
             session.register_component("data_loader", _data(session.get_config_variable("data_path")))
             client = self._client_of(session, custom=False)
-            # The endpoint can also come from AWS_ENDPOINT_URL(_S3) or a profile: only the client knows.
+            # The endpoint may also be from AWS_ENDPOINT_URL(_S3) or a profile.
             host = urlsplit(client.meta.endpoint_url).hostname or ""
             if not host.endswith(AWS_HOSTS):
                 client = self._client_of(session, custom=True)
@@ -195,7 +194,7 @@ class S3Client(LazyClient[Any]):
         except (BotoCoreError, ValueError) as error:
             raise translate_boto_error(error, self._access.endpoint_url or "s3") from None
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
-        # By this name it runs before botocore's own handler, which parses the whole page to find an error.
+        # With this name it runs before botocore's handler, which parses the whole page to find an error.
         client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)
         bound_s3(client)
         return client
@@ -208,7 +207,7 @@ class S3Client(LazyClient[Any]):
             "max_pool_connections": 32,
         }
         if custom:
-            # Other stores know buckets by path, and often not the newer checksum headers.
+            # Other stores have buckets in the path, and often do not support the newer checksum headers.
             settings |= {
                 "s3": {"addressing_style": "path"},
                 "request_checksum_calculation": "when_required",
@@ -224,7 +223,7 @@ class S3Client(LazyClient[Any]):
 
 @contextmanager
 def boto_errors(where: str) -> Iterator[None]:
-    """Translates what botocore raises, as the table of ``faults`` has it."""
+    """Translate errors of botocore by the table in ``faults``."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:
@@ -256,7 +255,7 @@ class S3Place(RecordPlace):
         client: Any = None,
         **options: str,
     ) -> Iterator[Any]:
-        """The pages of a listing, within limits; with a client of its own when one is given."""
+        """Yield the pages of a listing, within limits, by the given client or else the own one."""
         where = self._where(prefix)
         with boto_errors(where):
             pages = (
@@ -272,8 +271,8 @@ class S3Place(RecordPlace):
             return Versioned(answer["Body"].read(), str(answer["ETag"]))
 
     def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
-        """Writes a record under a condition, and returns its ETag. Raises WriteConflict when the condition
-        does not hold."""
+        """Write a record under a condition, and return its ETag. Raises WriteConflict if the condition is not
+        met."""
         where = self._where(key)
         try:
             answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
@@ -289,35 +288,35 @@ class S3Place(RecordPlace):
 
 
 def _was_sent_before(error: Any) -> bool:
-    """Whether botocore had tried this request before."""
+    """Return whether botocore had sent this request before."""
     return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0
 
 
 @cache
 def _data(path: str | None) -> Loader:
-    """botocore's descriptions of services. Each session would read megabytes of them again, and a sweep opens
-    the storage of every repository of a server."""
+    """Return botocore's descriptions of services, of which each session would read megabytes again. A sweep
+    opens the storage of every repository of a server."""
     return create_loader(path)
 
 
 def _refuse_cut_answer(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
-    """botocore takes an answer whose body never came for an empty one: a listing would have no object, a
-    bucket no versions, a batch no failure. Here it becomes an answer to try again. (It checks itself the
-    bodies that it streams; an answer to HEAD announces a body and has none.)"""
+    """Turn a response with an incomplete body into one that is requested again. botocore treats a missing
+    body as an empty one, so that a listing would have no object, a bucket no versions and a batch no failure.
+    (It checks bodies that it streams. A response to HEAD announces a body and has none.)"""
     body = response_dict["body"]
     announced = response_dict["headers"].get("Content-Length", "")
     if operation_model.http.get("method") == "HEAD" or not isinstance(body, bytes):
         return
     if ROWS in customized_response_dict:
-        return  # the body was whole before its entries were taken out
+        return  # the body was complete before its entries were removed
     if response_dict["status_code"] < 300 and announced.isdecimal() and int(announced) != len(body):
         response_dict["status_code"] = 500
 
 
 def _add_content_md5(params: dict[str, Any], **_: object) -> None:
-    """botocore sends a CRC32 here, whatever ``request_checksum_calculation`` says: this request needs a
-    checksum. Older stores know the older header only, and refuse the request without it."""
+    """Add the older checksum header, without which older stores refuse this request. botocore sends only a
+    CRC32, also with ``request_checksum_calculation``."""
     digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

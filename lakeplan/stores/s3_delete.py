@@ -1,4 +1,4 @@
-"""Deleting from S3: batches of 1,000, every key's own result read, one attempt."""
+"""Deletes from S3 in batches of 1,000, with one attempt and a result for each key."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from lakeplan.values.sweep import Deletion, Versions
 
 BATCH = 1_000
 CURRENT = ""
-"""Stands for no version id: the current version is meant."""
+"""No version id, which means the current version."""
 
 Version = tuple[str, str]
-"""A whole key of the bucket, and the id of one of its versions."""
+"""A key of the bucket and the id of one of its versions."""
 Failure = tuple[str, bool]
 """A reason, and whether the same request may succeed later."""
 Tags = Mapping[str, str]
-"""By whole key: the ETag that an object must still have to be deleted."""
+"""By key of the bucket, the ETag that an object must have to be deleted."""
 UNCONDITIONAL = ("MalformedXML", "NotImplemented")
-"""How stores answer that know no condition for deletions."""
+"""Error codes of stores that do not support conditions for deletions."""
 GONE = ("NoSuchKey", "NoSuchVersion")
 
 
 class S3Deleter(BatchDeleter, S3Place):
-    """Deletes keys of one bucket. Each request to delete is sent one time only: the caller hears of a store
-    that asks to slow down. Picklable."""
+    """Deletes keys of one bucket. Each request to delete is sent only once, so that the caller learns when
+    the store is overloaded. Picklable."""
 
     batch_size = BATCH
 
@@ -46,9 +46,9 @@ class S3Deleter(BatchDeleter, S3Place):
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
-        """With ``Versions.ALL`` every version and delete marker of a key is deleted, unless the bucket never
-        kept versions; a key of which some version could not be deleted has failed, and its reason says how
-        many."""
+        """Delete keys, with ``Versions.ALL`` all their versions and delete markers unless the bucket never
+        kept versions. A key fails if one of its versions was not deleted; the reason says how many were
+        not."""
         failed: dict[str, Deletion] = {}
         if versions is Versions.ALL and self._may_keep_versions():
             listed = in_threads(lambda key: self._versions_of(key, expected.get(key)), keys)
@@ -67,8 +67,8 @@ class S3Deleter(BatchDeleter, S3Place):
         return failed
 
     def _may_keep_versions(self) -> bool:
-        """Whether a key may have older versions. Asked for every batch: the setting can change. A store that
-        knows neither the setting nor the listing of versions has none."""
+        """Return whether keys may have older versions. Each batch asks, because the setting can change. A
+        store that supports neither the setting nor the listing of versions has none."""
         client = self._client.get()
         try:
             with boto_errors(self._url):
@@ -90,9 +90,9 @@ class S3Deleter(BatchDeleter, S3Place):
         return True
 
     def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | Deletion:
-        """Every version and delete marker of exactly this key. In a listing it comes before all keys that
-        only begin with it. A failure when one of them is newer than the expected object, or took its place,
-        and when there are too many."""
+        """Return all versions and delete markers of exactly this key, which a listing has before all keys
+        that only begin with it. Returns a failure if one of them is newer than the expected object or
+        replaced it, and if there are too many."""
         full = self._base + key
         found: list[Version] = []
         for page in self._pages("list_object_versions", first_version, key):
@@ -111,12 +111,12 @@ class S3Deleter(BatchDeleter, S3Place):
         return found
 
     def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
-        """Those that were not deleted."""
+        """Return those that were not deleted."""
         failures: dict[Version, Failure] = {}
         batched = [version for version in versions if _fits_xml(version[0])]
         for batch in batches(batched, BATCH):
             failed = self._delete_batch(batch, tags)
-            if failed is None:  # the store knows no condition: the listing of a moment ago has to do
+            if failed is None:  # the store supports no condition: the listing of a moment ago must do
                 self._conditional = False
                 failed = self._delete_batch(batch, tags) or {}
             failures |= failed
@@ -126,7 +126,7 @@ class S3Deleter(BatchDeleter, S3Place):
         return failures
 
     def _delete_batch(self, versions: list[Version], tags: Tags) -> dict[Version, Failure] | None:
-        """Those that were not deleted; None when the store cannot delete under a condition."""
+        """Return those that were not deleted; None if the store cannot delete under a condition."""
         objects = [
             {"Key": key, **_version_id(version), **self._condition("ETag", key, version, tags)}
             for key, version in versions
@@ -137,7 +137,7 @@ class S3Deleter(BatchDeleter, S3Place):
             with boto_errors(self._url):
                 answer = self._once.get().delete_objects(Bucket=self._bucket, Delete=request)
         except StorageDenied as error:
-            # Some stores refuse the whole batch for one locked object: then each is requested alone.
+            # Some stores refuse the whole batch for one locked object. Then each object gets a request.
             if not _names_lock(_answer_of(error.__cause__)):
                 raise
             alone = ((version, self._delete_alone(*version, tags)) for version in versions)
@@ -164,12 +164,13 @@ class S3Deleter(BatchDeleter, S3Place):
         return left
 
     def _condition(self, name: str, key: str, version: str, tags: Tags) -> dict[str, str]:
-        """That the current version still has its ETag. A version named by its id is the same for ever."""
+        """Return the condition that the current version still has its ETag. Versions with an id never
+        change."""
         tag = tags.get(key) if self._conditional and version == CURRENT else None
         return {name: tag} if tag else {}
 
     def _delete_alone(self, key: str, version: str, tags: Tags) -> Failure | None:
-        """By a request of its own: the key travels in the URL, where it can be escaped."""
+        """Delete a version by a separate request, whose URL has the key, escaped."""
         options = {**_version_id(version), **self._condition("IfMatch", key, version, tags)}
         try:
             with boto_errors(self._url):
@@ -183,20 +184,20 @@ class S3Deleter(BatchDeleter, S3Place):
                 self._conditional = False
                 return self._delete_alone(key, version, tags)
             if not isinstance(error, StorageDenied) or error.message != Kind.DENIED.value.message:
-                raise  # without credentials the whole batch has ended
+                raise  # without credentials the whole batch fails
             return _failure(_answer_of(error.__cause__))
         return None
 
 
 def _fits_xml(key: str) -> bool:
-    """XML cannot carry most control characters at all, and parsers may trim or change white space: a batch
-    would then name another object."""
+    """Return whether XML can have this key. It cannot have most control characters, and parsers may change
+    white space: a batch would then name another object."""
     return key.isprintable() and key == key.strip()
 
 
 def _replaces(item: dict[str, Any], version: StoredObject, expected: StoredObject) -> bool:
-    """Whether a version is newer than the expected object, or is current in its place. The times of S3 are
-    whole seconds: another object of the same second may be newer."""
+    """Return whether a version is newer than the expected object, or the current one instead of it. Times of
+    S3 are whole seconds, so another object of the same second may be newer."""
     if version.modified_us > expected.modified_us:
         return True
     other = (version.size, version.e_tag) != (expected.size, expected.e_tag)
@@ -208,8 +209,8 @@ def _version_id(version: str) -> dict[str, str]:
 
 
 def _named_in(item: dict[str, Any], requested: dict[Version, Failure]) -> list[Version]:
-    """Which of the requested versions an answer is about. Some stores name the key alone: then it
-    can be any of its versions."""
+    """Return the requested versions that an entry of the response may mean. Some stores name only the key,
+    which may be any of its versions."""
     key = str(item.get("Key", ""))
     ids = (item.get("VersionId"), item.get("DeleteMarkerVersionId"), CURRENT)
     exact = [(key, one) for one in ids if one is not None and (key, one) in requested]
@@ -224,7 +225,7 @@ def _answer_of(error: BaseException | None) -> dict[str, Any]:
 
 
 def _failure(item: dict[str, Any]) -> Failure:
-    """The store's own text is not shown, but a lock is worth knowing of."""
+    """Return the reason of an entry. It names a lock, but omits the store's text."""
     code = str(item.get("Code", ""))
     if code == "PreconditionFailed":
         return CHANGED, False

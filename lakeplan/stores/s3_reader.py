@@ -1,4 +1,4 @@
-"""A storage namespace in S3, or in a store that speaks its protocol (``s3://``)."""
+"""Reads a namespace in S3 or a compatible store (``s3://``)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 
 READ_TRIES = 3
-"""Of one object: botocore tries requests again, but not a body that breaks off."""
+"""Attempts to read one object. botocore repeats requests, but not after an incomplete body."""
 
 
 class S3Reader(S3Place):
-    """Reads and lists one prefix of a bucket. Workers of Spark open their own client, from their own
-    environment: only location, endpoint and region travel in a pickle."""
+    """Reads and lists one prefix of a bucket. A pickle has only location, endpoint and region: Spark workers
+    open clients from their own environment."""
 
     def read(self, key: str) -> bytes:
         return self._read(key)
@@ -56,7 +56,7 @@ class S3Reader(S3Place):
             yield from columns.objects()
 
     def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
-        """See ``ColumnReader``: page by page."""
+        """See ``ColumnReader``. Yields a page at a time."""
         start, where = self._base + prefix, self._where(prefix)
         for page in self._listing(prefix, recursive=recursive):
             yield columns_of(page, self._base, start, where)
@@ -120,7 +120,7 @@ class S3Reader(S3Place):
         """See ``ObjectProber``."""
 
         def page_from(key: str) -> tuple[list[StoredObject], bool]:
-            # ``StartAfter`` leaves its own key out.
+            # ``StartAfter`` excludes its own key.
             return self._page(Prefix=self._base, StartAfter=self._base + key[:-1])
 
         def find_alone(key: str) -> StoredObject | None:
@@ -130,7 +130,7 @@ class S3Reader(S3Place):
         return find_in_pages(keys, page_from, find_alone, self._url)
 
     def _page(self, **options: Any) -> tuple[list[StoredObject], bool]:
-        """The objects of one page, and whether more follow."""
+        """Return the objects of one page, and whether more follow."""
         with boto_errors(self._url):
             answer = self._client.get().list_objects_v2(Bucket=self._bucket, **options)
         rows = rows_of(answer)
@@ -158,7 +158,7 @@ def _first_upload(page: Any) -> tuple[Any, ...] | None:
 
 
 def stored_object(item: dict[str, Any], base: str) -> StoredObject:
-    """A version of an object."""
+    """Return a version of an object."""
     modified = round(item["LastModified"].timestamp() * 1_000_000)
     return StoredObject(item["Key"][len(base) :], item["Size"], modified, str(item.get("ETag", "")))
 
@@ -175,6 +175,6 @@ def described(key: str, head: dict[str, Any]) -> StoredObject:
 
 
 def is_readable(head: dict[str, Any]) -> bool:
-    """Archived objects are, while a restored copy of them exists (``x-amz-restore``)."""
+    """Return whether an object can be read. An archived one can while it is restored (``x-amz-restore``)."""
     archived = head.get("StorageClass") in ARCHIVES or bool(head.get("ArchiveStatus"))
     return not archived or 'ongoing-request="false"' in str(head.get("Restore", ""))

@@ -1,4 +1,4 @@
-"""What the stores have in common: clients made lazily, keys found in listings, deletions, state records."""
+"""What stores share: lazy clients, finding keys in listings, deletions, state records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 U = TypeVar("U")
 KEYS_A_PAGE = 50
-"""When pages give fewer wanted keys than this, each key is listed alone."""
+"""If pages have fewer wanted keys than this on average, each key is listed alone."""
 THREADS = 16
 
 CHANGED = "changed since it was listed"
@@ -31,8 +31,8 @@ TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones w
 
 
 class LazyClient(ABC, Generic[C]):
-    """Makes a vendor's client on first use, in whichever process that is. Thread-safe; a pickle carries
-    ``made_with`` only, the arguments of the subclass, and never credentials."""
+    """Makes a vendor's client on first use. Thread-safe. A pickle has only ``made_with``, the arguments of
+    the subclass, and never credentials."""
 
     def __init__(self, *made_with: Any) -> None:
         self._made_with = made_with
@@ -54,7 +54,7 @@ class LazyClient(ABC, Generic[C]):
 
 
 class Opened:
-    """What was opened at a location, and how messages name it and its keys."""
+    """An adapter that was opened at a location. Messages name its URL and keys."""
 
     def __init__(self, location: Location) -> None:
         self._url = location.url
@@ -70,7 +70,7 @@ class Opened:
         return f"{self._url}/{key}"
 
     def _unusable(self, key: str) -> str:
-        """Why no object can have this key, or ""."""
+        """Return why no object can have this key, or ""."""
         if not key:
             return NO_KEY
         try:
@@ -84,22 +84,22 @@ class RecordPlace(Opened, ABC):
     """A place whose objects can be records."""
 
     def get_record(self, key: str) -> Versioned | None:
-        """None when there is none."""
+        """Return the record; None if there is none."""
         return unless_missing(lambda: self._read_record(key))
 
     @abstractmethod
     def _read_record(self, key: str) -> Versioned:
-        """Raises StorageNotFound when there is none."""
+        """Return the record. Raises StorageNotFound if there is none."""
 
     def _version_of(self, key: str, data: bytes) -> str | None:
-        """The version of a record that is exactly ``data``. A write that was sent twice and conflicts with it
-        was ours both times: the first answer was lost."""
+        """Return the version of a record if it is exactly ``data``. A repeated write that conflicts with it
+        conflicts with itself: the first response was lost."""
         present = self.get_record(key)
         return present.version if present is not None and present.data == data else None
 
 
 def unless_missing(read: Callable[[], T]) -> T | None:
-    """What ``read`` returns; None when the object does not exist."""
+    """Return what ``read`` returns; None if the object does not exist."""
     try:
         return read()
     except StorageError as error:
@@ -109,7 +109,7 @@ def unless_missing(read: Callable[[], T]) -> T | None:
 
 
 def in_threads(call: Callable[[T], U], items: Iterable[T]) -> list[U]:
-    """The results of ``call``, in the order of the items."""
+    """Return the results of ``call``, in the order of the items."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(call, items))
 
@@ -120,11 +120,11 @@ def find_in_pages(
     find_alone: Callable[[str], StoredObject | None],
     where: str,
 ) -> dict[str, StoredObject]:
-    """``ObjectProber.find`` of a store that lists from any key on: ``page_from`` returns the objects of the
-    page that begins at a key, in ascending order, and whether more follow. Each page begins at the next
-    wanted key, so that what lies between wanted keys is skipped."""
+    """Implement ``ObjectProber.find`` for a store that can list from any key on. ``page_from`` returns the
+    objects of the page that begins at a key, in ascending order, and whether more follow. Each page begins at
+    the next wanted key, so that objects between wanted keys are skipped."""
     found: dict[str, StoredObject] = {}
-    done = 0
+    done = 0  # how many of the keys are decided
     for _ in range(2 + len(keys) // KEYS_A_PAGE):
         if done == len(keys):
             return found
@@ -144,7 +144,7 @@ def find_in_pages(
 
 
 class BatchDeleter(Opened, ABC):
-    """``lakeplan.stores.protocols.ObjectDeleter``: what every store checks of a batch and of its answers."""
+    """``lakeplan.stores.protocols.ObjectDeleter``: the checks of a batch that all stores need."""
 
     batch_size: int
 
@@ -164,11 +164,12 @@ class BatchDeleter(Opened, ABC):
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
-        """Failures by key. All others are deleted: the store confirmed each of them."""
+        """Return the failures by key. The store must have confirmed the deletion of all other keys."""
 
 
 def check_copy(source: str, target: str, where: str) -> None:
-    """A copy that is found to be bad is removed: it must never be the source."""
+    """Raise StorageError if the target is the source. A bad copy is removed, which must never be the
+    source."""
     if source == target or not target:
         raise StorageError("an object cannot be copied onto itself", where=where)
 
@@ -184,7 +185,7 @@ def not_encrypted_alike(where: str) -> StorageError:
 
 
 def unclear_404(where: str) -> StorageError:
-    """The error for a status 404 that is not the store's own word."""
+    """Return the error for a status 404 that may not be from the store."""
     return StorageError(
         "the response does not say whether the object exists",
         where=where,
@@ -193,7 +194,7 @@ def unclear_404(where: str) -> StorageError:
 
 
 PROBES = ".lakeplan-probe"
-"""Where a store of state is asked whether it keeps to conditions; no record's key begins with a dot."""
+"""Where a store of state is tested for conditional puts. Keys of records do not begin with a dot."""
 
 
 class RecordReader(NamespaceReader, Protocol):
@@ -204,8 +205,8 @@ R = TypeVar("R", bound=RecordReader)
 
 
 class ConditionalState(Opened, ABC, Generic[R]):
-    """``lakeplan.stores.protocols.StateWriter`` over conditional puts. A store that may ignore conditions is
-    probed before its first write, and refused if it does."""
+    """``lakeplan.stores.protocols.StateWriter`` by conditional puts. A store that may ignore conditions is
+    tested before its first write, and refused if it does."""
 
     def __init__(self, store: R) -> None:
         super().__init__(store)
@@ -237,7 +238,7 @@ class ConditionalState(Opened, ABC, Generic[R]):
         self._delete(key, if_version)
 
     def _is_deleted(self, size: int) -> bool:
-        """Whether an object of this size stands for a record that was deleted."""
+        """Return whether an object of this size marks a deleted record."""
         return False
 
     @abstractmethod
@@ -249,7 +250,7 @@ class ConditionalState(Opened, ABC, Generic[R]):
         """Raises WriteConflict."""
 
     def _probe(self, key: str) -> None:
-        """Writes a new object, and again under conditions that must fail."""
+        """Write a new object, and again under conditions that must fail."""
 
     def _probe_once(self) -> None:
         with self._probing:
@@ -271,14 +272,14 @@ class ConditionalState(Opened, ABC, Generic[R]):
 
 
 def check_key(key: str, url: str) -> None:
-    """A key is relative, has ``/`` between parts, and no part that is empty or begins with a dot (names that
-    begin with a dot are the stores' own). Raises StorageError."""
+    """Raise StorageError unless a key is relative, with ``/`` between parts, of which none is empty or begins
+    with a dot. Stores use such names themselves."""
     parts = key.split("/")
     if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
         raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
 
 
 def check_data(data: bytes, where: str) -> None:
-    """An empty record is how S3 remembers a deleted one, so no store takes one. Raises StorageError."""
+    """Raise StorageError for an empty record. On S3, an empty object marks a deleted record."""
     if not data:
         raise StorageError("a state record cannot be empty", where=where)
