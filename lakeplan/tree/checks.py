@@ -1,4 +1,4 @@
-"""Checks of what one profile, entry or file says: settings, globs, names and the shape of items."""
+"""Checks of one profile, entry or file: settings, globs, names and items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeplan.values.units import parse_count, parse_date, parse_duration
 
 
 def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
-    """The holds of a merged document, in its order."""
+    """Return the holds of a merged document, in its order."""
     found = []
     for item in document.get("holds", ()):
         kind: Any = next(key for key in HOLD_TARGETS if key in item)
@@ -31,7 +31,7 @@ def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
 
 
 class SettingsCheck:
-    """Adds a problem for everything in one profile, entry or file that cannot be meant."""
+    """Adds a problem for everything invalid in one profile, entry or file."""
 
     def __init__(self, problems: Problems, bounds: Bounds) -> None:
         self._problems = problems
@@ -225,12 +225,12 @@ class SettingsCheck:
 
 
 def text_of(node: Node | None) -> str | None:
-    """The text of a scalar that is text."""
+    """Return the text of a scalar; None if it is not text."""
     return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
 
 
 def _items(node: Node, key: str, path: NodePath) -> Iterator[tuple[NodePath, MapNode]]:
-    """The maps in a list: ``node[key]``, or ``node`` itself without a key."""
+    """Yield the maps in a list, which is ``node[key]``, or ``node`` without a key."""
     if key:
         node, path = (node.items.get(key, node) if isinstance(node, MapNode) else node), (*path, key)
     if isinstance(node, ListNode):

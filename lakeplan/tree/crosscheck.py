@@ -1,4 +1,4 @@
-"""Checks that need more than one set of settings: profiles, duplicates, and what entries resolve to."""
+"""Checks of several profiles and entries together: duplicates, conflicts, and resolved settings."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from lakeplan.values.sweep import OFFICIAL_ENGINE, unknown_to_official
 from lakeplan.values.urls import BadUrl, parse_web_url
 
 _MOST_GLOBS = 10
-"""Looking for names outside of other globs gets slow with many; what is missed here is found by plan."""
+"""The most globs that an example name may avoid, because more take long. A plan finds what is missed here."""
 
 
 def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
-    """Missing and cyclic ``use`` among profiles. Returns the profiles that cannot be used."""
+    """Check ``use`` of profiles for unknown names and cycles, and return the profiles that cannot be used."""
     bad = {
         name
         for name, profile in profiles.items()
@@ -75,7 +75,7 @@ def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: NodePath
 
 
 def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry]:
-    """The first entry of each name; every further one is a problem that names both places."""
+    """Return the first entry of each name. Every further one is a problem that names both places."""
     first: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         known = first.setdefault((entry.server, entry.name), entry)
@@ -86,7 +86,7 @@ def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry
 
 
 def check_managed(entries: Iterable[Entry], directory: Directory, problems: Problems) -> None:
-    """Every repository that an entry names exactly is one that ``manages`` allows."""
+    """Check that ``manages`` includes every repository that an entry names exactly."""
     for entry in entries:
         if not entry.is_glob and not directory.may_manage(entry.server, entry.name):
             text = (
@@ -99,8 +99,8 @@ def check_managed(entries: Iterable[Entry], directory: Directory, problems: Prob
 def check_names_of_servers(
     entries: Iterable[Entry], directory: Directory, servers: Mapping[str, ServerConfig], problems: Problems
 ) -> None:
-    """No repository has entries under two names of one server: each command would keep to one of them, so
-    that what one entry holds another would delete."""
+    """Check that no repository has entries under two names of one server. Each command would use one of them,
+    and could delete what the other one holds."""
     budget = Budget()
     of_server: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -126,14 +126,14 @@ def _address(server: ServerConfig) -> str:
     try:
         return parse_web_url(server.endpoint_url).url.removesuffix("/api/v1")
     except BadUrl:
-        return server.name  # which is a problem of its own
+        return server.name  # which is already a problem
 
 
 def _also_named(
     entry: Entry, server: str, theirs: Iterable[Entry], directory: Directory, budget: Budget
 ) -> tuple[Entry, str] | None:
-    """The entry of another server that names a repository of this one too, and the repository. Of two globs
-    that match each other's names only the first has a problem."""
+    """Return the entry of another server name for the same repository, and the repository. Of two overlapping
+    globs, only the first has a problem."""
     if not entry.is_glob:
         budget.spend(1 + len(directory.globs(server)))
         naming = directory.naming(server, entry.name)
@@ -154,8 +154,8 @@ def check_entries(
     servers: Mapping[str, ServerConfig],
     problems: Problems,
 ) -> None:
-    """What single entries use and resolve to, whether their servers have an engine for their policies, and
-    where globs disagree."""
+    """Check the profiles and resolved settings of entries, the engines of their servers, and conflicts
+    between globs."""
     usable: list[Entry] = []
     unsound: set[int] = set()
     for entry in entries:
@@ -208,8 +208,8 @@ def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems)
 
 
 def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
-    """What lakeFS's own collector would delete although the tree keeps it, or cannot do. What a mark finds
-    besides (protected tags, objects at risk) is refused there."""
+    """Check for settings that lakeFS's own collector does not support. A mark refuses the rest (protected
+    tags, objects at risk)."""
     engine = merged.values.get(("sweep", "engine"))
     if engine is None or engine.value != OFFICIAL_ENGINE:
         return
@@ -228,8 +228,8 @@ def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
 
 
 def _example(entry: Entry, directory: Directory, budget: Budget) -> str | None:
-    """A name that a glob matches, and where it can be no other glob that leaves some of its names out: what
-    the glob gets from such a one, others of its names lack."""
+    """Return a name that a glob matches, and, if possible, no other glob that does not match all of its
+    names: other names would lack the settings of such a glob."""
     budget.spend(len(directory.globs(entry.server)))
     others = [
         e.name
@@ -254,7 +254,7 @@ def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
 def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> Merged:
     path: NodePath = ("repositories", entry.key)
     if entry.is_glob:
-        # Stronger globs that happen to match the example name are left out: other names lack them.
+        # More specific globs that match the example name are omitted, because other names lack them.
         rank = specificity(entry.name)
         weaker = tuple(e for e in naming.globs if specificity(e.name) <= rank)
         merged = directory.merged(Naming(weaker, None))
@@ -270,8 +270,8 @@ def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems
 
 
 def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Problems, budget: Budget) -> None:
-    """Two equally specific globs may disagree only where no name is theirs both, or where a more specific
-    glob settles the value for every name that is."""
+    """Check that two equally specific globs disagree only if no name matches both, or if a more specific glob
+    decides the value for every such name."""
     budget.spend(1)
     if not _may_overlap(one.name, other.name):
         return
@@ -302,7 +302,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
 
 
 def _may_overlap(one: str, other: str) -> bool:
-    """A quick comparison of what is before the first and after the last wildcard."""
+    """Return whether two globs may match the same name, by the text before and after their wildcards."""
 
     def ends(pattern: str) -> tuple[str, str]:
         cut = [i for i, c in enumerate(pattern) if c in "*?["]
@@ -318,7 +318,7 @@ def _may_overlap(one: str, other: str) -> bool:
 def check_overrides(
     items: Iterable[tuple[NodePath, Override]], entries: Iterable[Entry], problems: Problems
 ) -> None:
-    """An override names a repository that the tree knows; ``*`` is the whole plan."""
+    """Check that an override names a repository of the tree, or ``*`` for the whole plan."""
     known, budget = list(entries), Budget()
     for path, item in items:
         if item.repository == "*" or any(_names_entry(item.repository, e, budget) for e in known):

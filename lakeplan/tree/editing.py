@@ -1,4 +1,4 @@
-"""Changes YAML text of a tree as a person would, and keeps comments and order."""
+"""Edits the YAML text of a tree, and keeps its comments and order."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from lakeplan.values.settings import Policy, SettingItem, SettingKind, duration_
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-"""What YAML takes for something else than a text."""
+"""Words that YAML does not read as text."""
 
 
 def quoted(text: str) -> str:
-    """A YAML scalar that is read back as this text: plain where that is safe, in double quotes elsewhere."""
+    """Return a YAML scalar for this text, plain if that is safe and in double quotes otherwise."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     return double_quoted(text)
 
 
 def double_quoted(text: str) -> str:
-    """The same in double quotes, whatever it is."""
+    """Return a YAML scalar for this text, in double quotes."""
     return "".join(c if c.isprintable() else _escape(c) for c in json.dumps(text, ensure_ascii=False))
 
 
@@ -37,7 +37,8 @@ def _escape(character: str) -> str:
 
 
 def gc_lines(rules: GcRules | None, remove: Iterable[BranchRule] = ()) -> list[str]:
-    """The block that gives these rules: ``gc: clear`` for none. ``remove`` drops inherited rules."""
+    """Return the lines of the block with these rules, ``gc: clear`` for none. ``remove`` drops inherited
+    rules."""
     if rules is None:
         return ["gc: clear"]
     items = [f"{{branch_id: {quoted(b)}, retention_days: {d}}}" for b, d in rules.branches.items()]
@@ -51,7 +52,7 @@ def gc_lines(rules: GcRules | None, remove: Iterable[BranchRule] = ()) -> list[s
 
 
 def setting_lines(kind: SettingKind, items: Sequence[SettingItem]) -> list[str]:
-    """The block that gives these policies or object rules: ``clear`` for none."""
+    """Return the lines of the block with these policies or object rules, ``clear`` for none."""
     if not items:
         return [f"{kind.value}: clear"]
     return [f"{kind.value}:", f"  {kind.items_key}:", *(f"    - {_item(item)}" for item in items)]
@@ -62,7 +63,7 @@ def _item(item: SettingItem) -> str:
 
 
 def _fields(item: SettingItem | None) -> dict[str, str]:
-    """Each value of an item under its key, as YAML."""
+    """Return the values of an item by key, as YAML."""
     values: dict[str, str] = {}
     if isinstance(item, Policy):
         values = {
@@ -87,8 +88,8 @@ def _list(names: Sequence[str]) -> str:
 
 
 def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
-    """The text with the entry's ``gc`` block replaced, or put first into the entry. None where the entry is
-    no map of its own, in block style."""
+    """Return the text with the entry's ``gc`` block replaced, or added as its first block. None unless the
+    entry is a map in block style."""
     node = _entry(text, entry)
     if node is None or node.flow_style or not node.value:
         return None
@@ -96,7 +97,7 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
         if key.value == "gc":
             end = _end(value)
             if end <= key.end_mark.index:
-                return None  # an alias: its text is somewhere else
+                return None  # an alias, whose text is elsewhere
             return text[: key.start_mark.index] + _indented(lines, key.start_mark.column) + text[end:]
     first = node.value[0][0].start_mark
     indent = " " * first.column
@@ -104,7 +105,8 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
 
 
 def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
-    """The text with a new entry of this ``gc`` block. None where ``repositories`` is not in block style."""
+    """Return the text with a new entry that has these lines. None unless ``repositories`` is in block
+    style."""
     body = [f"{quoted(entry)}:", *(f"  {line}" for line in lines)]
     repositories = _repositories(text)
     if repositories is None:
@@ -135,8 +137,8 @@ def _repositories(text: str) -> yaml.Node | None:
 
 
 def _end(node: yaml.Node) -> int:
-    """Where the last character of a value is. The end mark of a block reaches to the next token, over
-    comments that belong to what follows."""
+    """Return the end of a value. The end mark of a block is at the next token, after comments that belong to
+    what follows."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)
@@ -148,7 +150,7 @@ def _indented(lines: list[str], column: int) -> str:
 
 
 def replace_number(text: str, line: int, column: int, number: int) -> str | None:
-    """The text with another whole number at a place (1-based). None where none is written there."""
+    """Return the text with another whole number at a place (from 1). None if no number is there."""
     at = _offset(text, line, column)
     found = _NUMBER.match(text, at) if at is not None else None
     if at is None or found is None:
@@ -169,21 +171,21 @@ def _offset(text: str, line: int, column: int) -> int | None:
 
 
 def put_default(text: str, entry: str, days: int) -> str | None:
-    """The text with a default of its own in an entry that inherits one. None where that cannot be edited."""
+    """Return the text with a default in an entry that inherits one. None if that cannot be edited."""
     return _put(text, entry, "gc", "default_retention_days", str(days), [f"default_retention_days: {days}"])
 
 
 def put_branch(text: str, entry: str, branch: str, days: int | None) -> str | None:
-    """The text with one more rule of a branch in the entry; None for ``days`` drops an inherited one. None
-    where that cannot be edited."""
+    """Return the text with another branch rule in the entry. Without ``days``, it drops an inherited rule.
+    None if that cannot be edited."""
     last = "remove: true" if days is None else f"retention_days: {days}"
     item = f"{{branch_id: {quoted(branch)}, {last}}}"
     return _put_item(text, entry, "gc", "branches", item)
 
 
 def drop_branch(text: str, entry: str, branch: str) -> str | None:
-    """The text without the entry's own rule of a branch, and without its line. None where it has none, or one
-    that cannot be edited."""
+    """Return the text without the entry's own rule of a branch. None if it has none, or if that cannot be
+    edited."""
     gc = _block(text, entry, "gc")
     branches = _list_of(gc, "branches")
     names = [_child(item, "branch_id") for item in branches.value] if branches is not None else []
@@ -194,9 +196,9 @@ def drop_branch(text: str, entry: str, branch: str) -> str | None:
 def put_setting(
     text: str, entry: str, kind: SettingKind, old: SettingItem | None, new: SettingItem | None
 ) -> str | None:
-    """The text with a policy or an object rule of the entry as ``new`` has it: value by value where the entry
-    has ``old`` itself, as one more item where it inherits it or has none. None for ``new`` drops it. None
-    where that cannot be edited."""
+    """Return the text with a policy or an object rule changed from ``old`` to ``new``: value by value if the
+    entry itself has ``old``, and as another item if it inherits ``old`` or there is none. Without ``new``, it
+    drops the item. None if that cannot be edited."""
     block = _block(text, entry, kind.value)
     items = _list_of(block, kind.items_key)
     found = [n for n, item in enumerate(items.value if items is not None else ()) if _is_item(item, old)]
@@ -213,7 +215,7 @@ def put_setting(
 
 
 def _is_item(node: yaml.Node, item: SettingItem | None) -> bool:
-    """Whether an entry's own item is this one: by its id, without one by its patterns."""
+    """Return whether an entry's own item is this one, by its id or else by its patterns."""
     if item is None:
         return False
     own = _child(node, "id")
@@ -227,7 +229,7 @@ def _is_item(node: yaml.Node, item: SettingItem | None) -> bool:
 def _put_values(
     text: str, place: tuple[str, SettingKind, int], old: Mapping[str, str], new: Mapping[str, str]
 ) -> str | None:
-    """The text with the values of one item that differ."""
+    """Return the text with the values of an item that differ."""
     entry, kind, index = place
     changed: str | None = text
     for key in sorted(old.keys() | new.keys(), key=lambda key: (key not in new, key)):
@@ -249,7 +251,7 @@ def _put_value(text: str, item: yaml.Node | None, key: str, new: str | None) -> 
         return _after(text, item, [f"{key}: {new}"], item.value[0][0].start_mark.column)
     value = next(v for k, v in item.value if k is name)
     if _is_elsewhere(item, value) or text[value.start_mark.index] in "&!":
-        return None  # written elsewhere, or used elsewhere
+        return None  # an alias or an anchor
     if new is None:
         return _cut(text, item, name, value)
     start = value.start_mark.index
@@ -260,7 +262,7 @@ def _put_value(text: str, item: yaml.Node | None, key: str, new: str | None) -> 
 
 
 def _put_item(text: str, entry: str, block: str, key: str, item: str) -> str | None:
-    """One more item at the end of a list of a block, which are made where there are none."""
+    """Return the text with another item at the end of a list, which is created with its block if needed."""
     node = _block(text, entry, block)
     items = _child(node, key)
     if items is None:
@@ -273,7 +275,7 @@ def _put_item(text: str, entry: str, block: str, key: str, item: str) -> str | N
 
 
 def _list_of(node: yaml.MappingNode | None, key: str) -> yaml.SequenceNode | None:
-    """A list that is written in the node itself."""
+    """Return a list that is written in the node, not an alias."""
     items = _child(node, key)
     if not isinstance(items, yaml.SequenceNode) or _is_elsewhere(node, items):
         return None
@@ -283,7 +285,7 @@ def _list_of(node: yaml.MappingNode | None, key: str) -> yaml.SequenceNode | Non
 def _drop(
     text: str, block: yaml.MappingNode | None, items: yaml.SequenceNode | None, index: int
 ) -> str | None:
-    """Without one item of a list; the last one takes the list's key with it."""
+    """Return the text without an item of a list. Without its last item, the list's key is removed too."""
     if block is None or items is None:
         return None
     if len(items.value) == 1:
@@ -299,7 +301,7 @@ def _drop(
 
 
 def _put(text: str, entry: str, block: str, key: str, value: str, lines: list[str]) -> str | None:
-    """A key of a block of the entry, such as ``gc``, which is made where there is none."""
+    """Return the text with another key in a block of the entry, which is created if needed."""
     node, found = _entry(text, entry), _block(text, entry, block)
     if node is None or (found is None and _child(node, block) is not None):
         return None
@@ -329,7 +331,7 @@ def _child(node: yaml.Node | None, name: str) -> yaml.Node | None:
 
 
 def _is_elsewhere(parent: yaml.MappingNode | None, child: yaml.Node) -> bool:
-    """Whether a value is an alias: its text is somewhere else."""
+    """Return whether a value is an alias, whose text is elsewhere."""
     if parent is None:
         return True
     key = next(key for key, value in parent.value if value is child)
@@ -337,14 +339,14 @@ def _is_elsewhere(parent: yaml.MappingNode | None, child: yaml.Node) -> bool:
 
 
 def _before_end(text: str, node: yaml.CollectionNode, item: str) -> str:
-    """One more item in a list or map in flow style."""
+    """Return the text with another item in a list or map in flow style."""
     body = text[: node.end_mark.index - 1].rstrip()
     comma = ", " if node.value and not body.endswith(",") else " " if body.endswith(",") else ""
     return body + comma + item + text[len(body) :]
 
 
 def _after(text: str, node: yaml.Node, lines: list[str], column: int) -> str:
-    """Lines below the last line of a block, whose comment stays where it is."""
+    """Return the text with lines after the last line of a block and its comment."""
     end = len(text[: _end(node)].rstrip())
     stop = _LINE_ENDS.search(text, end)
     at = stop.start() if stop is not None else len(text)
@@ -353,7 +355,7 @@ def _after(text: str, node: yaml.Node, lines: list[str], column: int) -> str:
 
 
 def _cut(text: str, node: yaml.MappingNode, key: yaml.Node, value: yaml.Node) -> str | None:
-    """Without a key and its value. None where it is the only one, or shares its line."""
+    """Return the text without a key and its value. None if it is the only key, or shares its line."""
     if len(node.value) == 1:
         return None
     number = next(n for n, pair in enumerate(node.value) if pair[0] is key)
@@ -365,7 +367,7 @@ def _cut(text: str, node: yaml.MappingNode, key: yaml.Node, value: yaml.Node) ->
 
 
 def _cut_lines(text: str, start: int, end: int) -> str | None:
-    """Without whole lines. None where something else is on them."""
+    """Return the text without whole lines. None if they have anything else."""
     begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
     stop = _LINE_ENDS.search(text, end)
     rest = text[end : stop.start() if stop is not None else len(text)].strip()

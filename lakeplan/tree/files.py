@@ -1,4 +1,4 @@
-"""Reads the files of a tree, nothing outside it: no ``..``, no absolute path, no link that leads out."""
+"""Reads the files of a tree, and nothing outside it by ``..``, an absolute path or a link."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_OURS = frozenset({".git", ".lakeplan"})
 
 
 class TreeFiles:
-    """Files by their path relative to the tree, with ``/`` between parts. Each is parsed once."""
+    """The files of a tree, by their relative paths with ``/`` between parts. Each is parsed once."""
 
     def __init__(self, root: Path, problems: Problems) -> None:
         self.root = root
@@ -35,17 +35,17 @@ class TreeFiles:
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of every file that was read."""
         self.lost: dict[str, set[NodePath]] = {}
-        """Paths, by file, at which the reader itself found problems: values may be missing there."""
+        """Paths, by file, where the YAML reader found problems, so that values may be missing."""
 
     def parse(self, file: str, at: Source, path: NodePath) -> Node | None:
-        """The document of a file. A file that does not exist or is not text is a problem where it is
-        named."""
+        """Return the document of a file. One that does not exist or is not text is a problem at the place
+        that names it."""
         if file in self._parsed:
             return self._parsed[file]
         before = len(self._problems)
         text = self._read(file, at, path)
         if text is not None and file.endswith(".json"):
-            # JSON may be indented with tabs and YAML may not. In valid JSON a tab is never part of a value.
+            # JSON may be indented with tabs, but YAML may not. A valid JSON value has no tab.
             text = text.replace("\t", " ")
         node = parse_yaml(text, file, self._problems, tree=self._nodes) if text is not None else None
         self.lost[file] = self._problems.paths_since(before)
@@ -53,14 +53,15 @@ class TreeFiles:
         return node
 
     def mentions(self, file: str, word: str) -> bool:
-        """Whether a word is anywhere in a file. False when it cannot be read."""
+        """Return whether a word is in a file; False if the file cannot be read."""
         try:
             return word.encode() in self._bytes(file)
         except (OSError, ValueError):
             return False
 
     def _bytes(self, file: str) -> bytes:
-        """Raises OSError, and ValueError for what is no file of a tree: checked at the file's real path."""
+        """Return the bytes of a file. Raises OSError, and ValueError if its real path is not a file of the
+        tree."""
         real = inside(self._real_root, self.root / file)
         if _NOT_OURS.intersection(part.casefold() for part in real.relative_to(self._real_root).parts):
             raise ValueError("it belongs to git or to lakeplan's state")
@@ -91,7 +92,8 @@ class TreeFiles:
             return None
 
     def beside(self, file: str, reference: str, at: Source, path: NodePath) -> str | None:
-        """A file named relative to another one. None, with a problem, when it would be outside the tree."""
+        """Return a file that is named relative to another one; None, with a problem, if it is outside the
+        tree."""
         if why := _why_outside(reference, allow_up=True):
             self._problems.add(at, path, why)
             return None
@@ -112,7 +114,7 @@ class TreeFiles:
         return True
 
     def expand(self, pattern: str, at: Source, path: NodePath) -> list[str]:
-        """Files that an include pattern names, sorted; the root file is never one of them."""
+        """Return the files that an include pattern names, sorted, without the root file."""
         if why := _why_outside(pattern, allow_up=False):
             self._problems.add(at, path, why)
             return []
@@ -135,7 +137,8 @@ class TreeFiles:
         return found
 
     def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
-        """``done``: the folders that were entered, with how many parts of the pattern were left."""
+        """Yield files. ``done`` has the folders that were read and the number of remaining parts of the
+        pattern."""
         if not parts:
             yield folder
             return
@@ -144,7 +147,7 @@ class TreeFiles:
         done.add((folder, len(parts)))
         head, rest = parts[0], parts[1:]
         if folder and not self.is_inside(folder):
-            # Named, so that it becomes a problem; never entered.
+            # Yielded, so that it becomes a problem, and not read.
             yield folder
             return
         if head == "**":
@@ -161,7 +164,7 @@ class TreeFiles:
                     yield from self._matching(here, rest, done)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """Sorted. Raises TooLarge when all patterns together read too many."""
+        """Return the entries of a folder, sorted. Raises TooLarge if all patterns together read too many."""
         try:
             with os.scandir(self.root / folder) as entries:
                 found = list(islice(entries, limits.TREE_ENTRIES + 1))
@@ -174,7 +177,7 @@ class TreeFiles:
 
 
 def _folded(parts: list[str]) -> list[str]:
-    """Several ``**`` in a row are one: each would walk all folders below every folder of the one before."""
+    """Return the parts with several ``**`` in a row as one, because each would read all folders again."""
     return [part for n, part in enumerate(parts) if part != "**" or parts[n - 1 : n] != ["**"]]
 
 
@@ -192,14 +195,14 @@ _FILE = "file://"
 
 
 def relative_folder(url: str) -> str | None:
-    """``x`` of ``file://x``, which is a folder of the tree; None for any other URL."""
+    """Return ``x`` of ``file://x``, which is a folder of the tree; None for any other URL."""
     if url[: len(_FILE)].lower() != _FILE or url[len(_FILE) :].startswith(("/", "localhost/")):
         return None
     return url[len(_FILE) :]
 
 
 def why_no_state(url: str) -> str | None:
-    """What is wrong with the URL, without repeating it; None when nothing is."""
+    """Return what is wrong with a URL of state, without repeating it; None if nothing is."""
     relative = relative_folder(url)
     try:
         if relative is not None:

@@ -1,4 +1,4 @@
-"""Profiles and entries as layers that are laid over each other."""
+"""Merges profiles and entries, which are layers of settings."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from lakeplan.values.settings import LIFECYCLE
 from lakeplan.values.sweep import SWEEP
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
-"""Blocks that live on a server, and so can be cleared."""
+"""Blocks with settings of a server, which can be cleared."""
 BLOCKS = (*SERVER_BLOCKS, "holds", "sweep", "pins")
 CLEAR = "clear"
 POLICIES_BLOCK = "branch_lifecycle"
 RUN_SETTINGS = frozenset(setting.key for setting in LIFECYCLE)
-"""Keys of ``branch_lifecycle`` beside its policies: they are merged on their own, and nothing clears them."""
+"""Keys of ``branch_lifecycle`` besides its policies. They are merged separately and cannot be cleared."""
 _ADDED_UP = {setting.path for setting in (*LIFECYCLE, *SWEEP, *PINS) if setting.rule is ALL_OF_BOTH}
-"""Lists that add up over layers: what somebody kept from deletion stays kept."""
+"""Lists that have the items of all layers, so that no layer drops what another keeps from deletion."""
 CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
-"""Where the word ``clear`` is, by block."""
+"""The path of the word ``clear``, by block."""
 
 
 @dataclass(frozen=True, order=True)
 class Item:
-    """Identity of a list's item: the field that names it, and its value."""
+    """The identity of an item of a list: the field that names it, and its value."""
 
     by: str
     name: str
@@ -58,7 +58,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Layer:
-    """``blocks`` says which blocks were named and where, also when they are empty."""
+    """The settings of one profile or entry. ``blocks`` has the place of each block, also of empty ones."""
 
     label: str
     source: Source
@@ -68,7 +68,8 @@ class Layer:
 
 
 LoadFile = Callable[[str, ScalarNode], MapNode | None]
-"""The map in the file that a block's ``file`` key names; None when it cannot be read (already noted)."""
+"""Returns the map in the file that a block's ``file`` key names; None if it cannot be read, which is a
+problem."""
 
 LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("gc", "branches"): ("branch_id", "pattern"),
@@ -78,11 +79,11 @@ LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
 """Lists whose items have names, and the fields that name an item."""
 HOLD_TARGETS = ("prefix", "branch", "tag", "commit")
 OTHER_NAMES = {"max_inactivity_time": "max_idle_age"}
-"""The API's names of keys that a tree may use, with the tree's own."""
+"""Keys of the API that a tree may use, and the tree's own names for them."""
 
 
 def make_layer(label: str, source: Source, node: Node, load_file: LoadFile) -> Layer:
-    """Flattens what is well formed; whatever is not has its problem already and is left out."""
+    """Return the layer of a profile or entry. Malformed parts, which already have a problem, are omitted."""
     values: dict[FlatPath, Value] = {}
     blocks: dict[str, Source] = {}
     use: tuple[Value, ...] = ()
@@ -103,7 +104,7 @@ def make_layer(label: str, source: Source, node: Node, load_file: LoadFile) -> L
 
 
 def _has_only_run_settings(block: str, node: Node) -> bool:
-    """Such a block manages no policies."""
+    """Return whether a block manages no policies."""
     return block == POLICIES_BLOCK and isinstance(node, MapNode) and node.items.keys() <= RUN_SETTINGS
 
 
@@ -149,7 +150,8 @@ def _flatten_items(
 
 
 def _identity(item: MapNode, identities: tuple[str, ...]) -> Item:
-    """What names the item; one without a name is itself (policies may do without an id)."""
+    """Return what names an item. An item without a name, such as a policy without an id, is named by its
+    content."""
     for by in identities:
         node = item.items.get(by)
         if isinstance(node, ScalarNode) and isinstance(node.value, str):
@@ -166,8 +168,8 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Merged:
-    """``blocks`` maps each block that is managed to where the strongest layer named it; ``idle_removals`` are
-    ``remove: true`` that found nothing to remove."""
+    """Merged layers. ``blocks`` maps each managed block to its place in the strongest layer.
+    ``idle_removals`` are items with ``remove: true`` that remove nothing."""
 
     values: Mapping[FlatPath, Value]
     blocks: Mapping[str, Source]
@@ -180,7 +182,8 @@ def is_under(path: FlatPath, prefix: FlatPath) -> bool:
 
 
 def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
-    """Paths to which two layers give different values. Items of one list that have other names do not."""
+    """Yield the paths for which two layers have different values. Items with different names do not
+    conflict."""
     for path, value in one.values.items():
         twin = other.values.get(path)
         if twin is not None and twin.value != value.value:
@@ -199,18 +202,18 @@ def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
 
 
 def touches(layer: Layer, path: FlatPath) -> bool:
-    """Whether a layer settles what a path is: by giving it a value, or by removing what it is in."""
+    """Return whether a layer decides a path, by a value for it or by removing what contains it."""
     return path in layer.values or any(is_under(path, p) for p in layer.values if len(p) < len(path))
 
 
 def _is_name(path: FlatPath) -> bool:
-    """Whether a value is just what its item is called by."""
+    """Return whether a value is the name of its item."""
     item = path[-2] if len(path) > 1 else None
     return isinstance(item, Item) and item.by == path[-1]
 
 
 def _drops(path: FlatPath, value: Value) -> bool:
-    """Whether a value takes away everything under its path."""
+    """Return whether a value removes everything under its path."""
     return value.value is Removed.REMOVED or (value.value == CLEAR and path in CLEARED.values())
 
 
@@ -225,23 +228,23 @@ def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
             conflicts.extend(disagreements(one, other))
         for layer in group:
             blocks.update(layer.blocks)
-            _lay(layer, values, idle)
+            _apply(layer, values, idle)
     return Merged(values, blocks, tuple(conflicts), tuple(idle))
 
 
 def _end_of(path: FlatPath) -> FlatPath | None:
-    """Where the end of a hold is, by the path of what it holds; None for every other path."""
+    """Return the path of the last day of a hold, by the path of its target; None for every other path."""
     return (*path[:-1], "until") if path[0] == "holds" and _is_name(path) else None
 
 
-def _lay(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath, Value]]) -> None:
+def _apply(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath, Value]]) -> None:
     for path in layer.values:
         if (end := _end_of(path)) is not None:
-            values.pop(end, None)  # a hold without an end has none, whatever ends one that it is laid over
+            values.pop(end, None)  # a hold without an end does not inherit one
     for path, value in layer.values.items():
         for cleared in CLEARED.values():
             if len(path) > len(cleared) and is_under(path, cleared):
-                values.pop(cleared, None)  # what an entry clears, --set may give a value again
+                values.pop(cleared, None)  # --set may give a value to what an entry clears
         if _drops(path, value):
             below = [p for p in values if is_under(p, path)]
             for p in below:
@@ -254,10 +257,10 @@ def _lay(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPath,
 
 
 def to_document(merged: Merged) -> tuple[dict[str, Any], dict[str, Source]]:
-    """The merged settings as plain JSON data, and the source of every value by its JSON pointer.
+    """Return the merged settings as JSON data, and the place of every value by its JSON pointer.
 
-    Branch rules and exemptions are sorted by name; policies, rules and holds keep the order in which layers
-    first named them.
+    Branch rules and exemptions are sorted by name. Policies, object rules and holds are in the order in which
+    layers first name them.
     """
     tree: dict[str | Item, Any] = {}
     order = {key: i for i, key in enumerate(("owner", *BLOCKS))}
@@ -294,12 +297,12 @@ def _escape(part: str) -> str:
 
 
 MAX_PROFILE_DEPTH = 20
-"""How many profiles may build on each other in a row."""
+"""The most profiles in a chain in which each uses the next."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One key of ``repositories``. ``broken`` entries have problems of their own and are not resolved."""
+    """An entry of ``repositories``. One that is ``broken`` already has problems and is not resolved."""
 
     key: str
     server: str
@@ -321,14 +324,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Naming:
-    """What names one repository: globs from the least to the most specific, then perhaps an exact entry."""
+    """The entries that name a repository: globs from the least to the most specific, and an exact entry."""
 
     globs: tuple[Entry, ...]
     exact: Entry | None
 
     @property
     def entry(self) -> Entry:
-        """The one that counts as naming it: the exact one, or else the most specific glob."""
+        """The exact entry, or else the most specific glob."""
         return self.exact if self.exact is not None else self.globs[-1]
 
     @property
@@ -337,8 +340,8 @@ class Naming:
 
 
 class Directory:
-    """Entries by server, and profiles by name. ``manages``: globs over what they may name; None: all.
-    ``over``: a layer over every entry."""
+    """Entries by server, and profiles by name. ``manages`` has globs over the repositories that entries may
+    name, or is None for all. ``over`` is a layer that overrides every entry."""
 
     def __init__(
         self,
@@ -364,19 +367,19 @@ class Directory:
         return set(self._exact.get(server, {}))
 
     def globs(self, server: str) -> Sequence[Entry]:
-        """From the least to the most specific; equally specific ones by name."""
+        """Return the globs of a server from the least to the most specific; equally specific ones by name."""
         return self._globs.get(server, ())
 
     def names_any(self, server: str) -> bool:
-        """Whether any entry, exact or a glob, is of a server."""
+        """Return whether a server has any entry."""
         return server in self._exact or server in self._globs
 
     def may_manage(self, server: str, name: str) -> bool:
-        """Whether ``manages`` of the tree allows it to manage a repository."""
+        """Return whether ``manages`` allows the tree to manage a repository."""
         return self._manages is None or any(names_repository(g, server, name) for g in self._manages)
 
     def naming(self, server: str, name: str) -> Naming | None:
-        """What names a repository; None when no entry does, or when it is not the tree's to manage."""
+        """Return the entries that name a repository; None without one, or if ``manages`` excludes it."""
         if not self.may_manage(server, name):
             return None
         globs = tuple(e for e in self.globs(server) if matches(name, e.name))
@@ -384,7 +387,7 @@ class Directory:
         return Naming(globs, exact) if globs or exact is not None else None
 
     def merged(self, naming: Naming) -> Merged:
-        """Profiles left to right, then globs from the least to the most specific, then the exact entry."""
+        """Merge profiles left to right, globs from the least to the most specific, and the exact entry."""
         groups: list[list[Layer]] = [[p] for p in self.profile_layers(naming.entries)]
         for _, equal in groupby(naming.globs, key=lambda e: specificity(e.name)):
             groups.append([e.layer for e in equal])
@@ -395,8 +398,8 @@ class Directory:
         return merge(groups)
 
     def profile_layers(self, entries: Iterable[Entry]) -> list[Layer]:
-        """Profiles of all entries in their order. One that is named again counts where it is named last; one
-        that others build on comes before them, once. Names without a profile are left out."""
+        """Return the profiles of all entries in their order. One that is named several times counts at the
+        last place. Profiles that others use come before these, once. Unknown names are omitted."""
         named: dict[str, None] = {}
         for entry in entries:
             for value in entry.layer.use:
@@ -417,23 +420,23 @@ class Directory:
 
 
 def find_cycle(profiles: Mapping[str, Layer], start: str) -> list[Value] | None:
-    """The shortest chain of ``use`` items that leads from a profile back to itself; None when none does."""
+    """Return the shortest chain of ``use`` items from a profile back to itself; None if there is none."""
     pending: list[list[Value]] = [[value] for value in profiles[start].use]
-    seen: set[str] = set()
+    visited: set[str] = set()
     while pending:
         chain = pending.pop(0)
         name = str(chain[-1].value)
         if name == start:
             return chain
-        if name in profiles and name not in seen:
-            seen.add(name)
+        if name in profiles and name not in visited:
+            visited.add(name)
             pending.extend([*chain, value] for value in profiles[name].use)
     return None
 
 
 def profile_depths(profiles: Mapping[str, Layer]) -> dict[str, int]:
-    """How many profiles stand under each one in its longest row. Cut off beyond the most that is allowed,
-    so that a cycle ends too."""
+    """Return the length of the longest chain of used profiles of each profile. It ends above the allowed
+    length, so that cycles end too."""
     depths = dict.fromkeys(profiles, 0)
     for _ in range(MAX_PROFILE_DEPTH + 2):
         before = dict(depths)

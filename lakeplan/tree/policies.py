@@ -1,4 +1,4 @@
-"""Policies and object rules of an entry; resolves a repository out of its layers."""
+"""Resolves a repository from its merged settings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _policy(item: Mapping[str, Any]) -> Policy:
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
-    """Why policies do not fit a server's engine; None when they can."""
+    """Return why a server with this engine cannot have policies; None if it can."""
     if engine != "none":
         return None
     return (
@@ -86,7 +86,7 @@ def why_no_engine(server: str, engine: str) -> str | None:
 
 
 def why_ambiguous(pattern: str) -> str | None:
-    """Why a pattern does not fit ``engine: server``; None when every lakeFS server reads it alike."""
+    """Return why ``engine: server`` does not support a pattern; None if all lakeFS servers read it alike."""
     part = unsafe_class(pattern)
     if part is None:
         return None
@@ -96,7 +96,7 @@ def why_ambiguous(pattern: str) -> str | None:
 
 
 def why_deletes_pins(pattern: str) -> str | None:
-    """Why a pattern does not fit ``engine: server`` in a repository that requires pins; None when it does."""
+    """Return why a pattern must not be in a repository with pins and ``engine: server``; None if it may."""
     if not share_a_name(pattern, ANY_PIN, BRANCH_NAMES):
         return None
     return (
@@ -108,7 +108,7 @@ def why_deletes_pins(pattern: str) -> str | None:
 def build(
     server: str, name: str, naming: Naming, merged: Merged, safety: Safety, *, tree: str = ""
 ) -> DesiredRepository:
-    """The resolved repository. The merged settings must be complete (``check_complete``)."""
+    """Return the resolved repository. The merged settings must be complete (``check_complete``)."""
     document, sources = to_document(merged)
     owner, lifecycle = document.get("owner"), document.get(POLICIES_BLOCK, {})
     settings = {} if lifecycle == CLEAR else parse_settings(LIFECYCLE, lifecycle)
@@ -154,7 +154,7 @@ def _kept(name: str, item: Mapping[str, Any]) -> Kept | None:
 
 
 def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
-    """Adds a problem for every managed block that lacks what it cannot do without."""
+    """Add a problem for every managed block that lacks a required key."""
     for at, text, where in _incomplete(merged):
         problems.add(at, (*path, show_path(where)), text)
 
@@ -188,12 +188,12 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
 
 
 def _asks_for_pins(values: Mapping[FlatPath, Value]) -> bool:
-    """Whether the block requires any: ``max`` alone, ``false`` and empty lists do not."""
+    """Return whether the ``pins`` block requires any: ``max``, ``false`` and empty lists do not."""
     return any(path[0] == "pins" and path[1] != "max" and value.value for path, value in values.items())
 
 
 def requires_pins(values: Mapping[FlatPath, Value]) -> bool:
-    """Whether the block or a rule of a branch does."""
+    """Return whether the ``pins`` block or a rule of a branch requires pins."""
     newest = (
         path[:2] == ("gc", "branches") and path[3:4] in (("min_commits",), ("keep",)) for path in values
     )
@@ -201,7 +201,7 @@ def requires_pins(values: Mapping[FlatPath, Value]) -> bool:
 
 
 def conflict_text(conflict: Conflict, one: str, other: str) -> str:
-    """Words for two equally specific entries that disagree."""
+    """Return the text of a conflict between two equally specific entries."""
     return (
         f"{one!r} and {other!r} are equally specific and disagree about "
         f"{show_path(conflict.path)} ({conflict.one.source} and {conflict.other.source}): "

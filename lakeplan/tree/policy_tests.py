@@ -1,4 +1,4 @@
-"""Reads policy tests (``tests/*.yaml`` of a tree): structure, names and references, every problem at once."""
+"""Reads policy tests (``tests/*.yaml`` of a tree), and reports all their problems at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS: tuple[Literal["commit", "object"], ...] = ("commit", "object")
 
 
 def find_tests(root: Path, named: Iterable[Path]) -> list[Path]:
-    """The files named, or every ``tests/*.yaml`` (and ``.yml``) of the tree, sorted."""
+    """Return the named files, or else every ``tests/*.yaml`` (and ``.yml``) of the tree, sorted."""
     files = list(named)
     if files:
         return files
@@ -41,15 +41,15 @@ def find_tests(root: Path, named: Iterable[Path]) -> list[Path]:
 
 
 def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
-    """All tests of some files, in order. Raises ConfigError with every problem, UsageError for a file that
-    cannot be read."""
+    """Return the tests of these files, in order. Raises ConfigError with all problems, and UsageError for a
+    file that cannot be read."""
     problems = Problems()
     tests: list[PolicyTest] = []
-    drawn = _Drawn()
+    budget = _DrawingBudget()
     for file in files:
         node = _parse(file, root, problems)
         if node is not None:
-            tests += _tests_of(node, problems, drawn)
+            tests += _tests_of(node, problems, budget)
     if len(problems):
         count = len(set(problems))
         message = f"the policy tests have {count} problem{'' if count == 1 else 's'}"
@@ -59,7 +59,7 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
 
 def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     try:
-        # A file that is named beside the tree is the user's own; one in the tree may be a stranger's link.
+        # A file in the tree may be a stranger's link. One outside the tree is the user's.
         own = root if root.absolute() in file.absolute().parents else file.parent
         text = read_inside(own, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -75,14 +75,14 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     return node
 
 
-class _Drawn:
-    """How much the tests of all files draw."""
+class _DrawingBudget:
+    """The size of the drawings in the tests of all files."""
 
     def __init__(self) -> None:
         self._steps = 0
 
     def add(self, drawing: Drawing, expected: tuple[Expected, ...]) -> bool:
-        """Whether there is room for one more."""
+        """Add a drawing, and return whether the total is within the limit."""
         commits = drawing.commits.values()
         paths = {drawn.path for commit in commits for drawn in commit.objects}
         names = len(drawing.branches) + len(drawing.tags)
@@ -90,18 +90,18 @@ class _Drawn:
         return self._steps <= limits.DRAWN_STEPS
 
 
-def _tests_of(root: MapNode, problems: Problems, drawn: _Drawn) -> Iterator[PolicyTest]:
-    seen: dict[str, Source] = {}
+def _tests_of(root: MapNode, problems: Problems, budget: _DrawingBudget) -> Iterator[PolicyTest]:
+    places: dict[str, Source] = {}
     for n, node in enumerate(_items(root.items.get("tests"))):
         path: NodePath = ("tests", n)
         if not isinstance(node, MapNode):
             continue
         before = len(problems)
-        test = _Reader(node, path, problems, drawn).read()
-        if test.name in seen:
-            text = f"the name appears twice: first on line {seen[test.name].line}"
+        test = _Reader(node, path, problems, budget).read()
+        if test.name in places:
+            text = f"the name appears twice: first on line {places[test.name].line}"
             problems.add(node.source, (*path, "name"), text)
-        seen.setdefault(test.name, node.source)
+        places.setdefault(test.name, node.source)
         if len(problems) == before:
             yield test
 
@@ -109,8 +109,8 @@ def _tests_of(root: MapNode, problems: Problems, drawn: _Drawn) -> Iterator[Poli
 class _Reader:
     """One test."""
 
-    def __init__(self, node: MapNode, path: NodePath, problems: Problems, drawn: _Drawn) -> None:
-        self._node, self._path, self._problems, self._drawn = node, path, problems, drawn
+    def __init__(self, node: MapNode, path: NodePath, problems: Problems, budget: _DrawingBudget) -> None:
+        self._node, self._path, self._problems, self._budget = node, path, problems, budget
         self._before = len(problems)
 
     def read(self) -> PolicyTest:
@@ -223,10 +223,10 @@ class _Reader:
             self._add(self._node.where("commits"), ("commits", name), f"{name!r} is a branch or tag too")
 
     def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
-        """Checks that need a sound drawing."""
+        """Check what needs a drawing without problems."""
         if len(self._problems) > self._before:
             return
-        if not self._drawn.add(drawing, expected):
+        if not self._budget.add(drawing, expected):
             text = "the tests draw too much: draw fewer commits, branches, tags or objects"
             self._add(self._node.source, (), text)
             return

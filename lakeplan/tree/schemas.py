@@ -1,4 +1,4 @@
-"""The JSON Schemas that lakeplan ships: in a wheel beside the package, in a checkout beside its folder."""
+"""The JSON Schemas that lakeplan ships: in the package of a wheel, and beside it in a checkout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"
 
 
 def _matches(_: object, pattern: str, value: object, schema: object) -> Iterator[ValidationError]:
-    """``pattern`` as JSON Schema means it: ``$`` of Python matches before a last line break, too."""
+    """Check ``pattern`` as JSON Schema defines it: Python's ``$`` also matches before a last line break."""
     if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
 
@@ -31,7 +31,7 @@ VALIDATOR: Any = validators.extend(Draft202012Validator, {"pattern": _matches}) 
 
 
 def shipped(path: str) -> Path:
-    """A file or folder that lakeplan ships: in the package when installed, beside it in a checkout."""
+    """Return a file or folder that lakeplan ships: in the package when installed, beside it in a checkout."""
     installed = _PACKAGE / path
     return installed if installed.exists() else _PACKAGE.parent / path
 
@@ -41,13 +41,13 @@ def schema_folder() -> Path:
 
 
 def schema_names() -> tuple[str, ...]:
-    """Names that ``lakeplan schema`` takes: ``tree`` for ``tree.v1.json``."""
+    """Return the names of the schemas, such as ``tree`` for ``tree.v1.json``."""
     return tuple(sorted(path.name.split(".")[0] for path in schema_folder().glob("*.v1.json")))
 
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """A schema as it is in its file. Callers must not change it."""
+    """Return a schema. Callers must not change it."""
     path = schema_folder() / f"{name}.v1.json"
     if name not in schema_names():
         raise UsageError(f"unknown schema {name!r}", hint=f"Use one of {', '.join(schema_names())}.")
@@ -56,7 +56,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def schema_problem(name: str, document: Any) -> str:
-    """The first thing that a schema finds wrong with a document, with its place; "" when there is none."""
+    """Return the most relevant problem that a schema finds in a document, with its place; "" if none."""
     error = best_match(VALIDATOR(load_schema(name)).iter_errors(document))
     if error is None:
         return ""
@@ -67,8 +67,8 @@ def schema_problem(name: str, document: Any) -> str:
 def read_document(
     path: Path, schema: str, what: str, *, hint: str, error: type[LakeplanError] = UsageError
 ) -> Any:
-    """A JSON document of lakeplan's own that the command line names. Raises ``error``, which names the file,
-    where it cannot be read or does not match the schema."""
+    """Return a JSON document of lakeplan that the command line names. Raises ``error``, with the file, if it
+    cannot be read or does not match the schema."""
     try:
         document = parse_json(read_file(path))
         reason = schema_problem(schema, document)
@@ -82,8 +82,8 @@ def read_document(
 
 
 def bundled_schema(name: str) -> dict[str, Any]:
-    """A schema that needs no other file: definitions it takes from the repository schema are copied in. The
-    names of gates are in it as examples, which editors complete."""
+    """Return a schema that needs no other file, with copies of definitions of the repository schema. It has
+    the names of gates as examples, which editors complete."""
     schema = load_schema(name)
     if name != "repository" and _REPOSITORY_DEFINITIONS not in json.dumps(schema):
         return schema

@@ -1,6 +1,4 @@
-"""Servers and the root of a tree: settings, variables, limits, channels (``notify``), and commands that
-judge a plan (``checks``).
-"""
+"""Reads ``lakeplan.yaml``: servers, variables, thresholds, channels (``notify``), and ``checks`` of plans."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ def _check_time_zone(zone: str) -> None:
 
 
 def _check_region(region: str) -> None:
-    """A region becomes a part of a host's name."""
+    """Raise ValueError for an invalid region, which becomes part of a host's name."""
     if not _REGION.fullmatch(region):
         raise ValueError("a region has letters, digits and - only, such as eu-central-1")
 
@@ -85,7 +83,7 @@ class ServersReader:
         self._environ = environ
 
     def read(self, node: MapNode) -> dict[str, ServerConfig]:
-        """Servers by name. What is not well formed has its problem and is kept with less."""
+        """Return the servers by name. Malformed settings, which already have a problem, are omitted."""
         self._check_names(node)
         return {
             name: self._server(name, child, ("servers", name))
@@ -132,7 +130,7 @@ class ServersReader:
         )
 
     def _lifecycle(self, node: MapNode, path: NodePath) -> tuple[Engine, str | None]:
-        """The engine, and the cron line of the server's job."""
+        """Return the engine, and the cron line of the server's job."""
         block = node.items.get("branch_lifecycle")
         if not isinstance(block, MapNode):
             return "none", None
@@ -177,7 +175,7 @@ class ServersReader:
     def _checked(
         self, node: MapNode, key: str, path: NodePath, check: Callable[[str], object], hint: str = ""
     ) -> str | None:
-        """The text at a key; None, with a problem, where ``check`` raises ValueError."""
+        """Return the text at a key; None, with a problem, if ``check`` raises ValueError."""
         text = self._text(node, key, path)
         if text is None:
             return None
@@ -189,7 +187,7 @@ class ServersReader:
         return text
 
     def _text(self, node: MapNode, key: str, path: NodePath) -> str | None:
-        """A text with its variables read. None when it is absent or a variable is missing."""
+        """Return a text with the values of its variables; None without it or if a variable is missing."""
         child = node.items.get(key)
         text = text_of(child)
         if text is None or not isinstance(child, ScalarNode):
@@ -209,7 +207,7 @@ class ServersReader:
         return None if missing else expanded
 
     def _variable(self, name: str, at: Source, path: NodePath) -> str | None:
-        """``${X}`` and ``${LAKEPLAN_VAR_X}`` both read ``LAKEPLAN_VAR_X``, and never any other variable."""
+        """Return the variable ``LAKEPLAN_VAR_X`` for ``${X}`` and ``${LAKEPLAN_VAR_X}``."""
         full = name if name.startswith(VARIABLE_PREFIX) else VARIABLE_PREFIX + name
         if not _VARIABLE_NAME.fullmatch(name):
             self._problems.add(at, path, f"${{{name}}} is not the name of a variable")
@@ -258,7 +256,7 @@ def _settings(root: MapNode, block: str, settings: Iterable[Setting], problems: 
 
 
 def read_manages(root: MapNode, servers: Collection[str], problems: Problems) -> tuple[str, ...] | None:
-    """The globs of ``manages``; None where the tree may manage every repository."""
+    """Return the globs of ``manages``; None if the tree may manage every repository."""
     node = root.items.get("manages")
     if not isinstance(node, ListNode):
         return None
@@ -281,7 +279,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
 
 
 def read_places(root: MapNode) -> dict[str, Source]:
-    """Where the keys are that gates are judged by, as ``safety.max_expired_bytes``; blocks too."""
+    """Return the places of the blocks and keys that gates depend on, such as ``safety.max_expired_bytes``."""
     found = {}
     for block in ("safety", "bounds", "state", "unmanaged", "notify", "manages", "checks", "approvers"):
         if block not in root.items:
@@ -306,7 +304,7 @@ def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterato
 
 
 def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
-    """In their order. What is not well formed has its problem and is left out."""
+    """Return the checks in order, without malformed ones, which already have a problem."""
     node = root.items.get("checks")
     found: dict[str, Check] = {}
     for index, child in enumerate(node.items if isinstance(node, ListNode) else ()):
@@ -337,7 +335,7 @@ _EVENTS = {event.value: event for event in Event}
 
 
 def read_notify(root: MapNode, problems: Problems) -> NotifyConfig | None:
-    """None where the tree has no ``notify``. What is not well formed has its problem and is left out."""
+    """Return ``notify``; None without it. Malformed parts, which already have a problem, are omitted."""
     node = root.items.get("notify")
     if not isinstance(node, MapNode):
         return None

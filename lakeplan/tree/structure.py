@@ -1,4 +1,4 @@
-"""The tree against its JSON Schema, with the word that somebody probably meant; overrides."""
+"""Checks a tree against its JSON Schema, and suggests the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from lakeplan.values.units import parse_amount, parse_date
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours between two words; more than ``limit`` is
-    reported as ``limit + 1``."""
+    """Return the number of insertions, deletions, replacements and swaps of neighbours between two words, or
+    ``limit + 1`` for more than ``limit``."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []
@@ -51,21 +51,21 @@ def edit_distance(a: str, b: str, limit: int) -> int:
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """The known word that was probably meant, or else the known ones."""
+    """Return a hint with the known word that was probably meant, or else with the known words."""
     close = nearest(word, known)
     return f"did you mean {close}?" if close else f"there are {listed(known)}"
 
 
 def listed(known: Collection[str]) -> str:
-    """Known words: the first ones, and how many more there are."""
+    """Return the first known words and the number of others."""
     more = len(known) - limits.SUGGESTION_NAMES
     shown = ", ".join(islice(known, limits.SUGGESTION_NAMES))
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word at the smallest distance, when that is small for its length. Ties: the first. Of very
-    many, only the first ones are compared."""
+    """Return the first known word with the smallest distance, if that is small for its length. Of very many,
+    only the first ones are compared."""
     if len(word) > 100:
         return None
     limit, steps = min(4, (len(word) + 1) // 3), limits.SUGGESTION_STEPS
@@ -84,7 +84,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
-    """Well-formed items with their paths. Whether their repositories exist is for the caller to check."""
+    """Yield well-formed items with their paths. The caller checks whether their repositories exist."""
     node = root.items.get("overrides")
     for index, item in enumerate(node.items if isinstance(node, ListNode) else ()):
         path: NodePath = ("overrides", index)
@@ -102,13 +102,13 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
             problems.add(item.items["max"].source, (*path, "max"), why)
         expires = problems.parsed(item, "expires", path, parse_date, None)
         if expires is None:
-            continue  # missing or unreadable: a problem says so
+            continue  # missing or invalid, which is already a problem
         reason = text_of(item.items.get("reason")) or ""
         yield path, Override(repository, gate, ceiling, reason, expires, item.source)
 
 
 def _why_no_ceiling(gate: str, node: Node) -> str | None:
-    """``max`` has the unit of its gate: 5TB of a percentage would open the gate for anything."""
+    """Return why ``max`` does not have the unit of its gate. 5TB for a percentage would be no limit."""
     unit, ending = GATES[gate].unit, GATES[gate].max_ends
     if ending is None:
         return f"the gate {gate} has no figure, so `max` is not supported"
@@ -124,9 +124,9 @@ FREE_TEXT = frozenset({"description", "reason", "owner"})
 
 
 def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath]:
-    """Adds a problem for everything that the schema does not allow. Returns the paths that have one.
+    """Add a problem for everything that a schema does not allow, and return the paths with a problem.
 
-    ``schema`` names a schema, or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
+    ``schema`` names a schema or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
     """
     found: list[tuple[Source, NodePath, str]] = []
     for error in _validator(schema).iter_errors(to_plain(node)):
@@ -146,7 +146,7 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath
 
 
 def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
-    """What a schema cannot see: unquoted words that other readers take for booleans, and variables."""
+    """Check what a schema cannot: unquoted words that other readers read as booleans, and variables."""
     for path, child in walk(node):
         if not isinstance(child, ScalarNode) or not isinstance(child.value, str):
             continue
@@ -172,7 +172,7 @@ def _locate(node: Node, path: Iterable[str | int]) -> Node:
 
 # ---- words
 def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodePath, str]]:
-    """Position, further path and text of the problems in one schema error."""
+    """Yield place, further path and text of the problems in a schema error."""
     schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
     match error.validator:
         case "additionalProperties":
@@ -180,7 +180,7 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodeP
         case "required":
             if isinstance(node, MapNode):
                 missing = [key for key in schema["required"] if key not in node.items]
-                # One error comes for each missing key; each of them names just its own.
+                # Each missing key has an error, which names it.
                 key = next((k for k in missing if repr(k) in error.message), missing[0])
                 yield node.source, (), f"the key {key} is missing"
         case "minProperties" | "minItems":
@@ -258,12 +258,12 @@ def _shown(text: str) -> str:
 
 # ---- schemas
 def _is_integer(_: object, value: object) -> bool:
-    """JSON Schema calls 3.0 an integer; a number of days that is written so is a slip."""
+    """Return whether a value is an integer. To JSON Schema 3.0 is one, but in a tree it is a mistake."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[ValidationError]:
-    """``uniqueItems`` of texts: jsonschema compares every two items of a list that it cannot sort."""
+    """Check ``uniqueItems`` of texts: jsonschema compares every two items of a list that it cannot sort."""
     texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if wanted and len(set(texts)) < len(texts):
         yield ValidationError("the items are not unique")
@@ -272,7 +272,7 @@ def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[
 @cache
 def _validator(name: str) -> Any:
     document, _, definition = name.partition("#")
-    # Without its $schema line: jsonschema would take it for a sign to leave our type checker behind.
+    # With $schema, jsonschema would not use this type checker.
     contents = {
         n: {k: v for k, v in load_schema(n).items() if k != "$schema"}
         for n in {"tree", "repository", document}

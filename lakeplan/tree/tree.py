@@ -1,4 +1,4 @@
-"""Loads a tree and checks it as a whole; what planning reads of it."""
+"""Loads a tree, checks it as a whole, and resolves its repositories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from lakeplan.values.notify import Event, NotifyConfig
 
 
 class KeyReader:
-    """Finds out which server and which name or glob a key means."""
+    """Reads the server and the name or glob of a key of ``repositories``."""
 
     def __init__(self, servers: Collection[str], default_server: str | None, problems: Problems) -> None:
         self._servers = servers
@@ -68,7 +68,7 @@ class KeyReader:
         self._problems = problems
 
     def read(self, key: str, given: Node | None, at: Source, path: NodePath) -> tuple[str, str] | None:
-        """Server and name; None, with a problem, when either is unknown. ``given`` is the entry's
+        """Return server and name; None, with a problem, if either is unknown. ``given`` is the entry's
         ``server``."""
         prefix, slash, name = key.rpartition("/")
         server = self._server(prefix if slash else None, given, at, path)
@@ -88,11 +88,11 @@ class KeyReader:
         if self._default is None and self._servers:
             text = f"several servers ({listed(self._servers)}): name one with `server:`"
             self._problems.add(at, path, text)
-        # An unknown default is a problem where it is, once.
+        # An unknown default server is already a problem at its own place.
         return self._default if self._default in self._servers else None
 
     def known_server(self, name: str, at: Source, path: NodePath) -> bool:
-        """Whether a server exists; a problem with the nearest one when it does not."""
+        """Return whether a server exists, and otherwise add a problem that suggests one."""
         if name in self._servers:
             return True
         if self._servers:
@@ -119,8 +119,8 @@ _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#pol
 
 @dataclass(frozen=True, kw_only=True)
 class RootFile:
-    """What ``lakeplan.yaml`` says beside profiles and entries. ``places`` says where the values are that
-    gates are judged by: ``safety.on_tag_loss``, ``bounds``, ``state.url``, ``unmanaged`` and the like."""
+    """The settings of ``lakeplan.yaml`` besides profiles and entries. ``places`` has the places of those that
+    gates depend on, such as ``safety.on_tag_loss``, ``bounds``, ``state.url`` and ``unmanaged``."""
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
     default_server: str | None = None
@@ -130,18 +130,18 @@ class RootFile:
     declared_state_url: str | None = None
     places: Mapping[str, Source] = field(default_factory=dict)
     runner: str | None = None
-    """What simulates, where the command line says nothing; None where the tree says nothing either."""
+    """The runner of simulations without an option for it; None if the tree does not set it."""
     notify: NotifyConfig | None = None
     approvers: str | None = None
     name: str = ""
-    """What distinguishes the tree from other trees of the same servers; "" when it has no name."""
+    """What distinguishes the tree from other trees of the same servers; "" if it has no name."""
     manages: tuple[str, ...] | None = None
-    """Globs over the repositories that the tree may manage; None: all."""
+    """Globs over the repositories that the tree may manage; None for all."""
     checks: tuple[Check, ...] = ()
 
 
 class TreeReader:
-    """One reading of a tree. ``read`` fills the attributes; they are whole only without problems."""
+    """Reads a tree once. ``read`` sets the attributes, which are complete only without problems."""
 
     def __init__(
         self,
@@ -194,10 +194,10 @@ class TreeReader:
         check_managed(self.entries, directory, self._problems)
         try:
             check_entries(self.entries, directory, bad_profiles, servers, self._problems)
-            if not self._is_base:  # a change may correct it
+            if not self._is_base:  # the change may correct it
                 check_names_of_servers(self.entries, directory, servers, self._problems)
             if not self._unreadable:
-                # The repository may be named in the file that could not be read.
+                # The repository may be in the file that could not be read.
                 check_overrides(self.overrides, self.entries, self._problems)
         except TooManyGlobs:
             text = "the globs overlap in too many ways to compare them: use fewer, or more literal ones"
@@ -205,7 +205,7 @@ class TreeReader:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 (hex) of every file that was read, rules files too."""
+        """SHA-256 (hex) of every file that was read, also of rules files."""
         return self._files.digests
 
     # ---- files
@@ -218,7 +218,7 @@ class TreeReader:
         return node if isinstance(node, MapNode) else None
 
     def _included(self, root: MapNode) -> list[tuple[str, MapNode]]:
-        """Files that include names, without those that a block takes its rules from."""
+        """Return the files that ``include`` names, without rules files."""
         node = root.items.get("include")
         places: dict[str, tuple[Source, NodePath]] = {}
         if isinstance(node, ListNode):
@@ -240,7 +240,7 @@ class TreeReader:
         return found
 
     def _named_rules_files(self, files: list[str]) -> set[str]:
-        """Files that ``file:`` keys name, wherever one is. Only to tell them from repository files."""
+        """Return the files that ``file:`` keys name, to distinguish them from repository files."""
         named: set[str] = set()
         quiet = TreeFiles(self._files.root, Problems())
         for file in files:
@@ -254,7 +254,7 @@ class TreeReader:
         return named
 
     def _rules_file(self, base: NodePath, block: str, reference: ScalarNode) -> MapNode | None:
-        """The map in a file as lakectl takes it. Read and checked once, whoever names it."""
+        """Return the map in a file for lakectl. It is read and checked once."""
         at, path = reference.source, (*base, block, "file")
         target = self._files.beside(at.file, text_of(reference) or "", at, path)
         if target is None:
@@ -319,7 +319,7 @@ class TreeReader:
 
     # ---- entries
     def _layer_over(self, node: MapNode) -> Layer:
-        """What ``--set`` gives every entry."""
+        """Return the layer of ``--set`` for every entry."""
         check_structure(node, "repository#entry", self._problems)
         self._check.settings(node, (), may_clear=True)
         return make_layer(SET, node.source, node, self._no_file)
@@ -343,12 +343,12 @@ class TreeReader:
                 yield Entry(key, *names, layer, broken)
 
     def _is_broken(self, file: str, path: NodePath) -> bool:
-        """Whether values of an entry or profile may be missing because something in it is wrong."""
+        """Return whether values of an entry or profile may be missing, because of a problem in it."""
         return any(wrong[: len(path)] == path for wrong in self._wrong[file])
 
 
 class DesiredTree(Protocol):
-    """A loaded tree, every problem already reported."""
+    """A loaded tree without problems."""
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]: ...
@@ -362,26 +362,26 @@ class DesiredTree(Protocol):
     def checks(self) -> Sequence[Check]: ...
     @property
     def name(self) -> str:
-        """What it is called; "" when it has no name."""
+        """Its name; "" if it has none."""
 
     @property
     def digest(self) -> str:
-        """Tells one tree from another; the same for the same tree at another place or commit."""
+        """Identifies the tree, also at another place or commit."""
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        """Every repository that an entry names: exact entries always, globs over the live ones."""
+        """Return every repository that an entry names: by exact entries always, by globs if it is live."""
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        """The repository, live or not; None when no entry names it."""
+        """Return a repository, live or not; None if no entry names it."""
 
     def globs(self, server: str) -> list[DesiredRepository]:
         """Each glob of a server as if it were a repository's name: its owner and blocks."""
 
     def may_manage(self, server: str, name: str) -> bool:
-        """Whether ``manages`` leaves a repository to this tree."""
+        """Return whether ``manages`` includes a repository."""
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Live repositories that no entry names. Those that ``manages`` leaves out are other trees'."""
+        """Return live repositories that no entry names and that ``manages`` includes."""
 
 
 DEFAULT_STATE = "file://.lakeplan"
@@ -389,8 +389,7 @@ DEFAULT_STATE = "file://.lakeplan"
 
 @dataclass(frozen=True, kw_only=True)
 class Tree(RootFile):
-    """A tree without problems of its own. ``state_url`` is absolute; ``entries`` are in the order of files
-    and keys."""
+    """A loaded tree. ``state_url`` is absolute, and ``entries`` are in the order of files and keys."""
 
     root: Path
     state_url: str
@@ -400,7 +399,7 @@ class Tree(RootFile):
     directory: Directory
     files: tuple[str, ...]
     contents: Mapping[str, str]
-    """SHA-256 (hex) of each file of the tree, files of rules too."""
+    """SHA-256 (hex) of each file of the tree, also of rules files."""
 
     @property
     def content_digest(self) -> str:
@@ -409,8 +408,8 @@ class Tree(RootFile):
 
     @property
     def digest(self) -> str:
-        """Tells one tree from another: SHA-256 (hex) over the names and endpoints of its servers and the
-        state URL as written. The same at another place or commit, and when repositories change."""
+        """Identifies the tree: SHA-256 (hex) over the names and endpoints of its servers and the state URL as
+        written. It is the same at another place or commit, and after repositories change."""
         identity = {
             "servers": {name: server.endpoint_url for name, server in self.servers.items()},
             "state": self.declared_state_url,
@@ -418,8 +417,8 @@ class Tree(RootFile):
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        """Every repository of a server that an entry names, by name: exact entries always, globs over the
-        live ones. Raises ConfigError when a glob gives a live repository settings that cannot be meant."""
+        """Return every repository of a server that an entry names, sorted by name: by exact entries always,
+        by globs if it is live. Raises ConfigError if globs give a live repository invalid settings."""
         live = set(live_repositories)
         problems = Problems()
         found, values = [], 0
@@ -437,7 +436,7 @@ class Tree(RootFile):
         return found
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        """What the tree asks for one repository, live or not; None when no entry names it. Raises as
+        """Return the configuration of a repository, live or not; None if no entry names it. Raises as
         ``resolve``."""
         problems = Problems()
         found = self._resolve_one(server, name, problems)
@@ -476,22 +475,22 @@ class Tree(RootFile):
         return found
 
     def may_manage(self, server: str, name: str) -> bool:
-        """Whether ``manages`` leaves a repository to this tree."""
+        """Return whether ``manages`` includes a repository."""
         return self.directory.may_manage(server, name)
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Live repositories of a server that no entry names and that ``manages`` allows, sorted."""
+        """Return the live repositories that no entry names and that ``manages`` includes, sorted."""
         mine = (n for n in set(live_repositories) if self.directory.may_manage(server, n))
         return sorted(n for n in mine if self.directory.naming(server, n) is None)
 
     def owner_of(self, repository: str) -> str:
-        """Who owns ``server/name`` by its entry; "" when no entry says so."""
+        """Return the owner of ``server/name``; "" if its entry has none."""
         server, _, name = repository.partition("/")
         found = self._resolve_one(server, name, Problems()) if server in self.servers else None
         return (found.owner if found is not None else None) or ""
 
     def servers_of(self, repository: str) -> list[str]:
-        """Servers on which some entry names a repository, given as ``name`` or ``server/name``."""
+        """Return the servers on which an entry names a repository, given as ``name`` or ``server/name``."""
         server, slash, name = repository.rpartition("/")
         candidates = [server] if slash else list(self.servers)
         return [s for s in candidates if self.directory.naming(s, name) is not None]
@@ -500,13 +499,13 @@ class Tree(RootFile):
 def load_tree(
     root: Path, environ: Mapping[str, str], *, is_base: bool = False, what_if: Sequence[str] = ()
 ) -> Tree:
-    """Reads ``lakeplan.yaml`` in ``root`` and every file it includes.
+    """Read ``lakeplan.yaml`` in ``root`` and every file that it includes.
 
-    ``environ`` is where ``${VAR}`` in the settings of servers is read from (``LAKEPLAN_VAR_*`` only).
+    ``environ`` has the values of ``${VAR}`` in the settings of servers (``LAKEPLAN_VAR_*`` only).
     ``is_base``: this is the tree of ``--base``, whose entries may name a repository under two names of one
     server, so that a change can correct that. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``,
     which override the files; UsageError when they are invalid.
-    Raises ConfigError with every problem of the tree, sorted by position; nothing else for any content.
+    Raises ConfigError with all problems of the tree, sorted by position.
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
@@ -539,6 +538,6 @@ def _inner(root: MapNode, block: str, key: str) -> Node | None:
 
 
 def _absolute(url: str, root: Path) -> str:
-    """A relative ``file://`` URL is relative to the tree."""
+    """Return a URL with a relative ``file://`` path resolved in the tree."""
     relative = relative_folder(url)
     return url if relative is None else f"{root.resolve().as_uri().rstrip('/')}/{relative}"

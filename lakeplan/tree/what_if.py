@@ -1,4 +1,4 @@
-"""Settings that a plan assumes although the tree does not have them: ``plan --set``."""
+"""Reads the settings of ``plan --set``, which a plan assumes although the tree does not have them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, pa
 from lakeplan.values.desired import Source
 
 SET = "--set"
-"""The file in the source of such a value."""
+"""The file in the place of such a value."""
 OF_TREE = ("safety", "bounds", "unmanaged")
 OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)
@@ -30,15 +30,15 @@ _Nested = dict[str | Item, "Node | _Nested"]
 
 @dataclass(frozen=True)
 class WhatIf:
-    """``tree``: keys of ``lakeplan.yaml``. ``repository``: what every entry is taken to have, too."""
+    """Assumed settings: keys of ``lakeplan.yaml`` (``tree``), and of every entry (``repository``)."""
 
     tree: MapNode
     repository: MapNode
 
 
 def read_what_if(settings: Sequence[str]) -> WhatIf:
-    """Each is ``PATH=VALUE``, the value in YAML. Whether they can be meant is checked with the tree. Raises
-    UsageError."""
+    """Return the assumed settings. Each is ``PATH=VALUE``, with the value in YAML. They are checked with the
+    tree. Raises UsageError."""
     of_tree: _Nested = {}
     of_repositories: _Nested = {}
     for setting in settings:
@@ -48,7 +48,7 @@ def read_what_if(settings: Sequence[str]) -> WhatIf:
 
 
 def refuse_wrong(problems: Problems) -> None:
-    """Raises UsageError when a value of ``--set`` is among what is wrong: the tree itself is not to blame."""
+    """Raise UsageError if a value of ``--set`` has a problem."""
     wrong = [problem for problem in problems if problem.source.file == SET]
     if wrong:
         raise UsageError(
@@ -57,7 +57,7 @@ def refuse_wrong(problems: Problems) -> None:
 
 
 def laid_over(node: MapNode, over: MapNode) -> MapNode:
-    """A map with the values of another, map by map."""
+    """Return a map with the values of another one over it, also in nested maps."""
     items = dict(node.items)
     for key, value in over.items.items():
         known = items.get(key)
@@ -88,7 +88,8 @@ def _split(setting: str) -> tuple[Path, Node]:
 
 
 def _item(path: Sequence[str | Item], name: str, setting: str) -> Item:
-    """``gc.branches[main]`` is the rule of one branch, ``gc.branches[release-*]`` that of a pattern."""
+    """Return the item of ``gc.branches[main]``, the rule of a branch, or ``[release-*]``, that of a
+    pattern."""
     identities = LISTS.get((str(path[0]), str(path[-1]))) if len(path) == 2 else None
     if identities is None:
         lists = ", ".join(f"{block}.{key}[…]" for block, key in LISTS)

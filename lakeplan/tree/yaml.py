@@ -1,4 +1,5 @@
-"""YAML with places: 1.2's core schema, no surprises of 1.1, every problem with its file, line and column."""
+"""Reads YAML 1.2 (core schema) with the place of each value, and reports problems with file, line and
+column."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
 SURPRISES = frozenset({"on", "off", "yes", "no"})
-"""Words (in any case) that other YAML readers take for true or false."""
+"""Words (in any case) that other YAML readers read as true or false."""
 
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -34,11 +35,11 @@ _MAX_DIGITS = 30
 
 
 class Ambiguous(ValueError):
-    """A scalar that YAML readers disagree about. The message says how to write it."""
+    """YAML readers disagree about a scalar. The message says how to write it."""
 
 
 def resolve_plain(text: str) -> Scalar:
-    """The value of an unquoted scalar. Raises Ambiguous where readers disagree."""
+    """Return the value of an unquoted scalar. Raises Ambiguous if readers disagree about it."""
     if text in NULLS:
         return None
     if text in _BOOLEANS:
@@ -60,19 +61,19 @@ def resolve_plain(text: str) -> Scalar:
 
 
 def is_surprise(text: str) -> bool:
-    """True for an unquoted word that is text here and true or false to other readers."""
+    """Return whether an unquoted word is text here and true or false to other readers."""
     return text.lower() in SURPRISES
 
 
 TOP = "(top)"
-"""The path of a problem with a file as a whole."""
+"""The path of a problem with a whole file."""
 
 NodePath = tuple[str | int, ...]
 
 
 def show_path(path: Sequence[object]) -> str:
-    """A path as people write it: ``repositories.analytics.gc.branches[0].retention_days``. What is no text is
-    an item of a list."""
+    """Return a path as text: ``repositories.analytics.gc.branches[0].retention_days``. A part that is not a
+    string is an item of a list."""
     text = ""
     for part in path:
         if isinstance(part, str):
@@ -84,14 +85,14 @@ def show_path(path: Sequence[object]) -> str:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing wrong. Sorts by position."""
+    """A problem of a tree. Sorts by position."""
 
     source: Source
     path: str
     text: str
 
     def __str__(self) -> str:
-        # A name in the tree may hold a line break; a problem is one line all the same.
+        # A name in the tree may have a line break, but a problem is one line.
         return f"{self.source}: {_one_line(self.path)}: {_one_line(self.text)}"
 
     def to_json(self) -> ProblemRow:
@@ -105,7 +106,7 @@ class Problem:
 
 
 class TreeError(ConfigError):
-    """A ConfigError that also keeps its problems as data (``items``), for ``--format json``."""
+    """A ConfigError with its problems as data (``items``), for ``--format json``."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class TreeError(ConfigError):
         hint: str = "",
         silent: bool = False,
     ) -> None:
-        """``silent``: the message says it all."""
+        """``silent``: the message is enough, and problems are not listed."""
         self.items = tuple(sorted(set(items)))
         count = len(self.items)
         super().__init__(
@@ -128,7 +129,7 @@ class TreeError(ConfigError):
 
 
 class Problems:
-    """Collects problems; ``raise_any`` ends a step when there are some."""
+    """Collects problems, and raises them together (``raise_any``)."""
 
     def __init__(self) -> None:
         self._items: list[Problem] = []
@@ -147,13 +148,13 @@ class Problems:
         self._places.add((source, problem.path))
 
     def add_first(self, source: Source, path: NodePath, text: str) -> None:
-        """Adds a problem unless its value already has one, of which this would be the echo."""
+        """Add a problem unless its value already has one, which would be the cause of this."""
         if not self.has(source, path):
             self.add(source, path, text)
 
     def parsed(self, node: MapNode, key: str, path: NodePath, parse: Callable[[Any], T], default: D) -> T | D:
-        """What ``parse`` makes of the scalar at a key, or ``default`` where there is none. A ValueError is a
-        problem. A TypeError is not: the schema's problem says that the value has another type."""
+        """Return ``parse`` of the scalar at a key, or ``default`` without one. A ValueError adds a problem. A
+        TypeError does not, because the schema reports that the value has another type."""
         child = node.items.get(key)
         if not isinstance(child, ScalarNode) or child.value is None or isinstance(child.value, bool):
             return default
@@ -169,7 +170,7 @@ class Problems:
         return (source, show_path(path)) in self._places
 
     def paths_since(self, count: int) -> set[NodePath]:
-        """Paths of the problems after the first ``count``."""
+        """Return the paths of the problems after the first ``count``."""
         return set(self._paths[count:])
 
     def raise_any(self, *, where: str = "") -> None:
@@ -190,8 +191,7 @@ def _one_line(text: str) -> str:
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _ANY_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
-# YAML's printable characters, without the line breaks that only YAML 1.1 knows: a line is what editors
-# call a line.
+# YAML's printable characters without the line breaks of YAML 1.1, so that lines are those of editors.
 _NOT_PRINTABLE = re.compile(
     "[^\x09\x0a\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", re.UNICODE
 )
@@ -199,7 +199,7 @@ _NOT_PRINTABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
-    """``text`` as written; ``plain`` when it has no quotes."""
+    """A scalar. ``text`` is as written, and ``plain`` says that it has no quotes."""
 
     source: Source
     value: Scalar
@@ -215,14 +215,14 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True)
 class MapNode:
-    """``keys`` says where each key is."""
+    """A map. ``keys`` has the place of each key."""
 
     source: Source
     items: Mapping[str, Node]
     keys: Mapping[str, Source]
 
     def where(self, key: str) -> Source:
-        """Position of a key, or of the map when it has no such key."""
+        """Return the place of a key, or of the map if it does not have the key."""
         return self.keys.get(key, self.source)
 
 
@@ -230,7 +230,7 @@ Node = ScalarNode | ListNode | MapNode
 
 
 class NodeCount:
-    """How many values the files of one tree have so far."""
+    """The number of values in the files of one tree so far."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -239,9 +239,9 @@ class NodeCount:
 def parse_yaml(
     text: str, file: str, problems: Problems, *, loader: Any = None, tree: NodeCount | None = None
 ) -> Node | None:
-    """The one document of a file. None when it cannot be read; ``problems`` then says why and where. ``tree``
-    counts what the file has."""
-    found = len(problems)
+    """Return the document of a file; None if it cannot be read, which adds a problem. ``tree`` counts the
+    values of the file."""
+    before = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > limits.TREE_FILE_BYTES:
         problems.add(Source(file, 1, 1), (), f"the file is longer than {limits.TREE_FILE_BYTES:,} characters")
@@ -255,17 +255,17 @@ def parse_yaml(
         return None
     builder = _Builder(text, file, problems, tree or NodeCount())
     node = builder.run(loader or LOADER)
-    if node is None and len(problems) == found:
+    if node is None and len(problems) == before:
         problems.add(Source(file, 1, 1), (), "the file is empty: it needs at least apiVersion")
     return node
 
 
 class _Stop(Exception):
-    """Nothing more can be read from this file; the problem is already noted."""
+    """The rest of a file cannot be read. Its problem was already added."""
 
 
 class _Frame:
-    """A list or map that is being built."""
+    """A list or map that is not complete yet."""
 
     def __init__(self, source: Source, anchor: str | None, *, is_map: bool) -> None:
         self.source = source
@@ -394,7 +394,7 @@ class _Builder:
 
     # ---- building
     def _place(self, node: Node, size: int, characters: int, height: int) -> None:
-        """Puts a finished node where it belongs. ``height``: lists and maps in it, one in another."""
+        """Add a complete node to the list or map around it. ``height`` is its number of nested levels."""
         if not self._stack:
             self._root = node
             return
@@ -413,13 +413,14 @@ class _Builder:
             frame.key, frame.has_key = None, False
 
     def _value_at_key(self, node: Node, frame: _Frame) -> Node:
-        """An empty value has the position of its key: its own may be past the end of the file."""
+        """Return the value of a key. An empty one has the place of its key, as its own may be past the file's
+        end."""
         if isinstance(node, ScalarNode) and node.plain and not node.text:
             return ScalarNode(frame.key_source, None, "", True)
         return node
 
     def _key(self, node: Node, frame: _Frame) -> str | None:
-        """The key, or None when its value is to be dropped."""
+        """Return the key; None if its value must be dropped."""
         if not isinstance(node, ScalarNode):
             self._problem(node.source, "a key must be a plain word, not a list or a map")
             return None
@@ -487,7 +488,7 @@ class _Builder:
 
 
 def walk(node: Node, path: NodePath = ()) -> Iterator[tuple[NodePath, Node]]:
-    """Every node with its path, a parent before its children."""
+    """Yield every node with its path, parents before their children."""
     pending: list[tuple[NodePath, Node]] = [(path, node)]
     while pending:
         here, current = pending.pop()
@@ -499,7 +500,7 @@ def walk(node: Node, path: NodePath = ()) -> Iterator[tuple[NodePath, Node]]:
 
 
 def to_plain(node: Node) -> Any:
-    """The node as plain JSON data."""
+    """Return the node as JSON data."""
     if isinstance(node, MapNode):
         return {key: to_plain(child) for key, child in node.items.items()}
     if isinstance(node, ListNode):

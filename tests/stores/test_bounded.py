@@ -255,7 +255,10 @@ class DescribeListingsWithoutAnEnd:
         with serving(pages(page_of_s3)) as url:
             store = open_sweep_store("s3://bucket/x", endpoint_url=url, region="eu-west-1")
             assert store.find(keys) == {}
-        with serving(pages(page_of_gcs)) as url, pytest.raises(StorageError, match="the storage lists objects outside"):
+        with (
+            serving(pages(page_of_gcs)) as url,
+            pytest.raises(StorageError, match="the storage lists objects outside"),
+        ):
             open_sweep_store("gs://bucket/x", endpoint_url=url).find(keys)
 
     def it_lists_the_versions_of_an_object_within_bounds(self, monkeypatch: pytest.MonkeyPatch) -> None:
