@@ -1,5 +1,4 @@
-"""Checks of everything that a plan, an apply, a branch run or a sweep needs, one by one, each with what to
-do about it."""
+"""Checks of everything that a plan, an apply, a branch run or a sweep needs, each with what to do."""
 
 from __future__ import annotations
 
@@ -53,9 +52,10 @@ class CheckedServer(Protocol):
 
 @dataclass(frozen=True)
 class DoctorPorts:
-    """``bound`` tells whether a server's credentials are bound to its address. ``spark`` starts Spark and
-    says what ran; None leaves it out. ``spark_asked``: the tree or an option names Spark. ``state`` opens the
-    store, written to by all but ``plan``. ``preparer`` and ``store`` are for ``sweep``."""
+    """``bound`` returns the variable that would bind a server's credentials to its address; "" if they are
+    bound. ``spark`` starts Spark and returns what ran; None skips that. ``spark_asked``: the tree or an
+    option names Spark. ``state`` opens the state, to which all purposes but ``plan`` write. ``preparer`` and
+    ``store`` are for ``sweep``."""
 
     connect: Callable[[str], CheckedServer]
     identify: Callable[[str], ServerIdentity]
@@ -78,8 +78,8 @@ def examine(
     read_only: bool,
     ephemeral: str = "",
 ) -> Iterator[Check]:
-    """Every check after the tree's own. A server that does not answer ends its part; the rest continues.
-    ``ephemeral`` says why a state in a folder would not outlive this run; empty when it does."""
+    """Every check except those of the tree. If a server does not answer, its other checks are skipped.
+    ``ephemeral`` is why a state in a folder would be lost after this run, or ""."""
     for server in tree.servers:
         if selection.server in (None, server):
             found = _check_server(tree, server, selection, ports, purpose, now, read_only=read_only)
@@ -89,7 +89,7 @@ def examine(
     )
     if ephemeral:
         hint = "Name a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
-        # These two refuse it: what they remember decides what they may delete.
+        # Both refuse such a state, because it decides what they may delete.
         result: Result = "fail" if purpose in ("branches", "sweep") else "warn"
         yield Check("it stays", result, ephemeral, hint, "state")
     if ports.spark is not None:
@@ -97,7 +97,7 @@ def examine(
 
 
 def in_area(area: str, checks: Iterable[Check]) -> Iterator[Check]:
-    """The same checks, those without an area in this one."""
+    """The checks; those without an area get this one."""
     return (check if check.area else replace(check, area=area) for check in checks)
 
 
@@ -170,7 +170,7 @@ def _check_server(
 
 
 def check_flavour(identity: ServerIdentity, engine: str) -> Check:
-    """Whether what the tree expects of the server's edition is there."""
+    """Whether the server's edition is the one that the tree expects."""
     if engine == "server" and not identity.is_enterprise:
         text = "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise has"
         return Check("edition", "fail", text, "Set the engine to lakeplan or none.")
@@ -178,7 +178,7 @@ def check_flavour(identity: ServerIdentity, engine: str) -> Check:
 
 
 def check_clock(date: datetime | None, now: datetime) -> Check:
-    """The server's clock against ours. Its days begin by its clock, plans are judged by ours."""
+    """Compare the server's clock, by which its days begin, with ours, by which plans are judged."""
     if date is None:
         text = "the server sends no Date header, so its clock is not known"
         return Check("clock", "warn", text, "Check the server's clock.")
@@ -186,7 +186,7 @@ def check_clock(date: datetime | None, now: datetime) -> Check:
 
 
 def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
-    """Whether the URL of each channel is there. Nothing is sent to it."""
+    """Whether the URL of each channel is set. Nothing is sent to it."""
     for name, channel in sorted(config.channels.items()):
         if problem := problem_of(channel):
             hint = f"Set {channel.variable} where plans, applies and runs are made."
@@ -196,8 +196,8 @@ def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -
 
 
 def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:
-    """Reading; for all but a plan also a conditional write, that a second writer is refused, and the
-    clean-up."""
+    """Whether the state can be read and, for all purposes but a plan, written conditionally: a second writer
+    must be refused. The record is deleted again."""
     try:
         state = open_state()
         records = len(state.list_keys("applied/"))
@@ -260,7 +260,7 @@ DoctorDocument = TypedDict(
 
 
 def doctor_document(checks: Sequence[Check], purpose: Purpose) -> DoctorDocument:
-    """Every check in its order."""
+    """The checks in their order, and how many have each result."""
     return {
         "format": DOCTOR_FORMAT,
         "for": purpose,

@@ -1,4 +1,4 @@
-"""What the doctor finds of repositories: claims of named trees, branch policies, hidden branches for pins."""
+"""Checks of repositories: permissions, stored rules, claims, branch policies, hidden branches for pins."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _RANK: dict[Result, int] = {"ok": 0, "warn": 1, "fail": 2}
 
 @dataclass(frozen=True)
 class Check:
-    """``hint`` is what to do when it is not ok. ``area`` is what was inspected: ``tree``, ``server prod``,
-    ``state``, ``spark``."""
+    """``hint`` is what to do if the result is not ok. ``area`` is what was inspected: ``tree``,
+    ``server prod``, ``state``, ``spark``."""
 
     name: str
     result: Result
@@ -45,7 +45,7 @@ class Check:
 
 
 def of_error(name: str, error: LakeplanError, hint: str = "") -> Check:
-    """A failure. ``hint`` wins over the error's own."""
+    """A failed check. ``hint`` replaces the hint of the error."""
     return Check(name, "fail", error.message, hint or error.hint or POLICIES)
 
 
@@ -66,13 +66,13 @@ def on_repositories(count: int) -> str:
 
 
 def on_each(found: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
-    """What ``inspect`` returns of each repository, several at a time."""
+    """What ``inspect`` returns for each repository, of which several run at a time."""
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         return dict(zip(found, pool.map(inspect, found), strict=True))
 
 
 def summed(results: Mapping[str, Sequence[Check]]) -> list[Check]:
-    """One result a check, over all repositories (``results``: by name): the worst, and on which it is so."""
+    """The worst result of each check, and the repositories that have it. ``results`` are by repository."""
     checks = dict.fromkeys(one.name for found in results.values() for one in found)
     return [_sum(check, results) for check in checks]
 
@@ -88,7 +88,7 @@ def _sum(check: str, results: Mapping[str, Sequence[Check]]) -> Check:
 
 
 def clock(name: str, date: datetime, now: datetime, hint: str) -> Check:
-    """Another clock against this machine's."""
+    """Compare another clock with this machine's."""
     seconds = round((now - date).total_seconds())
     text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
     if abs(seconds) <= SKEW_WARN_SECONDS:
@@ -99,7 +99,7 @@ def clock(name: str, date: datetime, now: datetime, hint: str) -> Check:
 def check_lifecycle(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], branches: BranchReader
 ) -> Iterator[Check]:
-    """On every selected repository that has policies in the tree. Only GET requests."""
+    """Check the selected repositories that have policies in the tree. Sends only GET requests."""
     managed = [d.name for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
     if not managed:
         text = "no repository of the tree that is on it has branch_lifecycle policies"
@@ -149,7 +149,7 @@ def _tried(what: str, permission: str, ask: Callable[[], object]) -> Check:
 
 @dataclass(frozen=True)
 class _Permissions:
-    """One repository: its permissions, and what is odd about its stored rules."""
+    """The permissions on one repository, and what makes no sense in its stored rules."""
 
     checks: tuple[Check, ...] = ()
     oddities: tuple[str, ...] = ()
@@ -165,9 +165,9 @@ def check_repositories(
     *,
     read_only: bool,
 ) -> Iterator[Check]:
-    """Every permission a plan needs, on all selected repositories whose rules the tree manages; with a
-    ``writer`` those of an apply too. The refs dump and metadata are tried on one of them. Stored rules of
-    ``others`` are inspected too, as far as they can be read: a missing permission there is no failure."""
+    """Check every permission that a plan needs, and with a ``writer`` those of an apply, on the selected
+    repositories whose rules the tree manages. The refs dump and metadata are tried on one of them. Stored
+    rules of ``others`` are inspected if they can be read; a missing permission there is no failure."""
     managed = [d.name for d in selected if d.gc is not None]
     missing = [name for name in managed if name not in live]
     if missing:
@@ -244,7 +244,7 @@ def _inspect_repository(name: str, reader: LakeFSReader, writer: GcRulesWriter |
 
 
 def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
-    """What is odd about the rules of a repository that the tree does not manage."""
+    """What makes no sense in the rules of a repository that the tree does not manage."""
     try:
         rules = read_stored(reader, name).bare
         if rules is None:
@@ -300,7 +300,8 @@ _HIDDEN_HINT = (
 def check_hidden_branches(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: LakeFSReader
 ) -> Iterator[Check]:
-    """Nothing where the tree requires no pins. Pins that exist prove it; doctor makes none."""
+    """Check whether the server has hidden branches, if the tree requires pins. Existing pins prove it; doctor
+    creates none."""
     asking = [d.name for d in selected if d.requires_pins]
     try:
         named = [branch for name in asking if name in live for branch in reader.list_pins(name)]
@@ -332,8 +333,8 @@ _CLAIM_HINT = (
 def check_may_claim(
     tree: str, selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: LakeFSReader
 ) -> Iterator[Check]:
-    """Nothing for a ``tree`` without a name, which claims nothing. Only GET requests: the server has no
-    request that asks for this permission and changes nothing. A claim of this tree proves it."""
+    """Check whether a tree with a name may claim its repositories. Sends only GET requests: no request tests
+    this permission without a change. An existing claim of this tree proves it."""
     found = [d.name for d in selected if d.name in live] if tree else []
     yield from summed(on_each(found, lambda name: [_inspect_claim(tree, reader, name)]))
 

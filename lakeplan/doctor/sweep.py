@@ -1,8 +1,7 @@
-"""What marking and sweeping need of a server, and of the storage under each repository.
+"""Checks of what marks and sweeps need on a server and in the storage of each repository.
 
-The storage is tried with two small files of doctor's own below ``_lakeplan/doctor/`` of the namespace:
-written, read, copied, deleted, asked for again. Nothing else there is touched.
-"""
+The storage is tested with two small files below ``_lakeplan/doctor/`` in the namespace, which are written,
+read, copied and deleted. Nothing else there is touched."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ PREPARE = "retention:PrepareGarbageCollectionUncommitted"
 
 @dataclass(frozen=True)
 class SweepDoctor:
-    """``store`` opens the namespace of a repository. ``token`` is new for every run of the doctor."""
+    """``store`` opens the namespace of a repository. ``token`` is different in every run of doctor."""
 
     server: ServerConfig
     reader: LakeFSReader
@@ -46,8 +45,8 @@ class SweepDoctor:
 def check_sweep(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], doctor: SweepDoctor
 ) -> Iterator[Check]:
-    """On every selected repository whose rules the tree manages; read-only ones are skipped, as by a mark.
-    With ``read_only`` nothing is written, nor prepared by the server."""
+    """Check every selected repository whose rules the tree manages. Read-only repositories are skipped, as by
+    a mark. With ``read_only``, doctor writes nothing and has the server prepare nothing."""
     managed = {
         d.name: d for d in selected if d.gc is not None and d.name in live and not live[d.name].read_only
     }
@@ -90,7 +89,7 @@ def _inspect(
         yield from check_facts(store, desired.sweep.versions)
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
-            text = "not tried (--read-only): a sweep writes, copies and deletes"
+            text = "not tested (--read-only): a sweep writes, copies and deletes"
             yield Check("write objects", "warn", text, "Check without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
@@ -108,7 +107,7 @@ def _tried(name: str, ask: Callable[[], object]) -> Check:
 
 
 def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[Check]:
-    """Writes, reads, copies and deletes doctor's own files. What was written is deleted whatever fails."""
+    """Write, read, copy and delete doctor's own files. They are deleted whatever fails."""
     key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
     copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
     found = [_tried("write objects", lambda: store.create(key, DATA))]
@@ -117,9 +116,7 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
 
     def read() -> None:
         if store.read(key) != DATA:
-            raise StorageError(
-                "reading back a record returned something else than was written", where=store.url
-            )
+            raise StorageError("a record that was read back differs from what was written", where=store.url)
 
     def delete() -> None:
         for answer in store.delete([key, copy], versions=versions):
@@ -147,7 +144,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
 
 
 def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
-    """Versioning and soft delete, and what they mean for what a sweep frees."""
+    """Check versioning and soft delete, which decide what a sweep frees."""
     try:
         facts = store.facts()
     except LakeplanError as error:
@@ -177,7 +174,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
 
 def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Check:
     name = "owner.json"
-    hint = f"Look at {OWNER_KEY}; if only the server's address changed, correct it by hand."
+    hint = f"Inspect {OWNER_KEY}. If only the server's address changed, correct it by hand."
     try:
         found = parse_json(store.read(OWNER_KEY))
         owner = (str(found["server"]), str(found["repository"]))
@@ -193,7 +190,8 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
 
 
 def _others(reader: LakeFSReader, others: list[str]) -> Check:
-    """Imports of other repositories may hold objects here: a mark reads them all."""
+    """Whether all other repositories can be read: their imports may hold objects here, so a mark reads
+    them."""
     name = "other repositories"
 
     def unreadable(other: str) -> str:
@@ -231,7 +229,7 @@ def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]
 
 
 def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
-    """On one repository: the server lists all that is uncommitted there, which may take it a while."""
+    """Have the server list the uncommitted objects of one repository, which may take a while."""
     name = next(
         (n for n, found in results.items() if all(f.result != "fail" for f in found)), next(iter(results))
     )
@@ -242,4 +240,4 @@ def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:
         return Check(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
-    return Check(PREPARE, "ok", f"tried once on {name}, as every mark does; it deletes nothing")
+    return Check(PREPARE, "ok", f"tested on {name}; every mark does this, and it deletes nothing")

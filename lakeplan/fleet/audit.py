@@ -1,4 +1,4 @@
-"""Audits repositories: by requests that change nothing, and by listing where storage can be read."""
+"""Audits repositories with requests that change nothing, and with listings where storage can be read."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ R = TypeVar("R", bound=Mapping[str, object])
 """The row of a repository."""
 WORKERS = 8
 MIN_AGE = timedelta(hours=24)
-"""Collectors leave younger objects alone, and those below the server's grace period where that is longer."""
+"""Collectors keep objects younger than this, or than the server's grace period if that is longer."""
 MAX_GRACE_SECONDS = 10 * 365 * 86_400
-"""A server's answer beyond that is cut."""
+"""A server's grace period is cut to this."""
 RUNS_NAMED = 5
 COMMITS_A_REQUEST = 100
-"""At least so many commits come in a page of a log."""
+"""A page of a log has at least this many commits."""
 EXAMPLES = 5
 STAGED_BRANCHES = 10
 """Branches whose uncommitted changes are counted, the default branch first: a request each."""
@@ -79,10 +79,10 @@ STAGED_BRANCHES = 10
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """``dump_refs``: ask the server for a refs dump, which it writes into the namespace, and see dangling
-    commits. ``sample``: objects that are requested where storage is not listed. ``stale_days``: age from
-    which a branch's HEAD is stale. ``max_requests``: about how many one repository may need. ``zone`` is that
-    of servers that ``zones`` lacks."""
+    """``dump_refs``: also see dangling commits, by a refs dump that the server writes into the namespace.
+    ``sample``: how many objects are probed where storage is not listed. ``stale_days``: a branch with an
+    older HEAD is stale. ``max_requests``: about how many a repository may need. ``zone`` applies to servers
+    that are not in ``zones``."""
 
     as_of: datetime
     zone: tzinfo
@@ -92,20 +92,20 @@ class AuditSettings:
     stale_days: int = 90
     seed: str = ""
     places: bool = False
-    """Of storage: count by prefix and age, too, for which every path is kept in memory."""
+    """For ``storage``: also count by prefix and age, which keeps every path in memory."""
     classes: bool = False
-    """Of storage: count by storage class, too, for which storage is listed once more."""
+    """For ``storage``: also count by storage class, which lists storage once more."""
     zones: Mapping[str, tzinfo] = field(default_factory=dict)
 
     def of_server(self, server: str) -> AuditSettings:
-        """The same with the server's own zone."""
+        """The same settings with the time zone of this server."""
         return replace(self, zone=self.zones.get(server, self.zone))
 
 
 @dataclass(frozen=True)
 class AuditPorts:
-    """``store`` opens a namespace, or says why it cannot be read. ``grace_seconds``: for how long a server
-    asks collectors to leave young objects alone; None when it does not say."""
+    """``store`` opens a namespace, or returns why it cannot be read. ``grace_seconds`` is the server's grace
+    period for young objects; None is unknown."""
 
     reader: Callable[[str], LakeFSReader]
     branches: Callable[[str], BranchReader]
@@ -118,7 +118,7 @@ class AuditPorts:
 
 @dataclass
 class Audit:
-    """What became of every repository."""
+    """The rows and errors of all repositories, and those that were not tried."""
 
     rows: list[AuditedRow] = field(default_factory=list)
     failed: dict[str, LakeplanError] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def audit_servers(
     takes: Callable[[str, str], bool],
     known: Mapping[str, AuditedRow],
 ) -> Audit:
-    """Audits every repository that ``takes(server, name)``. Rows of ``known`` are taken as they are. Raises
+    """Audit every repository for which ``takes(server, name)`` is true. Rows in ``known`` are reused. Raises
     ServerError for a server that does not list its repositories."""
     return Audit(
         *each_repository(
@@ -168,11 +168,11 @@ def each_repository(
     takes: Callable[[str, str], bool],
     known: Mapping[str, R],
 ) -> tuple[list[R], dict[str, LakeplanError], list[str]]:
-    """Reads every repository that ``takes(server, name)``, several at a time; each fails on its own. Rows of
-    ``known`` are taken as they are, where they are of the same repository. Once ``ports.stop`` says so no
-    other repository is begun. Returns rows, errors by ``server/name``, and the repositories that were not
-    tried. ``read`` gets the server, the repository and the age below which the server's collector keeps
-    objects. Raises ServerError for a server that does not list its repositories."""
+    """Read every repository for which ``takes(server, name)`` is true, several at a time. Rows in ``known``
+    are reused if they are of the same repository. After ``ports.stop`` returns true no other repository is
+    started. Returns rows, errors by ``server/name``, and the repositories that were not tried. ``read`` gets
+    the server, the repository and the age below which the server's collector keeps objects. Raises
+    ServerError for a server that does not list its repositories."""
     rows: list[R] = []
     failed: dict[str, LakeplanError] = {}
     unfinished: list[str] = []
@@ -224,7 +224,7 @@ def _min_age(ports: AuditPorts, server: str) -> timedelta:
 
 
 class Inspection:
-    """What is read of one repository."""
+    """Reads one repository for an audit."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Inspection:
 
     def audit(self) -> AuditedRow:
         stored = read_stored(self._reader, self._name)
-        rules, shown = stored.raw, stored.bare  # those of pins are no rules of anybody's
+        rules, shown = stored.raw, stored.bare  # nobody set the rules of pins
         policies = self._policies()
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
@@ -333,7 +333,7 @@ class Inspection:
         return Refs(tuple(commits.values()), branches, tags)
 
     def _new_commits(self, head: str, known: Mapping[str, Commit]) -> dict[str, Commit]:
-        """Commits that a HEAD leads to and that are not known, without reading its log further."""
+        """Commits that a HEAD leads to and that are not known yet. The rest of the log is not read."""
         found: dict[str, Commit] = {}
         pending = {head} - known.keys()
         if pending:
@@ -369,8 +369,8 @@ class Inspection:
         store: NamespaceReader | str,
         holders: Sequence[int] = (),
     ) -> tuple[Surveyed, str]:
-        """By listing where that works; else by metadata and a sample, and why. ``holders``: per commit, who
-        holds it, as bits; empty when that is not asked."""
+        """Survey the objects by a listing, or else by metadata and a sample; then the text is why.
+        ``holders`` is who holds each commit, as bits; empty when nobody asks."""
         facts: dict[str, Facts] = {}
         for commit, position in enumerate(by_date(graph)):
             if id := graph.meta_range_ids[commit]:
@@ -412,7 +412,7 @@ class Inspection:
         )
 
     def _staged(self, store: NamespaceReader) -> tuple[str, ...]:
-        """Files of the newest list of uncommitted objects, if it is of the last day."""
+        """Files of the newest list of uncommitted objects, if it is at most a day old."""
         try:
             return find_run(
                 store, as_of_us=to_us(self._settings.as_of), max_age_seconds=int(MIN_AGE.total_seconds())
@@ -425,7 +425,8 @@ class Inspection:
     def _destroyed(
         self, found: Surveyed, graph: CommitGraph
     ) -> tuple[tuple[DestroyedRow | None, DestroyedRow | None], str]:
-        """Of what the documented rule keeps, and of what tags name besides; and why no sample was read."""
+        """What is gone of what the documented rule keeps, and of what only tags name; and why no sample was
+        read."""
         if found.listed:
             kept = _listed(found.classes, Bit.DOCUMENTED)
             has_tagged = named(found.classes, Bit.TAG, Bit.DOCUMENTED).objects
@@ -522,13 +523,13 @@ def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> D
 
 
 def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
-    """Policies for a tree: those that are stored, without clashes."""
+    """The stored policies for a tree, without clashes."""
     found = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
     return sound_policies([one for one in found if isinstance(one, Policy)])
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:
-    """Rules for a tree: those that are stored, without nonsense; None where none are stored."""
+    """The stored rules for a tree, with impossible values corrected; None without rules."""
     if (body := row["rules"]) is None:
         return None
     branches = {one["branch_id"]: one["retention_days"] for one in body["branches"]}

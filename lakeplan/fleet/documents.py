@@ -27,8 +27,8 @@ class AuditCommits(TypedDict):
 
 
 class DestroyedRow(TypedDict):
-    """Objects that should be stored and are gone. By ``listing``: all of them. By ``sample``: ``gone`` of
-    ``asked``, and between which percentages the share of all lies, with a confidence of 95 %."""
+    """Objects that should be stored and are gone. A ``listing`` counts all of them. A ``sample`` finds
+    ``gone`` of ``asked``; the share of all lies between the two percentages, with a confidence of 95 %."""
 
     how: Literal["listing", "sample"]
     amount: AmountRow | None
@@ -40,9 +40,9 @@ class DestroyedRow(TypedDict):
 
 
 class NextRunRow(TypedDict):
-    """What the server's collector would delete next; ``at_risk`` and ``tagged`` are among it. ``too_young``:
-    expired too, and younger than ``min_age_seconds``, so left for a later one; None: ages are not known, and
-    these objects are among ``expired``."""
+    """What the server's collector would delete next, with ``at_risk`` and ``tagged`` as parts of it.
+    ``too_young``: expired objects younger than ``min_age_seconds``, which a later run would delete. None:
+    ages are unknown, and ``expired`` contains these objects."""
 
     expired: AmountRow
     at_risk: AmountRow
@@ -52,23 +52,23 @@ class NextRunRow(TypedDict):
 
 
 class PeriodRow(TypedDict):
-    """What would be expired if every branch had this many days."""
+    """What would expire if every branch had this many days."""
 
     days: int
     expired: AmountRow
 
 
 class LeftoversRow(TypedDict):
-    """What is stored and in no commit, and older than a day. ``staged`` None: no recent list of uncommitted
-    objects is at hand, so staged objects are among ``never_committed``."""
+    """Stored objects in no commit that are older than a day. ``staged`` None: there is no recent list of
+    uncommitted objects, so ``never_committed`` contains staged objects."""
 
     never_committed: AmountRow
     staged: AmountRow | None
 
 
 class UncommittedRow(TypedDict):
-    """Uncommitted changes by the server: on how many ``branches`` of those ``asked`` about, and how many.
-    ``more``: of some branch not all were counted."""
+    """Uncommitted changes that the server reports: on how many ``branches`` of those ``asked`` about, and how
+    many. ``more``: not all changes of some branch were counted."""
 
     asked: int
     branches: int
@@ -77,8 +77,8 @@ class UncommittedRow(TypedDict):
 
 
 class RemnantsRow(TypedDict):
-    """What a bucket keeps beside current objects; null where that is not known. ``oldest_upload`` "" for
-    none. ``complete``: all of it was counted."""
+    """What a bucket keeps besides current objects. None is unknown, and "" is no upload. ``complete``: all of
+    it was counted."""
 
     noncurrent: AmountRow | None
     delete_markers: int | None
@@ -106,7 +106,7 @@ Severity = Literal["data-loss", "cost", "settings"]
 
 
 class AdviceRow(TypedDict):
-    """What is wrong, and what to do. ``command`` "" for none."""
+    """What is wrong, and the command to run, or ""."""
 
     severity: Severity
     problem: str
@@ -114,10 +114,10 @@ class AdviceRow(TypedDict):
 
 
 class AuditedRow(TypedDict):
-    """One repository. ``estimated``: what is stored was not listed: figures come from metadata, and count
-    what is gone already. ``not_listed``: why. ``destroyed``: of what the documented rule keeps;
-    ``destroyed_tagged``: of what tags name and it does not keep, None for no such object, too. ``policies``
-    None: the server has none, or they may not be read."""
+    """One repository. ``estimated``: storage was not listed (``not_listed`` is why), so figures come from
+    metadata and include objects that are gone. ``destroyed`` is of what the documented rule keeps,
+    ``destroyed_tagged`` of what only tags name; None also if there is no such object. ``policies`` None: the
+    server has none, or they cannot be read."""
 
     repository: str
     storage_namespace: str
@@ -168,7 +168,7 @@ class HolderRow(TypedDict):
 
 
 class ReclaimableRow(TypedDict):
-    """What will be reclaimable in so many days if nobody writes; what is reclaimable now is among it."""
+    """What will be reclaimable in this many days, assuming no new commits, including what already is."""
 
     days: int
     reclaimable: AmountRow
@@ -184,8 +184,8 @@ class ComparedRow(TypedDict):
 
 
 class PlaceRow(TypedDict):
-    """What is below a prefix of paths (``""``: everything). An object counts once for each prefix that one of
-    its paths has; what no commit names has none. Null is not known without a listing."""
+    """Objects below a prefix of paths; "" is everything. An object counts once for each prefix of its paths,
+    and an object in no commit has no path. None is unknown without a listing."""
 
     prefix: str
     depth: int
@@ -197,7 +197,7 @@ class PlaceRow(TypedDict):
 
 
 class StoredAgeRow(AmountRow):
-    """Objects written so many days ago. ``to_days`` None: or more."""
+    """Objects written this many days ago. ``to_days`` None: or more."""
 
     from_days: int
     to_days: int | None
@@ -210,7 +210,7 @@ class StoredClassRow(AmountRow):
 
 
 class OwnerRow(TypedDict):
-    """Repositories of one owner, None for those without. Null where one of them does not know a figure."""
+    """Repositories of one owner, or of none. A figure is None if it is unknown for one of them."""
 
     owner: str | None
     repositories: int
@@ -222,14 +222,14 @@ class OwnerRow(TypedDict):
 
 
 class ChangeRow(TypedDict):
-    """A difference; below 0 where there is less now."""
+    """A difference, negative if there is less now."""
 
     objects: int
     size_bytes: int
 
 
 class GrowthRow(TypedDict):
-    """Since an earlier report; null where the two cannot be compared."""
+    """Growth since an earlier report; None if the two cannot be compared."""
 
     since: str
     stored: ChangeRow | None
@@ -237,8 +237,8 @@ class GrowthRow(TypedDict):
 
 
 class StoredRow(TypedDict):
-    """One repository. With a listing ``held`` + ``uncommitted`` + ``young`` + ``reclaimable`` +
-    ``unreferenced`` = ``stored``. Null is not known."""
+    """One repository. With a listing, ``stored`` is the sum of ``held``, ``uncommitted``, ``young``,
+    ``reclaimable`` and ``unreferenced``. None is unknown."""
 
     repository: str
     storage_namespace: str

@@ -1,4 +1,4 @@
-"""What an audit makes of rules, refs and figures. Pure."""
+"""How an audit judges rules, refs and figures. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeplan.values.simulation import Amount
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
 SAFE_DAYS = 30
-"""For rules without a usable number of days."""
+"""The least days for rules whose numbers of days are impossible."""
 STALE_NAMED = 20
 Z = 1.96
 """Standard deviations of a confidence of 95 %."""
@@ -40,13 +40,13 @@ def period_bit(number: int) -> int:
 
 
 def total(classes: Iterable[ObjectClass], *, listed: bool) -> Amount:
-    """Everything that is stored; without a listing everything that commits name."""
+    """All stored objects; without a listing, all that commits name."""
     return _sum(each for each in classes if each.counts(listed))
 
 
 def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: int = Bit.ALL) -> Amount:
-    """Committed objects that no commit with a bit of ``keeps`` holds, and some commit with one of ``among``
-    does. What is uncommitted, or too young, is left out."""
+    """Committed objects that a commit with a bit of ``among`` has and no commit with a bit of ``keeps``.
+    Uncommitted and too young objects are left out."""
     return _sum(
         each
         for each in classes
@@ -59,7 +59,7 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
 
 
 def too_young(classes: Iterable[ObjectClass]) -> Amount:
-    """Stored objects that ``expired`` leaves out for their age alone."""
+    """Stored objects that ``expired`` leaves out only because they are young."""
     return _sum(
         each
         for each in classes
@@ -71,7 +71,7 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
 
 
 def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwanted: int = 0) -> Amount:
-    """What ``named`` counts and a listing does not have."""
+    """Objects that ``named`` counts and that are not in the listing."""
     return named((each for each in classes if not each.seen & Sighting.LISTED), wanted, unwanted)
 
 
@@ -100,14 +100,14 @@ def _sum(classes: Iterable[ObjectClass]) -> Amount:
 
 
 def share_percent(gone: int, every: int) -> float:
-    """With two decimals: 0 only if nothing is gone, and 100 only if everything is."""
+    """The percentage with two decimals: 0 only if nothing is gone, 100 only if everything is."""
     if not gone or gone == every:
         return 100.0 if gone else 0.0
     return min(max(round(100 * gone / every, 2), 0.01), 99.99)
 
 
 def interval(gone: int, asked: int) -> tuple[float, float]:
-    """The percentages between which a share lies of which a sample is known (Wilson's score interval)."""
+    """The percentages between which the share of all lies, by a sample (Wilson's score interval)."""
     if not asked:
         return 0.0, 100.0
     share, square = gone / asked, Z * Z
@@ -119,7 +119,7 @@ def interval(gone: int, asked: int) -> tuple[float, float]:
 
 
 def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
-    """Stored settings that cannot be meant, in words."""
+    """Stored settings that make no sense, in words."""
     found = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
     return sorted(found) + _clashes(policies)
 
@@ -137,8 +137,8 @@ def _clashes(policies: Sequence[Policy]) -> list[str]:
 
 
 def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
-    """Policies without clashes that delete no more branches: of several with one pattern only the one with
-    the greatest ages keeps it, and a policy without a pattern is dropped."""
+    """Policies without clashes that delete no more branches. Of several policies with one pattern only the
+    most patient keeps it. A policy without patterns is dropped."""
 
     def patience(policy: Policy) -> tuple[int, int]:
         age, idle = policy.max_age_seconds or 0, policy.max_idle_seconds or 0
@@ -156,8 +156,8 @@ def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
-    """Rules without nonsense that keep no less: numbers of days that no tree can have become the greatest
-    sound one, at least ``SAFE_DAYS``; rules for ``unknown`` branches are dropped."""
+    """Rules that a tree can have and that keep no less. Days below 1 become the greatest valid number, at
+    least ``SAFE_DAYS``. Rules for ``unknown`` branches are dropped."""
     days = [rules.default_retention_days, *rules.branches.values()]
     safe = max([SAFE_DAYS, *(one for one in days if 1 <= one <= MAX_DAYS)])
 
@@ -175,7 +175,7 @@ def unknown_branches(rules: GcRules | None, refs: Refs) -> list[str]:
 
 
 def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[StaleRow]:
-    """Branches whose HEAD is older, oldest first; never the default branch."""
+    """Branches whose HEAD is at least this many days old, oldest first, without the default branch."""
     dates = {commit.id: commit.creation_us for commit in refs.commits}
     ages = (
         (branch.id, (to_us(now) - dates[branch.commit_id]) // DAY_US)
@@ -192,7 +192,7 @@ def is_lost(gone: DestroyedRow | None) -> bool:
 
 
 def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
-    """What to do about a repository, the worst first."""
+    """What to do about a repository, the most severe first."""
     next_run, target = row["next_run"], f"--target {shlex.quote(row['repository'])}"
     write, remnants = "lakeplan audit --write DIR", row["remnants"]
     every: list[tuple[object, Severity, str, str]] = [
@@ -256,7 +256,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
 
 
 def masks_of(flags: Mapping[int, Sequence[int]], count: int) -> list[int]:
-    """Per commit, the bits whose flags it has, with ``Bit.ALL``."""
+    """For each commit, the bits whose flags it has, and ``Bit.ALL``."""
     masks = [int(Bit.ALL)] * count
     for bit, of_bit in flags.items():
         for commit, flag in enumerate(of_bit):

@@ -1,4 +1,4 @@
-"""How many bytes a repository stores, who holds them, and what could be deleted when. Reads only."""
+"""What a repository stores, which branches and tags hold it, and what could be deleted when. Reads only."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Part = Literal["held", "uncommitted", "young", "reclaimable", "unreferenced"]
 
 
 def part_of(each: ObjectClass) -> Part:
-    """The one part of a namespace in which a stored object counts. When in doubt it is kept."""
+    """The part of a namespace that a stored object counts in. Objects in doubt count as kept."""
     if each.any_mask & NOW:
         return "held"
     if each.seen & Sighting.UNCOMMITTED:
@@ -81,8 +81,8 @@ def part_by_metadata(each: ObjectClass) -> Part:
 
 @dataclass(frozen=True)
 class Named:
-    """Names of branches and tags, each with a bit: those of branches first. ``other``: the bit of all else
-    that keeps a commit."""
+    """Names of branches, then of tags, each of which has a bit. ``other`` is the bit of anything else that
+    keeps a commit."""
 
     branches: tuple[str, ...]
     tags: tuple[str, ...]
@@ -94,7 +94,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Held:
-    """Objects that the same refs hold."""
+    """Objects that are held by the same refs."""
 
     holders: int
     amount: Amount
@@ -108,7 +108,7 @@ def storage_of_servers(
     takes: Callable[[str, str], bool],
     compare: tuple[str, str] | None = None,
 ) -> StorageDocument:
-    """Every repository that ``takes(server, name)``; each fails on its own. Raises ServerError for a server
+    """Measure every repository for which ``takes(server, name)`` is true. Raises ServerError for a server
     that does not list its repositories."""
     rows, failed, unfinished = each_repository(
         [*servers],
@@ -131,7 +131,7 @@ def storage_of_servers(
 
 
 def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageDocument:
-    """The same with the difference to an earlier report, for repositories that are in both."""
+    """The document with the growth since an earlier report, for repositories that are in both."""
     known = {row["repository"]: row for row in earlier["repositories"]}
     rows: list[StoredRow] = []
     for row in document["repositories"]:
@@ -142,7 +142,7 @@ def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageD
 
 
 def growth_of(row: StoredRow, before: StoredRow) -> GrowthRow:
-    """Held objects are compared only where both reports have them from the same source."""
+    """The growth of a repository. Held objects are compared only if both reports have the same source."""
     alike = row["listed"] == before["listed"]
     return {
         "since": before["as_of"],
@@ -223,11 +223,11 @@ class _Stored(Inspection):
 
 
 MAX_PLACES = 2_000
-"""Prefixes of one repository in a report: those with most bytes."""
+"""A report has this many prefixes of a repository, those with most bytes."""
 
 
 def places_of(found: Surveyed) -> list[PlaceRow]:
-    """By prefix, those with most bytes first."""
+    """Objects by prefix, those with most bytes first."""
     sizes: dict[str, int] = {}
     for of_prefix in found.by_part.values():
         for prefix, found_there in of_prefix.items():
@@ -251,7 +251,7 @@ def places_of(found: Surveyed) -> list[PlaceRow]:
 
 
 def ages_of(found: Surveyed) -> list[StoredAgeRow]:
-    """By the days since objects were written; empty without a listing."""
+    """Objects by days since they were written; empty without a listing."""
     ends = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
         {**amount.to_row(), "from_days": days, "to_days": ends[days]}
@@ -273,7 +273,7 @@ def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
 
 
 def with_owners(document: StorageDocument, owner_of: Callable[[str], str]) -> StorageDocument:
-    """The same with the owner of each repository, and their sums."""
+    """The document with the owner of each repository, and the sums of owners."""
     rows: list[StoredRow] = [
         {**row, "owner": owner_of(row["repository"]) or None} for row in document["repositories"]
     ]
@@ -300,7 +300,7 @@ def _all_of(amounts: Sequence[AmountRow | None]) -> AmountRow | None:
 
 
 def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:
-    """Per commit, the bits of ``Keeps``, and of horizons at which the rules still keep it."""
+    """For each commit, the bits of ``Keeps``, and of the horizons at which the rules still keep it."""
     tagged = {tag.commit_id for tag in refs.tags}
     flags: dict[int, Sequence[int]] = {
         Keeps.RULES: _kept(graph, rules, settings, settings.as_of),
@@ -323,8 +323,8 @@ def _kept(graph: CommitGraph, rules: GcRules | None, settings: AuditSettings, at
 def holders_of(
     graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings
 ) -> tuple[Named, list[int]]:
-    """Names of refs, and per commit the bits of those that keep it: a branch by the documented rule, a tag
-    its own commit. A kept commit that no ref keeps is held by ``other``."""
+    """Names of refs, and for each commit the bits of those that keep it. A branch keeps commits by the
+    documented rule, a tag keeps its commit. A kept commit that no ref keeps has the bit ``other``."""
     judged = judge(graph, RuleSet("rules", rules or GcRules(MAX_DAYS)), settings.as_of, settings.zone)
     tags = sorted(refs.tags, key=lambda tag: tag.id)
     names = Named(judged.branches.names, tuple(tag.id for tag in tags))
@@ -350,8 +350,8 @@ def held_of(found: Surveyed) -> list[Held]:
 
 
 def reclaimable(found: Surveyed, keeps: int) -> Amount:
-    """Committed objects that nothing of ``keeps`` holds. What is uncommitted is left out; so is, of what
-    expired already, what is too young to be deleted."""
+    """Committed objects that no commit with a bit of ``keeps`` has. Uncommitted objects are left out. So are
+    expired objects that are too young to be deleted."""
     return _sum(
         each.amount
         for each in found.classes
@@ -363,7 +363,7 @@ def reclaimable(found: Surveyed, keeps: int) -> Amount:
 
 
 def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
-    """What two branches share; None where one of them does not exist."""
+    """What two branches share; None if one of them does not exist."""
     if not set(branches) <= set(names.branches):
         return None
     first, second = (1 << names.branches.index(name) for name in branches)
@@ -390,7 +390,7 @@ def _parts(found: Surveyed) -> dict[Part, Amount]:
 
 
 def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]) -> list[HolderRow]:
-    """Of ``shown`` refs: what only one holds first, then by bytes."""
+    """The refs in ``shown``, by the bytes that only they hold, then by all their bytes."""
     totals, alone = [Amount()] * len(names), [Amount()] * len(names)
     for one in held:
         bits = one.holders >> first & (1 << len(names)) - 1

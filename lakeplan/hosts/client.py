@@ -1,4 +1,4 @@
-"""Requests to a host's API: bounded in size and time, with a token that is sent to that API alone."""
+"""Requests to the API of a host, limited in size and time. The token is sent only to that API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 
 def reads_answers(method: Callable[P, R]) -> Callable[P, R]:
-    """An answer that lacks a field, or has another type there, is a HostError."""
+    """Turn the errors of an answer without an expected field into HostError."""
 
     @wraps(method)
     def checked(*given: P.args, **named: P.kwargs) -> R:
@@ -54,7 +54,7 @@ class Answer:
 
 
 class HostClient:
-    """``api`` is the address that paths are below. ``header`` names the header that carries the token."""
+    """``api`` is the base of all paths. ``header`` is the header with the token."""
 
     def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
         if urlsplit(api).scheme not in ("http", "https"):
@@ -75,7 +75,8 @@ class HostClient:
         accept: tuple[int, ...] = (),
         token: Secret | None = None,
     ) -> Answer:
-        """An answer of 200 to 299, or of a status in ``accept``. Only GET is repeated. Raises HostError."""
+        """Return an answer with a status of 200 to 299 or in ``accept``. Only GET is retried. Raises
+        HostError."""
         headers = {"Accept": "application/json", self._header: _value(self._header, token or self._token)}
         answer = self._tried(method, self._api + path, body, headers, f"{method} {path}", limits.JSON_BYTES)
         if 200 <= answer.status < 300 or answer.status in accept:
@@ -89,7 +90,7 @@ class HostClient:
             raise self._failed(f"GET {path}", f"the answer is not JSON ({error})") from None
 
     def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
-        """Every item of a listing. Raises HostError for one with more than ``most``."""
+        """Every item of a listing. Raises HostError if there are more than ``most``."""
         seen, number = 0, 1
         while True:
             separator = "&" if "?" in path else "?"
@@ -106,7 +107,7 @@ class HostClient:
             number += 1
 
     def download(self, path: str) -> bytes:
-        """A file, also where the host redirects to a store, which gets no token. Raises HostError."""
+        """A file. If the host redirects to a store, the store gets no token. Raises HostError."""
         answer = self.call("GET", path, accept=(301, 302, 303, 307, 308))
         for _ in range(limits.HOST_REDIRECTS):
             if not 300 <= answer.status < 400:
@@ -170,7 +171,7 @@ class HostClient:
 
 
 class _Keep(NoAuth):
-    """Keeps the header that the call gave; without it requests would take credentials from a .netrc file."""
+    """Keeps the header of the call. Without it, requests would use credentials from a .netrc file."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
@@ -181,7 +182,7 @@ def _value(header: str, token: Secret) -> str:
 
 
 def _said(content: bytes) -> str:
-    """``message`` of an error's body, in one short line."""
+    """The ``message`` in the body of an error, on one short line."""
     try:
         body = parse_json(content, limit=limits.MESSAGE_BYTES)
     except ValueError:

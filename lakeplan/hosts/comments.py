@@ -1,13 +1,11 @@
-"""lakeplan's comments: the link to a page, and which other open pull requests change the same
-repositories.
+"""Comments of lakeplan, and commands in comments of people.
 
-A hidden line names the repositories that a plan writes to. A name that lakeFS would refuse is there as a
-digest: names are other people's text.
+A comment of lakeplan links the report page and names other open pull requests that change the same
+repositories. A hidden line lists the repositories that a plan writes to. Names that lakeFS would refuse are
+listed as digests, because other people choose names.
 
-People write commands in theirs: ``/lakeplan plan`` and ``/lakeplan approve MARK``. Everything in a
-comment is a stranger's text. It is matched as a whole and never given to a shell. What its author may do
-is asked of the host's API.
-"""
+Commands are ``/lakeplan plan`` and ``/lakeplan approve MARK``. A comment may come from a stranger, so its
+text is matched as a whole and never given to a shell. The host's API says what its author may do."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ from lakeplan.hosts.protocols import Comment, Host, HostError, Request
 from lakeplan.lakefs.credentials import Secret
 
 LIMIT = 65_536
-"""Bytes of a comment, as lakeplan cuts it."""
+"""The most bytes of a comment."""
 MOST = 250
-"""Repositories that the hidden line names; a plan of more overlaps with every other."""
+"""The most repositories in the hidden line. A plan of more overlaps with every other plan."""
 ANY = "any"
 _NAMED = 8
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}/[a-z0-9-]{1,63}")
@@ -50,7 +48,8 @@ def _word(repository: str) -> str:
 
 
 def changes_in(body: str) -> frozenset[str]:
-    """What a comment's hidden line names. The last one counts, which lakeplan wrote below everything."""
+    """The repositories in the hidden line of a comment. The last such line counts: lakeplan writes it at the
+    end."""
     found = _CHANGES.findall(body)
     words = frozenset(found[-1].split()) if found else frozenset()
     return frozenset(word for word in words if word == ANY or _NAME.fullmatch(word))
@@ -65,8 +64,8 @@ def shared(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
 
 
 def with_others(body: str, others: Mapping[int, frozenset[str]], sign: str = "#") -> str:
-    """The comment with a section about other pull requests: by number, the repositories that both change. A
-    comment that would be too long keeps its own text and gets none."""
+    """The comment with a section about other pull requests: by number, the repositories that both change. If
+    that is too long, the comment without the section."""
     plain = _SECTION.sub("", body)
     if not others:
         return plain
@@ -96,7 +95,7 @@ def _before_changes(body: str, section: str) -> str:
 
 
 def with_page(body: str, url: str) -> str:
-    """The comment with a link to the report page, where the host's limit leaves room."""
+    """The comment with a link to the report page, if the host's limit leaves room."""
     linked = f"{body}\n[Report page]({url})\n"
     safe = re.fullmatch(r"https?://[\w.:/?=&%~#@+-]+", url) is not None
     return linked if safe and len(linked.encode()) <= LIMIT else body
@@ -118,8 +117,8 @@ def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]
 
 
 def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> list[str]:
-    """Writes the comment of a plan, and the sections of all open pull requests that it concerns. ``number``
-    None: nobody's plan is new, and only the sections are. Returns what was done, a line each."""
+    """Write the comment of a plan, and update the sections of other open pull requests. Without a ``number``
+    there is no new plan, and only sections are updated. Returns what was done, a line for each comment."""
     comments = _comments(host, marker)
     if number is not None:
         old = comments.get(number) or host.own_comment(number, marker)
@@ -138,7 +137,7 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
 
 
 def _comments(host: Host, marker: str) -> dict[int, Comment]:
-    """lakeplan's comments in open pull requests. Too many to compare are compared with none."""
+    """lakeplan's comments in open pull requests; empty if there are too many to compare."""
     numbers = host.open_requests()
     if len(numbers) > limits.HOST_REQUESTS:
         return {}
@@ -161,14 +160,14 @@ _TEAM = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9_.-]{1,100}")
 
 
 class NotAllowed(LakeplanError):
-    """A command that this person may not give here. ``silent``: a stranger gets no answer."""
+    """A command that this person may not give here. ``silent``: a stranger, who gets no answer."""
 
     silent = False
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One command. ``mark`` is "" for a plan."""
+    """A command. ``mark`` is "" for ``plan``."""
 
     name: str
     mark: str
@@ -206,11 +205,11 @@ def moment(text: object) -> datetime:
 
 @reads_answers
 def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
-    """Starts the run again that planned the pull request's last commit, so that its job, with its rights,
-    plans it; nothing of the pull request is read here. Raises NotAllowed.
+    """Start the run again that planned the pull request's last commit, so that it is planned with the rights
+    of that job. Nothing of the pull request is read here. Raises NotAllowed.
 
-    The commit must be the one that the person saw: its run began before the comment. When a commit was
-    made says nothing, because its author writes that.
+    The commit must be the one that the person saw, so its run must have begun before the comment. The date
+    of a commit proves nothing, because its author writes it.
     """
     if not host.may_write(asked.login):
         raise _stranger("only people who may write to this repository can plan again")
@@ -233,7 +232,7 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
 
 
 def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> None:
-    """``team`` is the one that the tree on the default branch names. Raises NotAllowed."""
+    """Raise NotAllowed unless the person is in ``team``, which the tree on the default branch names."""
     if team is None or not _TEAM.fullmatch(team):
         raise NotAllowed(
             "the tree names no team that approves marks",
@@ -250,9 +249,8 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
 
 @reads_answers
 def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
-    """The pull request whose merge a mark was made of; ``commit`` is the tree's when it was made. Raises
-    NotAllowed unless the comment is on that pull request, later than its merge, and by another person than
-    its author."""
+    """Return the pull request from whose merge a mark was made; ``commit`` is the tree's at the mark. Raises
+    NotAllowed unless the comment is on that pull request, later than its merge, and not by its author."""
     found = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
     if not found:
         raise NotAllowed(

@@ -1,7 +1,7 @@
-"""Pull requests of GitHub, as a workflow's job sees them.
+"""Pull requests on GitHub, as the job of a workflow sees them.
 
-The event and every answer are input from strangers. An artifact's name says nothing, since every run of the
-repository may choose it."""
+The event and every answer are input from strangers. The name of an artifact proves nothing, because every run
+of the repository can choose it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class GitHub:
     # ---- comments
     @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
-        """Only a bot's own: a person could write the marker too."""
+        """Only a comment of a bot counts, because a person could write the marker too."""
         for found in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
             body = str(found.get("body") or "")
             if (found.get("user") or {}).get("type") == "Bot" and body.startswith(marker):
@@ -166,15 +166,15 @@ class GitHub:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
 
     def _pulls_from(self, request: Request) -> Iterator[Mapping[str, Any]]:
-        """All that its branch ever had. By commit, GitHub lists none that was closed without a merge, and for
-        a merged commit only what merged it."""
+        """All pull requests that its branch ever had. By commit, GitHub lists none that was closed without a
+        merge, and for a merged commit only the one that merged it."""
         branch = quote(f"{self.repository.partition('/')[0]}:{request.branch}", safe="")
         return self.client.pages(f"{self._root}/pulls?state=all&head={branch}")
 
     @reads_answers
     def merged_as(self, commit: str) -> list[Request]:
-        """The pull requests whose merge made a commit. Several may be: who pushes it to another branch merges
-        what is open there."""
+        """The pull requests whose merge made a commit. There may be several: a push of it to another branch
+        merges the pull requests that are open there."""
         return [
             self.request_of(pull)
             for pull in self._pulls_of(commit)
@@ -183,7 +183,7 @@ class GitHub:
 
     @reads_answers
     def approvers(self, request: Request) -> list[str]:
-        """The last word of each person counts, where it is about the commit that was merged."""
+        """Each person's last review counts, if it is of the commit that was merged."""
         said: dict[str, bool] = {}
         for review in self.client.pages(f"{self._root}/pulls/{request.number}/reviews"):
             login, state = str((review.get("user") or {}).get("login") or ""), review["state"]
@@ -232,8 +232,8 @@ class GitHub:
         return max(found)
 
     def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
-        """Whether a run is this workflow's, for this pull request. ``moved``: when one of its commit got
-        another base."""
+        """Whether a run is of this workflow and this pull request. ``moved`` are the times when a pull
+        request with its commit got another base."""
         run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
         return self.is_planning(run, request, self._workflow) and not any(
             at >= run["created_at"] for at in moved
@@ -279,8 +279,8 @@ class GitHub:
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:
-    """A plan and what is beside it, by name. Whatever else an artifact contains is left out. Raises
-    HostError for an archive that is damaged or too large."""
+    """The plan and its objects file, by name. Other files of the artifact are ignored. Raises HostError for
+    an archive that is damaged or too large."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()

@@ -1,4 +1,4 @@
-"""Merge requests of GitLab, as a pipeline's job sees them. Anybody's pipeline may have a job of any name."""
+"""Merge requests on GitLab, as the job of a pipeline sees them. Any pipeline may have a job of any name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GitLab:
     # ---- comments
     @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
-        """Only our own: a person could write the marker too."""
+        """Only our own comment counts, because a person could write the marker too."""
         me = self.client.get("/user")["id"]
         for note in self.client.pages(self._notes(number)):
             body = str(note.get("body") or "")
@@ -83,7 +83,7 @@ class GitLab:
         return f"{self._project}/merge_requests/{int(number)}/notes"
 
     def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None:
-        """The pipeline shows how a job ended; a status beside it would be another job of the pipeline."""
+        """Does nothing: the pipeline shows how a job ended, and a status would appear as another job."""
 
     # ---- merge requests
     @reads_answers
@@ -118,7 +118,7 @@ class GitLab:
         return [str(one["user"]["username"]) for one in found.get("approved_by") or ()]
 
     def _is_own(self, request: Mapping[str, Any], branch: str) -> bool:
-        """Of this project's own branch, into the branch that was pushed to."""
+        """Whether it merges a branch of this project into the branch that was pushed to."""
         projects = (request["source_project_id"], request["target_project_id"])
         return request["target_branch"] == branch and projects == (self._here, self._here)
 
@@ -147,8 +147,8 @@ class GitLab:
         return folder / PLAN_FILE
 
     def _is_ours(self, pipeline_id: int, request: Request) -> bool:
-        """Whether a pipeline ran for this merge request at its last commit: of that commit, or of its merge
-        into a commit that the merged one descends from."""
+        """Whether a pipeline ran for this merge request at its last commit, or at the merge of that commit
+        into an ancestor of the commit that was pushed."""
         pipeline = self.client.get(f"{self._project}/pipelines/{pipeline_id}")
         if (
             pipeline["source"] != "merge_request_event"

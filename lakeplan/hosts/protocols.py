@@ -1,4 +1,4 @@
-"""What a pipeline asks its host of git repositories, whichever it is."""
+"""What a pipeline needs from the host of its git repository: GitHub or GitLab."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakeplan.errors import LakeplanError
 PLAN_FILE = "plan.json"
 OBJECTS_FILE = f"{PLAN_FILE}.objects"
 PLAN_FILES = (PLAN_FILE, OBJECTS_FILE)
-"""The files that are unpacked from an artifact."""
+"""The files of an artifact that are read."""
 
 
 class HostError(LakeplanError):
@@ -24,8 +24,8 @@ class NoPlan(LakeplanError):
 
 @dataclass(frozen=True)
 class Request:
-    """A pull request, or a merge request. ``head`` is its last commit; ``own`` says that it is of a branch of
-    this repository and not of a fork."""
+    """A pull request, or a merge request. ``head`` is its last commit. ``own``: it comes from a branch of
+    this repository and not from a fork."""
 
     number: int
     head: str
@@ -45,15 +45,15 @@ class Comment:
 
 
 class Host(Protocol):
-    """``sign`` is what the number of a pull request is written with."""
+    """``sign`` is the character before the number of a pull request."""
 
     sign: str
 
     def here(self) -> int | None:
-        """The pull request that the pipeline runs for, or None."""
+        """The number of the pull request that the pipeline runs for, or None."""
 
     def is_fork(self) -> bool:
-        """Whether the pipeline runs for a pull request of another repository."""
+        """Whether the pipeline runs for a pull request from another repository."""
 
     def head(self) -> str:
         """The commit that a status belongs to."""
@@ -65,22 +65,22 @@ class Host(Protocol):
         """The pull requests that the pushed commits merged, in the order of the commits."""
 
     def fetch_plan(self, request: Request, folder: Path) -> Path:
-        """Writes the plan that was reviewed, and what is beside it. Raises NoPlan."""
+        """Write the reviewed plan and its objects file into ``folder``. Raises NoPlan."""
 
     def approvers(self, request: Request) -> list[str]:
-        """Who approves of a pull request as it was merged, by login."""
+        """The logins of those who approved a pull request as it was merged."""
 
     def open_requests(self) -> list[int]:
-        """Open pull requests into the branch that this pipeline is about."""
+        """Open pull requests into the branch of this pipeline."""
 
     def own_comment(self, number: int, marker: str) -> Comment | None: ...
 
     def write_comment(self, number: int, body: str, old: Comment | None) -> str:
-        """Replaces the comment, or makes one. Returns its address, or "" where the host gives none."""
+        """Replace the comment ``old``, or create one. Returns its address, or "" if the host gives none."""
 
     def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None: ...
 
 
 def put_comment(host: Host, number: int, body: str) -> str:
-    """Updates lakeplan's comment that begins with the first line of ``body``, or makes it."""
+    """Update lakeplan's comment that begins with the first line of ``body``, or create it."""
     return host.write_comment(number, body, host.own_comment(number, body.partition("\n")[0]))

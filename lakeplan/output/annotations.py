@@ -1,4 +1,4 @@
-"""What a plan or a check has to say at its place in the tree, for GitHub and for JUnit."""
+"""Findings of a plan or of ``validate`` at their place in the tree, as GitHub annotations and as JUnit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEADING = re.compile(r"[^\n:]+\.(?:ya?ml|json):[0-9]{1,9}(?::[0-9]{1,9})?(?=: )
 
 @dataclass(frozen=True)
 class Place:
-    """``file`` relative to the tree; 1-based line and column, None where they are not known."""
+    """``file`` is relative to the tree. Line and column count from 1; None is unknown."""
 
     file: str
     line: int | None = None
@@ -106,7 +106,7 @@ def problem_annotations(problems: Iterable[ProblemRow]) -> Iterator[Annotation]:
 
 
 def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
-    """One command a line. ``tree`` is the tree's folder in the git repository, ``""`` at its top."""
+    """Workflow commands, one a line. ``tree`` is the tree's folder in the git repository, "" at its top."""
     return "".join(f"{_command(a, tree)}\n" for a in annotations)
 
 
@@ -133,7 +133,7 @@ def _place(place: Place | None, tree: str) -> list[tuple[str, str]]:
 
 
 def _data(text: str) -> str:
-    """Line ends stay (the annotation shows them); other control characters are shown as escapes."""
+    """Text of an annotation: line breaks stay, other control characters are escaped."""
     lines = [safe(line).replace("%", "%25") for line in text.splitlines()]
     return "%0A".join(lines)
 
@@ -143,7 +143,7 @@ def _property(text: str) -> str:
 
 
 def render_junit_plan(document: Json, *, tree: str = "") -> str:
-    """A plan: a suite per repository and one of the whole plan."""
+    """A plan as JUnit: a suite for each repository, and one for the whole plan."""
     root = ET.Element("testsuites", name="lakeplan plan")
     when = document["as_of"].replace("Z", "")[:19]
     suite = junit_suite(root, "the whole plan", when)
@@ -160,7 +160,7 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
 
 
 def render_junit_problems(document: ProblemsDocument, *, files: Sequence[str] = (), tree: str = "") -> str:
-    """A check of a tree: every problem is a failure, every file without one passes."""
+    """Problems of a tree as JUnit: each is a failure, and files without problems pass."""
     problems = document["problems"]
     root = ET.Element("testsuites", name="lakeplan validate")
     suite = junit_suite(root, "the tree")
@@ -227,12 +227,12 @@ def _where(place: Place) -> str:
 
 
 def _lines(text: str) -> str:
-    """XML takes no control character, not even as a reference; line ends it does."""
+    """Text for XML, which allows no control character except line breaks, not even as a reference."""
     return "\n".join(safe(line) for line in text.splitlines())
 
 
 def junit_text(root: ET.Element) -> str:
-    """Counts on every suite and on the whole, then the document."""
+    """The document as text, with the counts of each suite and of all."""
     for element in [*root, root]:
         element.set("tests", str(len(list(element.iter("testcase")))))
         element.set("failures", str(len(list(element.iter("failure")))))

@@ -1,4 +1,4 @@
-"""An audit of whole servers, from its document: for a terminal, as Markdown and as one HTML file."""
+"""An audit of whole servers on a terminal, as Markdown and as one HTML file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAMED = 5
 
 
 def render_audit(document: AuditDocument, console: Console) -> None:
-    """Every repository with its figures and what to do, then all together."""
+    """Print the figures of every repository and what to do about it, then the totals."""
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
@@ -73,7 +73,7 @@ def _repository(page: Page, row: AuditedRow) -> None:
 
 
 def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
-    """What is known, by name; "" for what is not worth a line."""
+    """Facts about a repository, as name and value. An empty value needs no line."""
     rules, commits = row["rules"], row["commits"]
     if rules is None:
         yield "rules", "none"
@@ -124,7 +124,7 @@ def _remnants(row: AuditedRow) -> str:
 
 
 def _gone(row: AuditedRow) -> str:
-    """What the documented rule keeps, even if nothing of it is gone; then what tags name besides."""
+    """How much is gone of what the documented rule keeps, and of what only tags name."""
     kept, tagged = row["destroyed"], row["destroyed_tagged"]
     parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
     if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):
@@ -141,14 +141,14 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
 
 
 def figures_of(row: AuditedRow) -> Table:
-    """Figures of a repository, indented below what they are part of."""
+    """Figures of a repository. Those that are part of another are indented below it."""
     cost = Money.of(row)
     rows = [[Cell(name, style), *volume_cells(amount, cost)] for name, amount, style in _figures(row)]
     return Table(("", "objects", "size", *cost.header()), rows)
 
 
 def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
-    """Name, amount and style of the name."""
+    """Each figure as name, amount and style of the name."""
     next_run, leftovers = row["next_run"], row["leftovers"]
     found = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
     found.append(("the next collection would delete", next_run["expired"], ""))
@@ -164,7 +164,7 @@ def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     for one in row["periods"]:
         found.append((f"  at {days(one['days'])}", one["expired"], "dim"))
         if not one["expired"]["objects"]:
-            break  # nor is anything with more days
+            break  # longer periods let nothing expire either
     if leftovers is not None:
         staged = leftovers["staged"]
         found.append(("never committed", leftovers["never_committed"], ""))
@@ -188,7 +188,7 @@ _UNCOUNTED = {
 
 
 def notes_of(row: AuditedRow) -> Iterator[str]:
-    """What the figures leave out."""
+    """Notes on what the figures leave out."""
     if not row["estimated"]:
         yield from _uncounted(row)
     if row["estimated"]:
@@ -241,7 +241,7 @@ FOOT = (
     " UTC, sizes decimal. Tags and rules are as they were read; nothing was changed."
 )
 _FREE = ("Already gone", "Gone of tags")
-"""Nobody pays for these any more."""
+"""These have no cost: they are not stored."""
 NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 
 

@@ -1,4 +1,4 @@
-"""What is missing in storage, for people and for spreadsheets, from the document of a check."""
+"""What a check found missing or damaged in storage, on a terminal, as Markdown and as CSV."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
 
 def render_check(document: CheckDocument, console: Console) -> None:
-    """Every repository with what is missing, then how many are complete."""
+    """Print what is missing in every repository, then how many are complete."""
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
@@ -115,7 +115,7 @@ def findings_table(row: CheckedRow) -> Table:
 
 
 def _block(page: Page, one: FindingRow, cells: Sequence[str]) -> None:
-    """A finding where no table fits: the path on lines of its own, then what names it."""
+    """Print a finding where no table fits: its path on separate lines, then what names it."""
     _, commit, path, problem, named_by, run, copy = cells
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
     places += [f"branches {names(one['branches'], 3)}"] if one["branches"] else []
@@ -186,7 +186,7 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
 
 
 def check_markdown(document: CheckDocument) -> str:
-    """The same as Markdown."""
+    """A check as Markdown."""
     parts = ["### lakeplan check\n", prose(_total(document)) + "\n"]
     for row in document["repositories"]:
         state = "complete" if row["complete"] else "not complete"
@@ -209,7 +209,7 @@ CSV_COLUMNS = (
 
 
 def check_csv(document: CheckDocument) -> str:
-    """A line for each finding: objects, damaged metadata, copies in quarantine, repositories not checked."""
+    """A check as CSV, with repositories that were not checked."""
     rows = [
         {**line, "repository": row["repository"]} for row in document["repositories"] for line in _lines(row)
     ]
@@ -221,7 +221,7 @@ def check_csv(document: CheckDocument) -> str:
 
 
 def _lines(row: CheckedRow) -> Iterator[dict[str, object]]:
-    """Values by column."""
+    """The findings of a repository, each as values by column."""
     for one in row["findings"]:
         yield {
             **one,

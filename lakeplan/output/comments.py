@@ -1,9 +1,9 @@
 """Comments on a pull request: a plan, the result of an apply, and short answers.
 
-A plan begins with one summary line, what was loosened and what is BLOCKED; then a table per repository
-follows, with its details folded. A comment has a limit. What a reviewer must see stays whole; details go
-repository by repository, the quietest first, then tables, and the comment says what was cut. An apply says
-how it ended first, then what to do.
+A plan begins with its summary, weakened settings and the gates that block it. A table for each repository
+follows, with folded details. Comments have a size limit: details are cut first, then tables, beginning with
+the repositories that change least, and the comment says so. What a reviewer must see is never cut. An apply
+begins with how it ended and what to do.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from lakeplan.output.plan_settings import (
     BY_RUN,
     TITLES,
     deletions_of,
+    kept_branches,
     markdown_pins,
     setting_table,
     settings_of,
-    staying_of,
-    why_they_stay,
+    why_kept,
 )
 from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, moment, size
 
@@ -60,7 +60,7 @@ _STALE = 5
 
 
 def run_branches(repository: Json) -> str:
-    """The heading of a repository, and a table of the branches that are deleted; empty when none does."""
+    """The heading of a repository and a table of the branches that are deleted; "" without any."""
     found = repository["lifecycle"]
     if found is None or repository["failure"] is not None:
         return ""
@@ -95,13 +95,13 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
     ]
 
 
-def staying_branches(repository: Json) -> str:
-    """Branches that are kept, by reason, and the totals of what then expires; folded."""
+def kept_and_following(repository: Json) -> str:
+    """Branches that are kept, by reason, and what expires because of deletions, folded."""
     found, cost = repository["lifecycle"], Money.of(repository)
     if found is None or found["unknown"] or not deletions_of(repository):
         return ""
-    rest = staying_of(repository)
-    body = f"{count_of(len(rest), 'branch')} kept: {prose(why_they_stay(rest))}.\n\n" if rest else ""
+    rest = kept_branches(repository)
+    body = f"{count_of(len(rest), 'branch')} kept: {prose(why_kept(rest))}.\n\n" if rest else ""
     for made in (
         follows_table(found, cost).markdown(),
         stale_table(found["branches"], cost).markdown(_STALE),
@@ -134,8 +134,7 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
 
 
 def changes_of(repository: Json) -> str:
-    """The heading of a repository, and a table of the values of every setting that is written; then the
-    branches that ``branches run`` deletes."""
+    """The heading of a repository, the values that change, and the branches that ``branches run`` deletes."""
     parts = []
     if not writes(repository):
         return run_branches(repository)
@@ -151,7 +150,7 @@ def changes_of(repository: Json) -> str:
 
 
 def _deletions(setting: Json) -> list[str]:
-    """How many branches the change newly deletes, and the first of them by name."""
+    """How many branches the change newly deletes, and the names of the first."""
     counts = setting.get("deletions") or {}
     if not any(counts.values()):
         return []
@@ -190,9 +189,9 @@ def _objects(h: Json, cost: Money) -> str:
 
 
 def details_of(repository: Json) -> str:
-    """Figures at the three moments, tags, folders, gates that passed; folded."""
+    """Figures at the three moments, tags, folders and gates that passed, folded."""
     if not writes(repository):
-        return staying_branches(repository)
+        return kept_and_following(repository)
     parts = [_figures(repository), _tags(repository), _prefixes(repository)]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
     if passed:
@@ -206,7 +205,7 @@ def details_of(repository: Json) -> str:
     if repository["owner"]:
         facts.append(f"owner {code(repository['owner'])}")
     parts.append(", ".join(facts) + "\n")
-    return folded("what that does", "".join(parts)) + staying_branches(repository)
+    return folded("what that does", "".join(parts)) + kept_and_following(repository)
 
 
 def _figures(repository: Json) -> str:
@@ -239,14 +238,14 @@ _ROWS = 20
 
 
 def marker(tree: str = "", kind: str = "plan") -> str:
-    """The first line of every comment about a tree (its folder in the git repository, ``""`` at the top): by
-    it a comment is found again, and updated instead of repeated."""
+    """The first line of every comment about a tree, by which it is found again and updated. ``tree`` is its
+    folder in the git repository, "" at the top."""
     where = "".join(c if c.isalnum() or c in "/._" else f"%{ord(c):x}" for c in tree)
     return f"<!-- lakeplan:{kind}:{where or '.'} -->"
 
 
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
-    """The comment, never longer than ``limit`` (at least 8,000) by any way of counting."""
+    """The comment of a plan, never longer than ``limit`` (at least 8,000) however a host counts."""
     blocks = [
         _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(_shown(document), key=loudest_first)
     ]
@@ -265,7 +264,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 
 
 def _shown(document: Json) -> list[Json]:
-    """What is written to, and where ``branches run`` deletes branches."""
+    """Repositories that the plan writes to, and those where ``branches run`` deletes branches."""
     written = writing(document)
     return [*written, *(r for r in document["repositories"] if r not in written and run_branches(r))]
 
@@ -278,7 +277,7 @@ class _Block:
 
 
 def _fitting(blocks: Sequence[_Block], room: int) -> str:
-    """As much as fits, from the loudest on: details go first, then tables."""
+    """As much as fits. Details are cut first, then tables, from the last block on."""
     whole = sum(length(b.changes) + length(b.details) for b in blocks)
     detailed, shown = len(blocks), len(blocks)
     while whole > room and detailed:
@@ -307,7 +306,7 @@ def _names(values: Sequence[str], limit: int | None = _SCOPES) -> str:
 
 
 def _head(document: Json, tree: str, *, compact: bool = False) -> str:
-    """All that is never cut. ``compact`` names a few repositories a gate instead of all of them."""
+    """The part that is never cut. ``compact`` names only the first repositories of each gate."""
     summary = summary_text(document).replace("BLOCKED", "**BLOCKED**")
     where = f" for {code(tree)}" if tree else ""
     assumed = what_if(document, code)
@@ -334,7 +333,7 @@ def _blocked(document: Json, *, compact: bool) -> str:
 
 
 def _opened(document: Json, *, compact: bool) -> str:
-    """Gates that somebody opened: what a reviewer agrees to."""
+    """Gates that are overridden: a reviewer agrees to them."""
     lines = _gates(document, ("overridden", "allowed"), "", compact=compact)
     return "\n### Gates overridden in this plan\n\n" + lines if lines else ""
 
@@ -386,13 +385,13 @@ def _tail(document: Json) -> str:
 
 
 def _circumstances(document: Json) -> str:
-    """As the plan on a terminal has them; that it was read only is no matter of the comment."""
+    """When and how the plan was made, as on a terminal, apart from ``--read-only``."""
     parts = circumstances({**document, "read_only": False}, code, _SCOPES)
     return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
 
 
 def cut_lines(text: str, room: int) -> str:
-    """Whole lines from the top, and that there were more: the last resort."""
+    """The first lines that fit, and a note that there are more. This is the last resort."""
     kept, used = [], 0
     note = "\n**Cut to fit a comment:** there is more than fits. The plan file has everything.\n"
     for line in text.splitlines(keepends=True):
@@ -409,7 +408,7 @@ def comment_marker(kind: str, tree: str) -> str:
 
 
 def not_applied(reason: str, hint: str, tree: str) -> str:
-    """The comment of an apply that did not begin."""
+    """The comment of an apply that was not started."""
     where = f" for {code(tree)}" if tree else ""
     lines = [marker(tree, "apply"), f"**lakeplan**{where}: :x: **not applied**", "", prose(reason), ""]
     return "\n".join([*lines, *([f"**What to do:** {prose(hint)}", ""] if hint else [])])
@@ -443,7 +442,7 @@ _NAMES = 20
 
 
 def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
-    """The comment, never longer than ``limit``."""
+    """The comment of an apply, never longer than ``limit``."""
     end = document["end"]
     where = f" for {code(tree)}" if tree else ""
     lines = [

@@ -1,5 +1,4 @@
-"""HTML and SVG put together from parts, none of which can break out: whatever is not ``Markup`` is escaped.
-Charts are drawn in frames with axes."""
+"""HTML and SVG elements, and charts with axes. All text is escaped unless it is ``Markup``."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from lakeplan.output.text import safe
 
 
 class Markup(str):
-    """Text that is HTML or SVG already: made here, or of this package's own files and styles."""
+    """Trusted HTML or SVG: made here, or read from lakeplan's own files."""
 
     __slots__ = ()
 
@@ -24,7 +23,7 @@ _NAMES = {"cls": "class", "for_": "for", "type_": "type"}
 
 
 def text(value: object) -> Markup:
-    """Other people's text."""
+    """Escape a text; ``Markup`` stays as it is."""
     return value if isinstance(value, Markup) else Markup(escape(safe(str(value)), quote=True))
 
 
@@ -43,8 +42,8 @@ def _flat(children: Iterable[Child]) -> Iterable[str]:
 
 
 def el(tag: str, *children: Child, **attributes: Attribute) -> Markup:
-    """An element. ``cls`` is class, ``for_`` for; underscores become dashes; True is an attribute without a
-    value, False and None leave it out."""
+    """Return an element. ``cls`` and ``for_`` are the attributes class and for; underscores become dashes.
+    True is an attribute without a value; False and None leave it out."""
     parts = [tag]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -64,7 +63,7 @@ Label = Callable[[int], str]
 
 @dataclass(frozen=True)
 class Frame:
-    """A field with ``x`` from 0 to ``span`` and ``y`` from 0 to ``highest``, at a place of its picture."""
+    """The area of a chart: ``x`` runs from 0 to ``span``, ``y`` from 0 to ``highest``."""
 
     span: float
     highest: float
@@ -106,7 +105,7 @@ def words(x: float | str, y: float | str, content: str, cls: str) -> Markup:
 
 
 def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str) -> list[Markup]:
-    """Lines with figures at the left, ``ticks`` (place, words) and what they mean at the foot."""
+    """Grid lines with labels at the left, ``ticks`` as (position, label), and a caption below."""
     parts = []
     for value in sorted({int(f.highest * n // TICKS) for n in range(TICKS + 1)}):
         parts += level(f, value, label(value))
@@ -114,7 +113,7 @@ def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str)
 
 
 def level(f: Frame, value: float, label: str) -> list[Markup]:
-    """A line across, with its figure at the left."""
+    """A grid line with its label at the left."""
     at = f.y(value)
     line = el("line", cls="grid", x1=f.left, x2=f.right, y1=at, y2=at)
     return [line, words(f.left - 6, float(at) + 4, label, "soft end")]
@@ -125,18 +124,18 @@ def tick(f: Frame, at: float, label: str) -> Markup:
 
 
 def foot(f: Frame, below: str) -> Markup:
-    """What the axes mean."""
+    """The caption below a chart."""
     return words(f.right, f.top + f.height + 36, below, "soft end")
 
 
 def day_ticks(span: int) -> list[tuple[float, str]]:
-    """Round days, few enough to stand apart."""
+    """Round numbers of days, few enough for their labels not to overlap."""
     step = next((s for s in _STEPS if span // s <= 9), span)
     return [(day, f"{day:,}") for day in range(0, span + 1, step)]
 
 
 def step_path(f: Frame, steps: Sequence[tuple[float, float]]) -> str:
-    """Level from each point to the next, and on to the right end."""
+    """The path of a step function through these points, up to the right edge."""
     first = steps[0][1] if steps else 0
     path = f"M{f.x(0)} {f.y(first)}"
     path += "".join(f"H{f.x(min(at, f.span))}V{f.y(value)}" for at, value in steps[1:] if at <= f.span)
@@ -148,7 +147,7 @@ def area_path(f: Frame, steps: Sequence[tuple[float, float]]) -> str:
 
 
 def upright(f: Frame, at: float, cls: str, content: str) -> list[Markup]:
-    """A line at one place, with words beside it that stay inside the picture."""
+    """A vertical line with a label beside it, inside the chart."""
     end = at > f.span * 0.8
     line = el("line", cls=cls, x1=f.x(at), x2=f.x(at), y1=f.top, y2=f.floor)
     beside = float(f.x(at)) + (-6 if end else 6)
@@ -169,7 +168,7 @@ def column(f: Frame, at: float, width: float, value: float, cls: str, said: str)
 
 
 def picture(name: str, said: str, parts: Iterable[Markup], height: int = 200) -> Markup:
-    """The SVG. ``name`` is its title, ``said`` what it shows."""
+    """The SVG. ``name`` is its title, ``said`` describes it to people who do not see it."""
     return el(
         "svg",
         el("title", name),

@@ -1,5 +1,5 @@
-"""Why data is kept or not (``schemas/explain.v1.json``): the verdict first, then who, until when, and what
-would have to change."""
+"""Why data is kept or expires (``schemas/explain.v1.json``): the verdict, what keeps it, until when, and what
+would change that."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TITLES = {
 
 
 def render_explain(document: ExplainDocument, console: Console) -> None:
-    """Prints every subject with the verdict of every rule set, what was read, and notes."""
+    """Print every subject with its verdict under each rule set, what was read, and notes."""
     page = Page(console)
     page.line(Cell(document["name"], "bold"), f"  as of {moment(document['as_of'])}")
     for subject in document["subjects"]:
@@ -118,7 +118,7 @@ def _commit(page: Page, subject: CommitSubject) -> None:
 
 
 def _protected(page: Page, rows: Sequence[ProtectionRow]) -> None:
-    """What keeps it beside the rules; other collectors know pins alone."""
+    """Print what keeps it besides the rules. Other collectors respect only pins."""
     lines = []
     for row in rows:
         name = f"{row['name']} {row['prefix']}" if row["prefix"] is not None else row["name"]
@@ -150,7 +150,7 @@ _ENDS = {
 
 
 def _marks(page: Page, subject: ObjectSubject) -> None:
-    """Marks that name it, and what became of it."""
+    """Print the marks that name an object, and what happened to it."""
     for row in subject["marks"]:
         why = f": {row['why']}" if row["why"] else ""
         swept = row["state"] in ("deleted", "quarantined", "purged", "saved", "failed")
@@ -165,13 +165,13 @@ def _marks(page: Page, subject: ObjectSubject) -> None:
         if row["restore"] is not None:
             lines.append(f"restore: {row['restore']}")
         page.hanging(Cell("mark", "dim"), *lines, indent=2)
-    if subject["min_age_seconds"] and not subject["marks"] and _may_go(subject):
+    if subject["min_age_seconds"] and not subject["marks"] and _may_be_deleted(subject):
         page.facts(
             {"minimum age": f"a sweep keeps it until it is {duration(subject['min_age_seconds'])} old"}
         )
 
 
-def _may_go(subject: ObjectSubject) -> bool:
+def _may_be_deleted(subject: ObjectSubject) -> bool:
     return any(v["status"] in ("expired", "never_committed", "at_risk") for v in subject["verdicts"])
 
 
@@ -272,7 +272,7 @@ def _rule(item: ReasonRow | BranchVerdict, branch: str | None) -> str:
 
 
 def _walk(verdict: Verdict) -> str:
-    """The pass that decides, in words: the first that marks, else the first that stands in the way."""
+    """What decides in the server's walk: the first pass that marks it, or one that stops too early."""
     walk = verdict["walk"] or []
     marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
     if marks:

@@ -1,4 +1,4 @@
-"""Lifecycle plans, runs and undos for people, from their documents (``schemas/lifecycle.v1.json``)."""
+"""Plans, runs and undos of branch policies on a terminal (``schemas/lifecycle.v1.json``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REASONS = {
     "notice_given": "its notice period runs",
 }
 _WIDE = 100
-"""Cells from which on a table also says since when a branch is past its policy."""
+"""Terminals of at least this width also show since when a branch is past its policy."""
 _MOMENTS = {
     "now": "now",
     "plus_7_days": "in 7 days",
@@ -67,7 +67,7 @@ _ENDS = {
 
 
 def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
-    """Every branch of every repository: those to delete first, then those kept and until when."""
+    """Print every branch of every repository: those to delete, then those that are kept and until when."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], _subtitle(repository))
@@ -77,7 +77,7 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
         page.warnings(repository["warnings"])
         cost, branches = Money.of(repository), repository["branches"]
         deletion_table(page, [b for b in branches if b["verdict"] == "delete"], document["as_of"], cost)
-        staying_table(page, [b for b in branches if b["verdict"] != "delete"], document["as_of"])
+        kept_table(page, [b for b in branches if b["verdict"] != "delete"], document["as_of"])
         render_follows(page, repository, cost)
         render_stale(page, branches, cost)
         _notes(page, repository)
@@ -92,12 +92,12 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
-    """Branches to delete: by which policy and since when, until when their commits are safe and what
-    then expires (columns only where one has a value); below it what is lost with a branch."""
+    """Print branches to delete, with their policy, until when their commits are safe, and what expires then;
+    below that what is lost with a branch. Empty columns are left out."""
     if not branches:
         return
     wide = page.width >= _WIDE
-    rows = [_going(b, as_of, cost, wide=wide) for b in branches]
+    rows = [_deleted(b, as_of, cost, wide=wide) for b in branches]
     safe = "safe until" if any(b["safe_until"] for b in branches) else ""
     then = "then expire" if any(b["follows"] for b in branches) else ""
     headers = ("", "to delete", "age", "idle", "policy", "crossed" if wide else "", safe, then)
@@ -141,18 +141,18 @@ def _holding_most(only: OnlyHereRow, branch_id: str) -> tuple[bool, int, str, st
 
 
 def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
-    """A line for every branch that something is lost with."""
+    """Print a line for every branch with which something is lost."""
     for branch in branches:
         if losses(branch):
             text = f"  has {', '.join(losses(branch))}"
             page.hanging(Cell("-", "bold red"), page.join(Cell(branch["branch_id"], "bold"), text), indent=2)
 
 
-def staying_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
-    """Branches that are kept: why, and until when."""
+def kept_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
+    """Print branches that are kept, why, and until when."""
     if branches:
         headers = ("", "kept", "age", "idle", "because", "deleted at")
-        page.table(headers, [_staying(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
+        page.table(headers, [_kept(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
 
 
 def _subtitle(repository: PlannedRepository) -> str:
@@ -171,7 +171,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _going(branch: BranchEntry, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
+def _deleted(branch: BranchEntry, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:
     return [
         Cell("-", "bold red"),
         _name(branch),
@@ -189,7 +189,7 @@ def _day(time: str | None) -> str:
 
 
 def expires_then(follows: FollowsRow | None, cost: Money) -> str:
-    """Commits, objects and bytes that nothing keeps any more once the branch is gone."""
+    """Commits, objects and bytes that nothing keeps once the branch is deleted."""
     if follows is None:
         return ""
     if not follows["commits"]:
@@ -200,7 +200,7 @@ def expires_then(follows: FollowsRow | None, cost: Money) -> str:
     return f"{commits}, {volume(follows, cost)}"
 
 
-def _staying(branch: BranchEntry, as_of: str) -> list[str | Cell]:
+def _kept(branch: BranchEntry, as_of: str) -> list[str | Cell]:
     return [
         " ",
         _name(branch),
@@ -212,14 +212,14 @@ def _staying(branch: BranchEntry, as_of: str) -> list[str | Cell]:
 
 
 def _deleted_at(branch: BranchEntry) -> str:
-    """No date for a branch that nobody observed: its age does not count yet."""
+    """When a kept branch is deleted. One that was never observed has no date: its age does not count yet."""
     if not branch["due"]:
         return ""
     return "not observed yet" if NEVER_OBSERVED in branch["notes"] else moment(branch["due"])
 
 
 def losses(branch: Losses) -> list[str]:
-    """What is lost with a branch, or left behind by it."""
+    """What is lost if a branch is deleted."""
     found = []
     if branch["uncommitted"]:
         more = "+" if branch["uncommitted_more"] else ""
@@ -297,7 +297,7 @@ def _failure(page: Page, failure: FailureRow) -> None:
 
 
 def render_lifecycle_run(document: RunDocument, console: Console) -> None:
-    """What a run did, branch by branch."""
+    """Print what a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
         said = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
@@ -331,7 +331,7 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
 
 
 def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
-    """What came back, and what cannot."""
+    """Print which branches were restored, and which could not be."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")
@@ -347,7 +347,7 @@ def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
 
 
 def render_exemption(document: ExemptionDocument, console: Console) -> None:
-    """What was recorded, and how to end it."""
+    """Print what was recorded, and how to remove it."""
     page = Page(console)
     name = f"{document['repository']} {document['branch_id']}"
     if document["removed"]:

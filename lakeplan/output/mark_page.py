@@ -1,4 +1,4 @@
-"""A mark as a page: one HTML file without requests, in the style of a plan's."""
+"""A mark as one HTML file that sends no requests."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
 
 
 def _section(id: str, title: str, figures: Table, more: int = 0) -> Section | None:
-    """A table that can be sorted. ``more``: rows that the document leaves out."""
+    """A section with a sortable table; None without rows. The document leaves out ``more`` rows."""
     made = table_of(f"{title}: figures", figures, ROWS, sortable=True)
     if made is None:
         return None

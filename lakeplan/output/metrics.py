@@ -1,4 +1,4 @@
-"""Documents as metrics: OpenMetrics text 1.0 of families and samples."""
+"""Documents as metrics, in the text format of OpenMetrics 1.0."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 Owners = Callable[[str], str]
-"""The owner of ``server/name``, "" when there is none: for documents that do not say."""
+"""Returns the owner of ``server/name`` or "", for documents that do not name owners."""
 
 REPOSITORY = ("server", "repository", "owner")
-"""The labels of whatever belongs to a repository."""
+"""The labels of a sample that belongs to a repository."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """One gauge. ``command`` is the command whose documents have it."""
+    """One gauge, made from the documents of ``command``."""
 
     name: str
     command: str
@@ -47,15 +47,15 @@ Volume = tuple[Family, Family]
 
 
 class Exposition:
-    """Samples by family, in the order in which families come up. ``tree``: the name of the tree, a label of
-    every sample, so that files of several trees can be read together; "": there is no such label."""
+    """Samples by family, in the order in which they are added. ``tree``, if not "", is the tree's name: a
+    label of every sample, so that files of several trees can be read together."""
 
     def __init__(self, tree: str = "") -> None:
         self._tree = (("tree",), (tree,)) if tree else ((), ())
         self._samples: dict[Family, dict[tuple[str, ...], str]] = {}
 
     def add(self, family: Family, value: float | None, *labels: str | None) -> None:
-        """One sample; none for an unknown value. ``labels`` are in the family's order."""
+        """Add a sample, unless its value is unknown. ``labels`` are in the family's order."""
         if len(labels) != len(family.labels):
             raise ValueError(f"{family.name} has the labels {', '.join(family.labels)}, not {len(labels)}")
         if value is not None:
@@ -63,12 +63,12 @@ class Exposition:
             self._samples.setdefault(family, {})[tuple(label or "" for label in labels)] = shown
 
     def add_volume(self, volume: Volume, amount: Json | None, *labels: str) -> None:
-        """``objects`` and ``size_bytes``; none for an unknown amount."""
+        """Add samples of objects and bytes, unless the amount is unknown."""
         for family, key in zip(volume, ("objects", "size_bytes"), strict=True):
             self.add(family, None if amount is None else amount[key], *labels)
 
     def at(self, family: Family, moment: str | None, *labels: str | None) -> None:
-        """A sample of an ISO 8601 moment."""
+        """Add a sample of a time in ISO 8601, unless it is unknown."""
         value = None if moment is None else datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
         self.add(family, value, *labels)
 
@@ -86,20 +86,20 @@ class Exposition:
 
 
 def of_repository(key: str, owner: str | None) -> tuple[str, str, str]:
-    """The values of ``REPOSITORY`` for ``server/name``; a bare name is a server."""
+    """The values of the labels ``REPOSITORY`` for ``server/name``."""
     server, _, name = key.partition("/")
     return server, name, owner or ""
 
 
 def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
-    """The price of a repository's server, where the tree has one."""
+    """Add the price of a repository's server, if the tree has one."""
     price = part.get(KEY)
     if price is not None:
         made.add(family, price["amount"], *labels, price["currency"])
 
 
 def escaped(text: str) -> str:
-    """As label values and help are written in the text."""
+    """Escape a label value or a help text."""
     plain = "\n".join(safe(line) for line in text.split("\n"))
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
@@ -119,7 +119,7 @@ def _family(command: str, name: str, text: str, *labels: str, repository: bool =
 
 
 def _volume(command: str, name: str, text: str, *labels: str) -> Volume:
-    """A gauge of objects and one of bytes, which ``{}`` stands for in the name and the help."""
+    """A gauge of objects and one of bytes. ``{}`` in the name and the help becomes the unit."""
     helps = {unit: text.format(unit) for unit in ("objects", "bytes")}
     objects, size = (
         _family(command, name.format(unit), f"{words[0].upper()}{words[1:]}", *labels)
@@ -260,7 +260,7 @@ STORAGE_FAILURE = _storage("storage_failure", "1 when the repository could not b
 
 
 def table() -> str:
-    """All families as the Markdown table of ``docs/metrics.md``. *repository* stands for ``REPOSITORY``."""
+    """All families as the Markdown table of ``docs/metrics.md``; *repository* means ``REPOSITORY``."""
     rows = ["| command | metric | labels | what it is |", "| --- | --- | --- | --- |"]
     for family in FAMILIES:
         shared = family.labels[: len(REPOSITORY)] == REPOSITORY
@@ -274,7 +274,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 
 def plan_metrics(document: Json) -> str:
-    """What is pending, what it does and when, what refuses, and the backlog as far as it was read."""
+    """What is pending, what it would do, gates that refuse, and the backlog."""
     made = Exposition(document.get("tree_name", ""))
     made.at(PLAN_AT, document["as_of"])
     add_refused(made, PLAN_REFUSED, document["gates"], ("", "", ""))
@@ -287,7 +287,7 @@ def plan_metrics(document: Json) -> str:
 def add_refused(
     made: Exposition, family: Family, gates: Iterable[Json], labels: tuple[str, str, str]
 ) -> None:
-    """A sample per gate that refuses."""
+    """Add a sample for each gate that refuses."""
     for gate in gates:
         if gate["outcome"] == "refused":
             made.add(family, 1, *labels, gate["gate"])
@@ -320,7 +320,7 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
 
 
 def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """How many settings ended how, and each of them."""
+    """Settings by outcome, and the outcome of each."""
     made = Exposition(tree_name)
     for outcome, number in document["summary"].items():
         made.add(APPLY_RESULTS, number, outcome)
@@ -331,7 +331,7 @@ def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = ""
 
 
 def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
-    """Repositories by class, failures, and of every repository its last apply and sweep."""
+    """Repositories by class of drift, failures, and the last apply and sweep of each repository."""
     made = Exposition(tree_name)
     made.at(DRIFT_AT, document["as_of"])
     made.add(DRIFT_CHECKED, document["summary"]["checked"])
@@ -364,7 +364,7 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
 
 
 def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """When each command last ended how, by repository, among the runs of the document."""
+    """When each command last ended with each status, by repository."""
     newest: dict[tuple[str, str, str], str] = {}
     for run in document["runs"]:
         for step in run["repositories"]:
@@ -378,7 +378,7 @@ def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str 
 
 
 def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
-    """Branches by verdict, what follows, what refuses."""
+    """Branches by verdict, what expires because of deletions, and gates that refuse."""
     made = Exposition(tree_name)
     made.at(LIFECYCLE_AT, document["as_of"])
     add_refused(made, LIFECYCLE_REFUSED, document["gates"], ("", "", ""))
@@ -401,7 +401,7 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = ""
 
 
 def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
-    """Branches by outcome; those that no policy deletes are ``kept``."""
+    """Branches by outcome. Those that no policy deletes are ``kept``."""
     made = Exposition(tree_name)
     made.at(RUN_AT, document["at"])
     add_refused(made, RUN_REFUSED, document["gates"], ("", "", ""))
@@ -442,7 +442,7 @@ def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: s
 
 
 def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """What became of the objects of one mark."""
+    """The objects of a mark by what a sweep did with them."""
     made = Exposition(tree_name)
     labels = of_repository(document["repository"], owner_of(document["repository"]))
     made.at(SWEEP_AT, document["at"], *labels)
@@ -454,7 +454,7 @@ def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = ""
 
 
 def storage_metrics(document: StorageDocument) -> str:
-    """What every repository stores, by the parts of ``output.storage``."""
+    """What every repository stores, by the parts of ``output.storage.parts_of``."""
     from lakeplan.output.storage import parts_of
 
     made = Exposition()

@@ -1,9 +1,9 @@
-"""What the documents of commands give cause to notify about, and notifications as the JSON that webhooks
-accept (``schemas/notification.v1.json`` describes lakeplan's own).
+"""Occasions for notifications, made from the documents of commands, and the JSON that webhooks accept
+(``schemas/notification.v1.json`` is lakeplan's own).
 
-Names and texts come from branches, owners, servers and pull requests. None of them may mention anybody,
-make a link or format anything: in Slack they are escaped and cut up, in Teams they are text runs, which
-are never read as Markdown.
+Names and texts come from branches, owners, servers and pull requests. None of them may mention anybody, make
+a link or format anything. For Slack they are escaped and broken up. For Teams they are text runs, which are
+never read as Markdown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Owners = Callable[[str], str]
 
 
 def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | None:
-    """Gates that refuse; None when none does."""
+    """Gates that refuse a plan; None without any."""
     gates = [*document["gates"], *(gate for r in document["repositories"] for gate in r["gates"])]
     items = [
         Item(
@@ -46,7 +46,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
 
 
 def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
-    """Settings that did not end as planned; None when all did."""
+    """Settings that were not written as planned; None without any."""
     items = [
         Item(
             subject=f"{result['repository']} {result['setting']}",
@@ -67,13 +67,13 @@ def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
 
 
 def apply_stopped(error: LakeplanError) -> Occasion:
-    """An apply that ended with an error before it wrote anything, or in the middle."""
+    """An apply that ended with an error, before or after its first write."""
     item = Item(error.where or "apply", error.message, facts={"exit_code": int(error.exit_code)})
     return Occasion(Event.APPLY_FAILED, "An apply ended with an error", [item], error.hint)
 
 
 def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion | None:
-    """Repositories that drifted in one of these classes, and those that could not be compared."""
+    """Repositories with drift of these classes, and those that could not be compared; None without any."""
     items = [
         Item(
             subject=drifted["repository"],
@@ -100,7 +100,7 @@ def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion |
 def marks_waiting(
     document: MarksDocument, owner_of: Owners, ids: Collection[str] | None = None
 ) -> Occasion | None:
-    """Marks with something to delete, of ``ids`` if given; None when there is none."""
+    """Marks that would delete something, among ``ids`` if given; None without any."""
     waiting = [
         mark
         for mark in document["marks"]
@@ -132,7 +132,7 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
 
 
 def sweeps_ended(documents: Sequence[SweepDocument], owner_of: Owners) -> Occasion | None:
-    """Runs of sweeps that ended, whether they finished or not; None without one."""
+    """Sweeps that ended, finished or not; None without any."""
     items = [_sweep(document, owner_of) for document in documents]
     return Occasion(Event.SWEEP_FINISHED, "Sweeps ended", items) if items else None
 
@@ -171,7 +171,7 @@ def _whole(value: float | None) -> int | None:
 FORMAT: Final = "lakeplan.notification/v1"
 _QUOTE = "\u2019"
 _BREAK = "\u200b"
-"""Between characters that a chat program would act on together."""
+"""Put between characters that a chat program would interpret together."""
 _ACTED_ON = re.compile(r"(?<=[@#*_~\[\]!|])(?=\S)|(?<=[:.])(?=[A-Za-z/])|(?<=\S)(?=[@*_~])")
 _SLACK_TEXT = 250
 _SLACK_SECTION = 3000
@@ -230,7 +230,7 @@ def notification(message: Message) -> Notification:
 
 
 def _short(text: str, longest: int = NOTIFICATION_TEXT) -> str:
-    """One line without control characters, of bounded length."""
+    """One line without control characters, cut to ``longest`` characters."""
     shown = safe(text)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
@@ -254,30 +254,30 @@ def _slack(message: Message) -> dict[str, Any]:
 
 
 def _slack_item(item: Item) -> list[str]:
-    """A command that does not fit is left out: half of one would be another."""
+    """The texts of an item. A command that does not fit is left out: half of it is another command."""
     command = _code(safe(item.command)) if item.command else ""
     texts = [f"{_code(_short(item.subject, _SLACK_TEXT))} {_prose(item.text)}".rstrip()]
     return [*texts, *([command] if 0 < len(command) <= _SLACK_SECTION else [])]
 
 
 def _escaped(text: str) -> str:
-    """As Slack documents it. Without < and > there are no mentions, channels or links."""
+    """Text escaped as Slack documents. Without < and > it has no mentions, channels or links."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _code(text: str) -> str:
-    """A code span, in which nothing is formatted; it has no backquote inside."""
+    """A code span, in which Slack formats nothing. It contains no backquote."""
     return f"`{_escaped(text.replace('`', _QUOTE))}`"
 
 
 def _prose(text: str) -> str:
-    """Text in which programs that also read ``@here``, bare addresses or Markdown find none."""
+    """Text without ``@here``, bare addresses or Markdown, for programs that read those too."""
     shown = _short(text, _SLACK_TEXT).replace("`", _QUOTE)
     return _escaped(_BREAK.join(part for part in _ACTED_ON.split(shown) if part))
 
 
 def _link(text: str) -> str:
-    """The address of a CI run, if nothing in it could end the link."""
+    """The address of a CI run, or "" if something in it could end the link."""
     return text if re.fullmatch(r"https://[A-Za-z0-9._~:/?#&=%-]{1,500}", text) else ""
 
 

@@ -1,4 +1,4 @@
-"""Drift, history, the doctor and runs of collectors as pages; the history also as CSV for auditors."""
+"""Drift, history, doctor and collector runs on a terminal; the history also as CSV."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS = {"branches": "branch", **_SETTINGS}
 
 
 def render_drift(document: DriftDocument, console: Console) -> None:
-    """Prints what drifted, repository by repository, then failures, then one line of counts."""
+    """Print what drifted in each repository, then failures and counts."""
     page = Page(console)
     for repository in document["repositories"]:
         _repository(page, repository)
@@ -51,7 +51,7 @@ def render_drift(document: DriftDocument, console: Console) -> None:
 
 
 def _render_written(page: Page, document: DriftDocument) -> None:
-    """What ``--write`` did."""
+    """Print what ``--write`` did."""
     if "written" not in document:
         return
     arrow = Cell(page.arrow, "dim")
@@ -119,7 +119,7 @@ def _class(row: ValueRow | ItemRow) -> Cell:
 
 
 def _sides_of(item: ItemRow) -> list[Cell]:
-    """The three sides of a policy or an object rule: of each the values in which they differ."""
+    """What was applied, is stored and is in the tree of a policy or object rule: the values that differ."""
     sides = [item["applied"], item["stored"], item["wanted"]]
     there = [side for side in sides if side]
     keys = [key for key in {k: None for side in there for k in side} if key != "id"]
@@ -164,14 +164,14 @@ _HISTORY_STYLES = {
     "uncertain": "bold red",
     "pending": "bold yellow",
 }
-_PENDING = "killed in the middle: whether it was written was not recorded"
+_PENDING = "the run was killed: it is not recorded whether this was written"
 _NO_RULES = "no rules"
 _WIDE = 100
-"""Below it the column of starts goes, with which the id of a run begins: an id has to be copied whole."""
+"""Narrower terminals leave out when a run started. Its id says that too, and must be whole to be copied."""
 
 
 def render_history(document: HistoryDocument, console: Console) -> None:
-    """Prints the list, newest first as it comes; damaged records last."""
+    """Print the runs, then damaged records."""
     page = Page(console)
     rows = [_row(run) for run in document["runs"]]
     head: tuple[str, ...] = ("run", "command", "by", "tree", "repositories")
@@ -211,11 +211,11 @@ def _counts(run: RunRow) -> Cell:
 
 
 def render_run(document: HistoryDocument, console: Console) -> None:
-    """Prints the first run of the document in full: what it replaced, value by value."""
+    """Print the first run of the document in full, with every value that it replaced."""
     page = Page(console)
     run = document["runs"][0]
     page.line(Cell(f"Run {run['run_id']}", "bold"), f"  {run['command']}")
-    unfinished = "not recorded: killed, or still at work"
+    unfinished = "not recorded: the run was killed, or is still running"
     facts = {
         "by": ", ".join(f"{k} {run['by'][k]}" for k in ("user", "host", "pid") if k in run["by"]),
         "started": moment(run["started_at"]),
@@ -305,7 +305,7 @@ _DOCTOR_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
 
 
 def render_doctor(document: DoctorDocument, console: Console) -> None:
-    """Prints every check in its order, what to do under each that is not ok, and the counts."""
+    """Print every check, what to do about each that is not ok, and the counts."""
     page = Page(console)
     area = ""
     for check in document["checks"]:
@@ -363,7 +363,7 @@ COLUMNS = (
 
 
 def history_csv(document: HistoryDocument) -> str:
-    """With a header. A run without repositories has one line. So has a damaged record, with its key."""
+    """The history as CSV: a line for each repository of a run, or for a run or record without any."""
     rows = [
         _of_run(run) | of_repository
         for run in document["runs"]

@@ -1,4 +1,4 @@
-"""Pages of output: headings, lists of names, tables; for a terminal or as Markdown."""
+"""Building blocks of output: headings, lines and tables on a terminal, and Markdown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass
 class Page:
-    """Where output goes. Every string that reaches it is treated as other people's text."""
+    """Output on a terminal. Every string is escaped, because other people may have written it."""
 
     console: Console
     _begun: bool = field(default=False, init=False, repr=False)
@@ -43,14 +43,14 @@ class Page:
 
     @property
     def width(self) -> int:
-        """Cells of a line. A terminal too narrow for any table gets longer lines, which it wraps itself."""
+        """Cells in a line. A terminal that is too narrow for tables gets longer lines, which it wraps."""
         return max(self.console.width, _NARROWEST)
 
     def text(self, value: str, style: str = "") -> Text:
         return Text(safe(value, self.console.encoding), style=style, overflow="fold")
 
     def join(self, *parts: str | Cell) -> Text:
-        """Parts in a row, each in its style."""
+        """Return the parts as one text, each in its style."""
         whole = Text(overflow="fold")
         for part in parts:
             cell = part if isinstance(part, Cell) else Cell(part)
@@ -58,7 +58,7 @@ class Page:
         return whole
 
     def heading(self, title: str, note: str = "") -> None:
-        """A blank line, then the title of a section."""
+        """Print a blank line, then the title of a section."""
         self.blank()
         self.line(Cell(title, "bold underline"), Cell(f"  {note}" if note else "", "dim"))
 
@@ -66,26 +66,26 @@ class Page:
         self.show(self.join(*parts), indent=indent)
 
     def dim(self, text: str, *, indent: int = 2) -> None:
-        """A line of lesser weight."""
+        """Print a dimmed line."""
         self.line(Cell(text, "dim"), indent=indent)
 
     def labelled(self, label: str, style: str, text: str, *, indent: int = 2) -> None:
-        """``FAILED why``, the label in its style."""
+        """Print ``FAILED why`` with the label in its style."""
         self.line(Cell(label, style), f" {text}", indent=indent)
 
     def total(self, label: str, text: str) -> None:
-        """The line that sums everything up, after a blank one."""
+        """Print the summary after a blank line."""
         self.blank()
         self.labelled(label, "bold", text, indent=0)
 
     def failed(self, failed: Mapping[str, ErrorRow], what: str) -> None:
-        """Repositories that failed: which, ``what`` was not done, why, and what to do."""
+        """Print each repository that failed: ``what`` was not done, why, and what to do."""
         for key, error in failed.items():
             self.heading(key, what)
             self.failure(error["message"], hint=error["hint"], indent=2)
 
     def failure(self, *lines: str | Cell | Text, hint: str = "", indent: int = 0) -> None:
-        """What failed, why, and what to do."""
+        """Print what failed, why, and what to do."""
         shown = [line if isinstance(line, Text) else self.join(line) for line in lines]
         if hint:
             shown.append(self.join(Cell("hint: ", "dim"), hint))
@@ -96,7 +96,7 @@ class Page:
             self.hanging(Cell("!", "bold yellow"), text, indent=indent)
 
     def facts(self, facts: Mapping[str, str], *, lead_width: int = 0) -> None:
-        """Named values below each other; those without a value are left out."""
+        """Print names and values, one a line. Empty values are left out."""
         for name, value in facts.items():
             if value:
                 self.hanging(Cell(name, "dim"), value, indent=2, lead_width=lead_width)
@@ -104,7 +104,7 @@ class Page:
     def rest(
         self, total: int, limit: int | None, words: str = "more", *, noun: str = "", indent: int = 2
     ) -> None:
-        """How many rows a table of at most ``limit`` rows left out."""
+        """Print how many rows a table of ``limit`` rows leaves out, if any."""
         if limit is not None and total > limit:
             left = count_of(total - limit, noun) if noun else count(total - limit)
             self.dim(f"and {left} {words}", indent=indent)
@@ -115,12 +115,12 @@ class Page:
         self._begun = True
 
     def blank(self) -> None:
-        """An empty line between parts; none at the top."""
+        """Print an empty line, except at the top."""
         if self._begun:
             self.console.print()
 
     def hanging(self, lead: Cell, *lines: Text | str, indent: int = 0, lead_width: int = 0) -> None:
-        """Lines that all begin right of ``lead``, wrapped or not."""
+        """Print lines that are all aligned to the right of ``lead``, wrapped or not."""
         table = Table.grid(Column(min_width=lead_width), Column(overflow="fold"), padding=(0, 2, 0, 0))
         for number, line in enumerate(lines):
             shown = line if isinstance(line, Text) else self.text(line)
@@ -136,9 +136,9 @@ class Page:
         solid: Container[int] = (),
         indent: int = 2,
     ) -> None:
-        """A table without lines; headers may have several lines. Columns in ``figures`` stand right; they
-        and those in ``solid`` keep their width while the others fold. Where even that is too wide they fold
-        too: no figure is ever cut. Columns with nothing in them are left out."""
+        """Print a table without rules. Headers may have several lines. Columns in ``figures`` are aligned
+        right. They and those in ``solid`` keep their width while the others fold. If that is still too wide
+        they fold too: no figure is ever cut. Empty columns are left out."""
         lines = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in rows]
         used = [i for i, header in enumerate(headers) if header or any(row[i].text.strip() for row in lines)]
         firm = {i for i in used if i in figures or i in solid}
@@ -165,7 +165,7 @@ class Page:
     def has_room(
         self, headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, indent: int = 2
     ) -> bool:
-        """Whether ``table`` would fold none of these rows."""
+        """Whether ``table`` would print these rows without folding any."""
         columns = [
             (header, [cell.text if isinstance(cell, Cell) else cell for cell in cells])
             for header, cells in zip(headers, zip(*rows, strict=True), strict=True)
@@ -179,8 +179,8 @@ class Page:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lays its content out for a width that tables can live with, whatever the terminal's is. Lines end where
-    their text does: rich fills rows of tables with blanks, which logs and files would keep."""
+    """Content laid out at least as wide as a table needs. Blanks at the end of lines, with which rich fills
+    tables, are removed: logs and files would keep them."""
 
     content: RenderableType
 
@@ -200,12 +200,12 @@ def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
 
 
 def names(values: Sequence[str], limit: int | None = None, form: Callable[[str], str] = str) -> str:
-    """Names in a row, each in its ``form``: all, or the first ``limit`` and how many more."""
+    """All names, or the first ``limit`` and how many more, each in its ``form``."""
     return names_of(values[:limit], len(values), form)
 
 
 def names_of(shown: Sequence[str], total: int, form: Callable[[str], str] = str) -> str:
-    """The first names of ``total``, and how many more."""
+    """These names, and how many more there are of ``total``."""
     more = f" and {count(total - len(shown))} more" if total > len(shown) else ""
     return ", ".join(map(form, shown)) + more
 
@@ -217,13 +217,14 @@ _BREAK = "&#8203;"
 
 
 def code(text: str) -> str:
-    """A name, exactly as it is, in code type."""
+    """A name as Markdown, in code type and otherwise as it is."""
     shown = "".join(_reference(c) if c in _IN_CODE else c for c in safe(text))
     return f"<code>{_no_link(shown)}</code>"
 
 
 def prose(text: str) -> str:
-    """A sentence that may hold names. GitLab takes a line that begins with a slash for a command."""
+    """A sentence as Markdown that mentions, links and formats nothing. GitLab would run a line that begins
+    with a slash as a command."""
     shown, clean = [], safe(text)
     for at, character in enumerate(clean):
         following = clean[at + 1 : at + 2]
@@ -235,7 +236,7 @@ def prose(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Container[int] = ()) -> str:
-    """A table of cells that are Markdown already; columns in ``figures`` stand right."""
+    """A table of cells that are Markdown already. Columns in ``figures`` are aligned right."""
     rule = ["---:" if i in figures else "---" for i in range(len(headers))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headers, rule, *rows))
 
@@ -250,12 +251,12 @@ def markdown_failures(failed: Mapping[str, ErrorRow], what: str) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Details that open on a click. ``title`` is Markdown of one line, ``body`` of whole lines."""
+    """Details that open on a click. ``title`` is one line of Markdown, ``body`` is whole lines."""
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
 
 
 def length(text: str) -> int:
-    """What a host may count at most: bytes of UTF-8 are never fewer than characters or UTF-16 units."""
+    """The bytes of a text: never fewer than the characters or UTF-16 units that a host may count."""
     return len(text.encode())
 
 

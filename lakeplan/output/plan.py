@@ -1,4 +1,4 @@
-"""A plan as a person reads it, and the report of its apply."""
+"""A plan, and the report of its apply, on a terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def render_plan(document: Json, console: Console) -> None:
-    """Prints a whole plan; its end sums it up. Without changes there is little but that one line."""
+    """Print a plan, which ends with a summary."""
     page = Page(console)
     repositories = document["repositories"]
     if document.get("what_if"):
@@ -58,13 +58,13 @@ def render_plan(document: Json, console: Console) -> None:
 
 
 def what_if(document: Json, form: Callable[[str], str] = str) -> str:
-    """What a plan assumes beyond the tree; "" for every other plan."""
+    """What a plan with ``--set`` assumes; "" for other plans."""
     assumed = " and ".join(form(text) for text in document.get("what_if") or ())
     return assumed and f"{assumed}? The tree does not say so, so this plan cannot be applied."
 
 
 def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:
-    """When, from which tree and how the plan was made; names in their ``form``."""
+    """When, from which tree and how the plan was made, with names in their ``form``."""
     parts = [f"Judged at {moment(document['as_of'])}"]
     if document["tree_commit"]:
         parts.append(f"tree commit {form(document['tree_commit'][:12])}")
@@ -82,7 +82,7 @@ def circumstances(document: Json, form: Callable[[str], str] = str, limit: int |
 
 
 def _summary(page: Page, document: Json) -> None:
-    """One line where it fits; narrower, what changes, what that does and what blocks it have one each."""
+    """Print the summary on one line if it fits, else each of its parts on a line."""
     parts = summary_parts(document)
     whole = Text(" ").join(page.join(*part) for part in parts)
     if whole.cell_len <= page.width:
@@ -113,13 +113,13 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
 
 
 def summary_text(document: Json) -> str:
-    """The summary as plain text of one line."""
+    """The summary as one line of plain text."""
     parts = summary_parts(document)
     return " ".join("".join(p.text if isinstance(p, Cell) else p for p in part) for part in parts)
 
 
 def _branches(summary: Json) -> str:
-    """What the next ``branches run`` deletes, and what expires in the end because of it."""
+    """What the next ``branches run`` deletes, and what expires because of that."""
     going, keep = summary["branches_delete"], count(summary["branches_keep"])
     if not going:
         return f" none to delete, {keep} kept."
@@ -133,7 +133,7 @@ def _branches(summary: Json) -> str:
 
 
 def _impact(summary: Json) -> list[str | Cell]:
-    """What expires now, in 30 days where that is more, and at risk; unknown impacts first."""
+    """What expires now, what expires in 30 days if that is more, and what is at risk."""
     costs = summary["cost_expire"]
     text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")
@@ -164,7 +164,7 @@ _BRANCHES_SHOWN = 10
 
 
 def render_apply(document: ApplyDocument, console: Console) -> None:
-    """Prints an apply report; failures come last before the sum, where they are seen."""
+    """Print the report of an apply. Failures come just before the summary, where people see them."""
     page = Page(console)
     results = document["results"]
     done = [r for r in results if r["outcome"] not in ("failed", "uncertain")]
@@ -206,7 +206,7 @@ def _row(page: Page, result: ResultRow) -> list[str | Cell]:
 
 
 def _left_out(page: Page, document: ApplyDocument) -> None:
-    """What the tree requires and this apply did not write, because nobody reviewed it."""
+    """Print what the tree requires and this apply did not write, because nobody reviewed it."""
     if document["not_written"]:
         keys = document["not_written"]
         page.heading("Not written", "in the tree and not in the plan; plan again to have them reviewed")

@@ -1,4 +1,4 @@
-"""The first part of a plan: which values change in which repository, from what to what."""
+"""The first part of a plan: the values that change, and the settings that are weakened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ChangeRow:
 
 @dataclass(frozen=True)
 class Group:
-    """What repositories have in common that change alike."""
+    """Changes that several repositories have in common."""
 
     action: str
     adopted: bool
@@ -55,21 +55,21 @@ def writing(document: Json) -> list[Json]:
 
 
 def writes(repository: Json) -> bool:
-    """Whether any of its settings is to be written."""
+    """Whether the plan would write any setting of the repository."""
     settings = (repository["branch_lifecycle"], repository["object_lifecycle"])
     rules = repository["action"] != "none" or pins_change(repository)
     return rules or any(s and s["action"] != "none" for s in settings)
 
 
 def pins_change(repository: Json) -> bool:
-    """Whether an apply would make a pin, give one another rule, or delete one."""
+    """Whether an apply would create, change or delete a pin."""
     pins = repository.get("pins")
     return bool(pins and not pins["blocked"] and any(pin["state"] != "kept" for pin in pins["pins"]))
 
 
 def render_changes(page: Page, document: Json) -> None:
-    """Every change of GC rules. Repositories that change alike share one block; very many single ones share
-    a table."""
+    """Print every change of GC rules. Repositories that change alike share a block. Many that change
+    differently share a table."""
     groups: dict[Group, list[str]] = {}
     if writing(document):
         page.heading("Changes")
@@ -93,7 +93,7 @@ def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
 def render_alike(
     page: Page, action: str, keys: Sequence[str], *, adopted: bool, what: str, setting: str = ""
 ) -> None:
-    """The head of a block: one repository, or several that change alike, and what it means."""
+    """Print the head of a block: the repositories that change alike, and what the change means."""
     page.blank()
     title = keys[0] if len(keys) == 1 else f"{count_of(len(keys), 'repository')} alike"
     kind, mark = f"  {setting}" if setting else "", "  adopted" if adopted else ""
@@ -135,7 +135,7 @@ def _cells(row: ChangeRow) -> list[Value]:
 
 
 def change_rows(repository: Json) -> list[ChangeRow]:
-    """One row per value that differs, as the document lists them."""
+    """A row for each value that differs, in the document's order."""
     before, after = repository["before"], repository["after"]
     return [_row(change, before, after) for change in repository["changes"]]
 
@@ -154,14 +154,14 @@ def _row(change: Json, before: Json | None, after: Json | None) -> ChangeRow:
 
 
 def _days(value: int | None, rules: Json | None) -> str:
-    """Days of one value; a branch without a rule of its own has the default, which is said."""
+    """The days of a value. A branch without a rule shows the default that applies to it."""
     if value is not None:
         return days(value)
     return NOT_SET if rules is None else f"{NOT_SET} ({days(rules['default_retention_days'])})"
 
 
 def _effect(old: int | None, before: Json | None, new: int | None, after: Json | None) -> str:
-    """What the change does to the days that count, the default's where a branch has no rule."""
+    """Whether retention gets shorter or longer. The default applies to a branch without a rule."""
     if before is None or after is None:
         return ""
     was = before["default_retention_days"] if old is None else old
@@ -172,7 +172,7 @@ def _effect(old: int | None, before: Json | None, new: int | None, after: Json |
 
 
 def fold(rows: Sequence[ChangeRow]) -> Iterable[ChangeRow]:
-    """A repository with very many changed branches: those that change alike become one row."""
+    """The rows; if there are many, branches that change alike share one."""
     if len(rows) <= _MANY_ROWS:
         return rows
     alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
@@ -198,7 +198,7 @@ _SCOPES_SHOWN = 10
 
 @dataclass(frozen=True)
 class Loosened:
-    """One value that is looser, with the repositories it is about (none: the whole tree)."""
+    """A setting that is weaker than at the base, and its repositories; none means the whole tree."""
 
     path: str
     before: str
@@ -208,7 +208,7 @@ class Loosened:
 
 
 def loosened(document: Json) -> list[Loosened]:
-    """Loosenings in the document's order; equal ones of several repositories as one."""
+    """Weakened settings in the document's order. Equal ones of several repositories are one."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for item in document["loosenings"]:
         key = (item["path"], item["before"], item["after"], item["where"])

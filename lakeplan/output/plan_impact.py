@@ -100,7 +100,7 @@ def _picked(columns: Sequence[str], rows: Iterable[Mapping[str, Sequence[Value]]
 
 
 def tag_table(repository: Json, title: str = "tag", lost: str = "") -> Table:
-    """Tags that lose data. ``lost`` follows the names of the figures."""
+    """Tags that lose data. ``lost`` is appended to the headers of the figures."""
     cost = Money.of(repository)
     rows = [
         [Name(tag["tag"]), Name(tag["commit_id"][:12]), *volume_cells(tag, cost, at_risk=True)]
@@ -130,7 +130,7 @@ _QUIET_SHOWN = 20
 
 
 def render_impact(page: Page, document: Json) -> None:
-    """Per repository: commits kept, objects and bytes that expire, at three moments."""
+    """Print for each repository the commits that are kept and what expires, at three moments."""
     repositories = writing(document)
     if not repositories:
         return
@@ -155,20 +155,20 @@ def render_impact(page: Page, document: Json) -> None:
 
 
 def expires_by_rule(repository: Json) -> bool:
-    """Whether object rules are added or changed: their effect is not simulated."""
+    """Whether object rules are added or changed. What they expire is not simulated."""
     rules = repository["object_lifecycle"]
     return bool(rules) and any(change["action"] != "clear" for change in rules["changes"])
 
 
 def nothing_expires(impact: Json) -> bool:
-    """True only when it is known, for every moment."""
+    """Whether it is known that nothing expires at any of the moments."""
     moments = impact["horizons"].values()
     known = impact["status"] in ("simulated", "unaffected") and bool(moments)
     return known and all(h["commits_expire"] == 0 and h["objects_expire"] == 0 for h in moments)
 
 
 def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> None:
-    """The figures of one repository: a row per moment, then where the objects are."""
+    """Print the figures of one repository by moment, then by prefix."""
     impact, cost = repository["impact"], Money.of(repository)
     if impact["status"] == "unknown":
         page.line(Cell(UNKNOWN, "bold red"), f": {impact['reason'] or NO_REASON}", indent=2)
@@ -186,7 +186,7 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
 
 
 def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
-    """The largest folders of what expires now. A folder that only holds one other is left out."""
+    """Print the largest folders of what expires now, without those that only contain another one."""
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
     table = prefix_table((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
     table.print_on(page, limit)
@@ -203,7 +203,7 @@ def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
 
 
 def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
-    """Many repositories, one line each: the unknown ones first, then by bytes that expire."""
+    """Print many repositories, one a line: unknown ones first, then by bytes that expire."""
     unknown: dict[str, list[str]] = {}
     for repository in sorted(repositories, key=largest_first):
         impact = repository["impact"]
@@ -224,7 +224,7 @@ def largest_first(repository: Json) -> tuple[bool, int, str]:
 
 
 def render_backlog(page: Page, document: Json) -> None:
-    """What the stored rules already let expire, whatever this plan does."""
+    """Print what has already expired under the stored rules, whatever this plan does."""
     having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
     with_money = priced(having)
     found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
@@ -269,7 +269,7 @@ def gates_of(document: Json) -> list[Json]:
 
 
 def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False) -> None:
-    """Gates that did not pass, refused ones first; equal ones of several repositories together."""
+    """Print gates that did not pass, those that refuse first. Equal ones of several repositories are one."""
     order = list(_STYLES)
     shown = [g for g in gates if all_of_them or g["outcome"] != "passed"]
     if not shown:
@@ -292,7 +292,7 @@ def gate_groups(gates: Iterable[Json]) -> dict[tuple[str, str, str, str], list[s
 
 
 def scope_of(scope: str) -> str:
-    """What a gate is about, in words."""
+    """The repository that a gate applies to, or the whole plan."""
     return "the whole plan" if scope == "plan" else scope
 
 
@@ -320,7 +320,7 @@ def render_warnings(
     *,
     tags_shown: int | None = _TAGS_SHOWN,
 ) -> None:
-    """Objects at risk, tags that lose data, then every other warning with the repositories it is about."""
+    """Print objects at risk, tags that lose data, then other warnings with their repositories."""
     with_money = priced(repositories)
     at_risk = [row for r in repositories if (row := _risk_row(r, with_money=with_money))]
     tags = [r for r in repositories if r["impact"]["tags"]]
@@ -379,7 +379,7 @@ def _tags(page: Page, repository: Json, limit: int | None) -> None:
 
 
 def render_adopted(page: Page, document: Json) -> None:
-    """Repositories that a glob newly matches: no entry names them."""
+    """Print repositories that a glob newly matches and no entry names."""
     adopted = [r for r in document["repositories"] if r["adopted"]]
     if not adopted:
         return
@@ -393,7 +393,7 @@ def render_adopted(page: Page, document: Json) -> None:
 
 
 def render_failures(page: Page, repositories: Sequence[Json]) -> None:
-    """Repositories that could not be planned: what, where, what to do. Equal ones together."""
+    """Print repositories that could not be planned, and what to do. Those with equal errors are together."""
     groups = failure_groups(repositories)
     if groups:
         page.heading("Failed", "not planned, and not written by an apply of this plan")
@@ -403,7 +403,7 @@ def render_failures(page: Page, repositories: Sequence[Json]) -> None:
 
 
 def render_unmanaged(page: Page, document: Json) -> None:
-    """Repositories on the servers that no entry names: never touched, and worth knowing."""
+    """Print repositories on the servers that no entry names. lakeplan never touches them."""
     unmanaged = document["unmanaged"]
     if unmanaged:
         page.heading("Not managed", f"{count_of(len(unmanaged), 'repository')} that no entry names")

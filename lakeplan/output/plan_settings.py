@@ -1,5 +1,4 @@
-"""Policies, object rules and pins in a plan: what changes, which branches are deleted, and what only a pin
-keeps."""
+"""Policies, object rules and pins of a plan: what changes, which branches are deleted, and pins."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING
 from lakeplan.branches.verdicts import EVEREST
 from lakeplan.output.lifecycle import (
     deletion_table,
+    kept_table,
     losses_of,
     reason_of,
     render_follows,
     render_stale,
-    staying_table,
 )
 from lakeplan.output.page import Cell, Page, code, names
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
@@ -53,7 +52,7 @@ def settings_of(repository: Json) -> list[tuple[str, Json]]:
 
 
 def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
-    """Every policy and rule that differs. Repositories that change alike share one block."""
+    """Print every policy and object rule that changes. Repositories that change alike share a block."""
     groups: dict[tuple[str, str], list[tuple[Json, Json]]] = {}
     for repository in repositories:
         for kind, setting in settings_of(repository):
@@ -88,7 +87,7 @@ def _value(text: str | None, style: str = "") -> Cell | Name:
 
 
 def render_branches(page: Page, document: Json) -> None:
-    """Which branches the server's job deletes under the proposed policies, and when."""
+    """Print which branches the server's job deletes under the proposed policies, and when."""
     repositories = [
         r
         for r in document["repositories"]
@@ -115,7 +114,7 @@ def render_branches(page: Page, document: Json) -> None:
 
 
 def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
-    """One repository: counts, the branches, what to know of them."""
+    """Print the branches of one repository, with counts and notes."""
     policies = repository["branch_lifecycle"]
     _counts_line(page, repository, "newly deleted", policies)
     fates = policies["fates"]
@@ -137,7 +136,7 @@ def _counts_line(page: Page, repository: Json, word: str, of: Json, since: str =
 
 
 def notes(page: Page, texts: Sequence[str]) -> None:
-    """What to know, one line each; the caveat of idle verdicts has their mark."""
+    """Print notes, one a line. The caveat about idle branches has the mark that they have."""
     for text in texts:
         lead = Cell(IDLE, "bold yellow") if text == EVEREST else Cell("!", "dim")
         page.hanging(lead, page.join(text), indent=2)
@@ -159,7 +158,7 @@ def _remarks(fate: Json) -> list[str]:
 
 
 def _fate(fate: Json) -> Row:
-    """One branch. Idle verdicts are marked: an Everest mount that was not synced is no write."""
+    """The row of a branch. Idle ones are marked, because an Everest mount that was not synced is no write."""
     goes = fate["goes_at"]
     return [
         fate["branch_id"],
@@ -190,39 +189,40 @@ def deletions_of(repository: Json) -> list[BranchEntry]:
     return [b for b in repository["lifecycle"]["branches"] if b["verdict"] == "delete"]
 
 
-def staying_of(repository: Json) -> list[BranchEntry]:
+def kept_branches(repository: Json) -> list[BranchEntry]:
     """Branches that are kept, those deleted soonest first."""
     found = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
     return sorted(found, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
 
 
 def render_run_branches(page: Page, document: Json) -> None:
-    """A part of its own per repository; of very many those where branches are deleted, and a table of the
-    others."""
+    """Print the branches of each repository. If there are many repositories, print those where branches are
+    deleted, and a table of the others."""
     repositories = with_branches(document["repositories"])
     if not repositories:
         return
     page.heading("Branches", BY_RUN)
-    few = len(repositories) <= _MANY
-    shown = repositories if few else [r for r in repositories if deletions_of(r)][:_MANY]
+    lists_all = len(repositories) <= _MANY
+    shown = repositories if lists_all else [r for r in repositories if deletions_of(r)][:_MANY]
     room = _SHOWN
     for repository in shown:
         page.blank()
-        staying = len(staying_of(repository))
-        listed = few and staying <= room
-        room -= staying if listed else 0
-        run_branches_of(page, repository, limit=_SHOWN, staying=listed)
+        kept = len(kept_branches(repository))
+        lists_kept = lists_all and kept <= room
+        room -= kept if lists_kept else 0
+        run_branches_of(page, repository, limit=_SHOWN, lists_kept=lists_kept)
     rest = [r for r in repositories if r not in shown]
     if rest:
         page.blank()
-        rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(staying_of(r)))] for r in rest]
+        rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(kept_branches(r)))] for r in rest]
         page.table(("", "deleted now", "in 7 days", "in 30 days", "kept now"), rows, figures=(1, 2, 3, 4))
     if any(len(deletions_of(r)) > _SHOWN for r in shown):
         page.dim("Every branch is in the plan file, and in `lakeplan branches plan`.")
 
 
-def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying: bool) -> None:
-    """One repository: counts, branches to delete and to keep (or why, in figures), and what then expires."""
+def run_branches_of(page: Page, repository: Json, *, limit: int | None, lists_kept: bool) -> None:
+    """Print the branches of one repository that are deleted and kept, and what expires because of that.
+    Without ``lists_kept``, those that are kept are only counted by reason."""
     found, cost = repository["lifecycle"], Money.of(repository)
     if found["unknown"]:
         title = page.join(
@@ -232,13 +232,13 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, staying:
         return
     since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
     _counts_line(page, repository, "deleted", found, since)
-    going, rest = deletions_of(repository), staying_of(repository)
+    going, rest = deletions_of(repository), kept_branches(repository)
     deletion_table(page, going[:limit], found["as_of"], cost)
     page.rest(len(going), limit, "more to be deleted")
-    if staying:
-        staying_table(page, rest, found["as_of"])
+    if lists_kept:
+        kept_table(page, rest, found["as_of"])
     elif rest:
-        page.line(f"{count_of(len(rest), 'branch')} stay: {why_they_stay(rest)}", indent=2)
+        page.line(f"{count_of(len(rest), 'branch')} kept: {why_kept(rest)}", indent=2)
     render_follows(page, found, cost)
     render_stale(page, found["branches"], cost, limit=_STALE if limit is not None else None)
     notes(page, found["notes"])
@@ -249,8 +249,8 @@ def counts(found: Json) -> list[Cell]:
     return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
 
 
-def why_they_stay(branches: Sequence[BranchEntry]) -> str:
-    """``300 not crossed yet, 12 no policy matches``: by reason, most first."""
+def why_kept(branches: Sequence[BranchEntry]) -> str:
+    """How many are kept for each reason, most first: ``300 not crossed yet, 12 no policy matches``."""
     found = Counter(reason_of(branch) for branch in branches)
     return ", ".join(f"{count(number)} {reason}" for reason, number in found.most_common())
 
@@ -260,14 +260,14 @@ _MARKS = {"missing": "add", "stale": "change", "retired": "clear"}
 
 
 def changing(repository: Json) -> list[Json]:
-    """Pins that an apply would make, give another rule, or delete."""
+    """Pins that an apply would create, change or delete."""
     if not pins_change(repository):
         return []
     return [pin for pin in repository["pins"]["pins"] if pin["state"] != "kept"]
 
 
 def render_pins(page: Page, document: Json) -> None:
-    """The pins of every repository where some change."""
+    """Print the pins of every repository where pins change."""
     found = [r for r in document["repositories"] if r["failure"] is None and changing(r)]
     if found:
         page.heading("Pins", PINS)
@@ -277,7 +277,7 @@ def render_pins(page: Page, document: Json) -> None:
 
 
 def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
-    """The pins of one repository that an apply would change."""
+    """Print the pins of one repository that change."""
     pins = changing(repository)[:limit]
     page.line(Cell(key_of(repository), "bold"), f": {pin_counts(repository)}")
     table = pins_table(pins)

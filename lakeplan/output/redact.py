@@ -1,8 +1,8 @@
 """A document with digests in place of object paths, prefixes, physical addresses and storage URLs.
 
-What stands under the keys below is replaced as a whole; in every other text what is known from there, URLs
-of storage, and keys of lakeFS's own folders. Names of servers, repositories, branches, tags and files of the
-tree stay: they are no object paths.
+Values under the keys below are replaced whole. In all other texts, those values, URLs of storage and keys of
+lakeFS's own folders are replaced. Names of servers, repositories, branches, tags and files of the tree stay,
+because they are not object paths.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NAMES = frozenset(
         *("patterns", "digest", "etag", "before_etag", "after_etag", "config_hash", "as_of", "by"),
     }
 )
-"""Keys whose texts are names or ids: only URLs of storage are looked for in them."""
+"""Keys whose texts are names or ids. Only URLs of storage are replaced in them."""
 _SERVERS = frozenset({"endpoint_url"})
 _BY_KEY = frozenset({"failures", "reasons"})
-"""Maps whose keys are texts, too."""
+"""Maps whose keys are texts too."""
 _PLAN_TOP = frozenset({"gates", "warnings", "loosenings"})
 _PLAN_PARTS = frozenset({"impact", "gates", "warnings", "failure", "storage_namespace", "lifecycle"})
-"""What of a plan file may be redacted: an apply compares all else with the servers and the tree."""
+"""The parts of a plan file that are redacted. An apply compares all others with the servers and the tree."""
 
 _END = r"[^\s'\"`,;()\[\]{}<>|]*"
 _SCHEMES = {
@@ -55,20 +55,20 @@ _QUOTED = re.compile(r"""(?:(?<=hold on prefix )|(?<=the path ))(?:'(?:[^'\\]|\\
 
 
 def redacted(document: Json) -> dict[str, Any]:
-    """A copy for people and programs outside; what it says besides stays as it is."""
+    """A redacted copy of a document."""
     made: dict[str, Any] = _Redactor(document).part(document, _scope(document, ""))
     return made
 
 
 def redact_text(text: str, scope: str = "") -> str:
-    """A message: URLs of storage, and keys of lakeFS's folders."""
+    """A message without URLs of storage and keys of lakeFS's folders."""
     return _patterns(text, scope)
 
 
 def redact_plan(plan: Plan) -> Plan:
-    """A plan whose file may be shown and still be applied: its rules, prefixes of object rules among them,
-    are those that would be written, so they stay; the storage namespace is a digest that an apply can
-    compare. What a sweep keeps to is said without the reasons of holds, which are free text."""
+    """A plan whose file can be shown and still be applied. Rules stay, with the prefixes of object rules,
+    because an apply writes them. The storage namespace becomes a digest that an apply can compare. Free
+    text, such as the reasons of holds, is removed."""
     # Plans need numpy, and every command needs this module: its errors are redacted too.
     from lakeplan.values.plan_document import digest_of, load_plan, to_document, with_shown
 
@@ -97,7 +97,7 @@ def _no_reasons(guard: Json) -> dict[str, Any]:
 
 
 def _scope(part: Json, outer: str) -> str:
-    """``server/name`` of the repository a part is about; what ``explain`` and ``curve`` call it else."""
+    """``server/name`` of the repository that a part is about, or its name in ``explain`` and ``curve``."""
     name = part.get("name", part.get("repository"))
     if isinstance(part.get("server"), str) and isinstance(name, str):
         return f"{part['server']}/{name}"
@@ -125,7 +125,7 @@ class _Redactor:
         return self._text(value, scope) if isinstance(value, str) else value
 
     def at(self, key: str, value: Any, scope: str) -> Any:
-        """What is under a key."""
+        """The redacted value of a key."""
         if key in _SERVERS:
             return value
         if key in _PATHS:
@@ -139,7 +139,7 @@ class _Redactor:
         return self.part(value, scope)
 
     def _names(self, value: Any, scope: str) -> Any:
-        """Names, in lists too; what is a map there is a part like any other."""
+        """Names and lists of names. A map is redacted like any other part."""
         if isinstance(value, str):
             return _URL.sub(lambda match: _digest(scope, match.group()), value)
         if isinstance(value, (list, tuple)):
@@ -154,7 +154,7 @@ class _Redactor:
 
 
 def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
-    """Every path that is under a key of its own, and the repository it is of."""
+    """Every path under a key for paths, with its repository."""
     if isinstance(value, Mapping):
         inner = _scope(value, scope)
         for key, item in value.items():
@@ -172,7 +172,7 @@ def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
 
 
 def _any_of(paths: set[str]) -> re.Pattern[str]:
-    """The longest first; below a folder, all of the path."""
+    """A pattern of these paths, the longest first. A folder matches everything below it."""
     parts = [
         re.escape(path) + (_END if path.endswith("/") or "://" in path else r"(?![\w/-])")
         for path in sorted(paths, key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""A report page: one HTML file without requests, with branches, timeline and commit graph."""
+"""The report page of a plan, one HTML file: branches, timeline, commit graph and curves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 _ROWS = 1_600
-"""Of all repositories together."""
+"""For all repositories together."""
 _FEWEST = 25
 _HEIGHT = 260
 _DAY = 86_400
@@ -90,7 +90,7 @@ def _scale(seconds: int) -> float:
 
 
 def _picture(key: str, rows: Sequence[Json]) -> Markup:
-    """Dots on scales of logarithms; branches that fall on one spot are one dot, the larger the more."""
+    """A chart of branches by age and idleness, on logarithmic scales. Larger dots are several branches."""
     far = max(_scale(r["idle_seconds"]) for r in rows)
     high = max(_scale(r["age_seconds"]) for r in rows)
     f = Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
@@ -285,7 +285,7 @@ VERDICTS = {
     "at_risk_already": ("at risk already", "the same, and the stored rules let it expire too"),
     "gone": ("gone", "the stored rules and the proposed ones let it expire"),
 }
-"""As the columns of the document number them."""
+"""In the order of their numbers in the document."""
 
 SHAPES = {
     "kept": el("circle", cx=8, cy=8, r=5),
@@ -298,7 +298,7 @@ SHAPES = {
 
 
 def graph_section(document: Json) -> tuple[Section | None, list[Markup]]:
-    """The section, and the blocks of data it needs. None without a history."""
+    """The section, or None without a history, and the blocks of data that it needs."""
     graphs = document["graphs"]
     if not graphs:
         return None, []
@@ -453,7 +453,7 @@ def _one(placed: Json, repository: Json | None) -> Markup:
 
 
 def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, int | None]:
-    """Days of the stored and of the proposed rules, for the default or a branch."""
+    """Days of a branch, or by default, under the stored and under the proposed rules."""
     found: list[int | None] = []
     for rules in (repository["before"], repository["after"]) if repository else (None, None):
         if rules is None:
@@ -503,7 +503,7 @@ def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> lis
         return []
     goes = expiring_at(curve, at)
     marked = upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
-    if cls == "then":  # under the other one, which may stand close by
+    if cls == "then":  # below the other label, which may be close
         marked[1] = Markup(marked[1].replace(f'y="{TOP + 12}"', f'y="{TOP + 30}"'))
     return marked
 

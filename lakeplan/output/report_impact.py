@@ -1,4 +1,4 @@
-"""The top of a report page: what the plan comes to, what blocks it, and what it does."""
+"""Sections of a report page: summary, gates, impact by repository, and notes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeplan.output.plan_impact import (
 )
 from lakeplan.output.plan_settings import TITLES, changing, pins_table, setting_table, settings_of
 from lakeplan.output.report_shell import Section, table, table_of
-from lakeplan.output.tables import Folder, Share, Table, volume_cells
+from lakeplan.output.tables import Name, Share, Table, volume_cells
 from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size, sums, volume
 
 OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
@@ -49,7 +49,7 @@ def summary_section(document: Json) -> Section:
 
 
 def _cards(plan: Json) -> Markup | None:
-    """The four figures. One that is not known of every repository says so, and never looks like nothing."""
+    """The four main figures, each with the number of repositories in which it is unknown."""
     summary, writes = plan["summary"], writing(plan)
     if not writes:
         return None
@@ -122,14 +122,14 @@ def gates_section(document: Json) -> Section | None:
 
 
 def more(total: int, shown: int = _ROWS) -> list[Markup]:
-    """That rows were left out, and where they are."""
+    """A line that says how many rows were left out; none when all are shown."""
     if total <= shown:
         return []
     return [el("p", f"{count(total - shown)} more are in the plan file.", cls="dim")]
 
 
 def notes_section(document: Json) -> Section:
-    """Failures, warnings, and what this page does not hold and why."""
+    """Failures, warnings, and what this page does not show and why."""
     plan = document["plan"]
     failed = [
         [key_of(r), r["failure"]["message"], r["failure"]["hint"]]
@@ -195,7 +195,7 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
     if impact["status"] == "unknown":
         words.append(el("p", el("strong", UNKNOWN), f": {impact['reason'] or NO_REASON}", cls="alert"))
     elif impact["status"] == "not_asked":
-        words.append(el("p", "Its impact was not requested: nothing would be written here."))
+        words.append(el("p", "Its impact was not computed, because nothing would be written here."))
     elif impact["reason"]:
         words.append(el("p", impact["reason"]))
     owner = f", owned by {repository['owner']}" if repository["owner"] else ""
@@ -243,12 +243,12 @@ def _moments(repository: Json) -> Markup | None:
 
 
 def _prefixes(repository: Json) -> Markup | None:
-    """Folders of what expires now, as a tree, each with its share of the whole."""
+    """Folders of what expires now, each with its share of the whole."""
     prefixes, cost = repository["impact"]["prefixes"], Money.of(repository)
     whole = max((p["size_bytes"] for p in prefixes), default=0)
     largest = sorted(prefixes, key=lambda p: (-p["size_bytes"], p["prefix"]))[:_PREFIX_ROWS]
     rows = [
-        [Folder(p["prefix"], p["depth"]), *volume_cells(p, cost), Share(p["size_bytes"], whole)]
+        [Name(p["prefix"] or "(all paths)"), *volume_cells(p, cost), Share(p["size_bytes"], whole)]
         for p in sorted(largest, key=lambda p: str(p["prefix"]))
     ]
     figures = Table(("prefix", "objects", "bytes", *cost.header(), "share"), rows)

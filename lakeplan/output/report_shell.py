@@ -19,7 +19,7 @@ from lakeplan.values.urls import is_digest
 
 
 def data_block(identifier: str, document: Any) -> Markup:
-    """JSON inside a script element that no browser runs, and that nothing in it can end."""
+    """JSON in a script element that browsers do not run and that no text in it can end."""
     raw = json.dumps(document, separators=(",", ":"), ensure_ascii=True, sort_keys=True)
     for character in "<>&":
         raw = raw.replace(character, f"\\u{ord(character):04x}")
@@ -27,7 +27,7 @@ def data_block(identifier: str, document: Any) -> Markup:
 
 
 _TALL = 25
-"""Rows from which on a table scrolls in a box of its own height."""
+"""A table with more rows scrolls inside a box."""
 Cell = Child | tuple[Child, dict[str, Attribute]]
 
 
@@ -40,8 +40,8 @@ def table(
     sortable: bool = False,
     hidden_caption: bool = False,
 ) -> Markup:
-    """A table in a box that scrolls by itself. The first cell of a row is its header. A cell may come with
-    attributes, such as ``data_sort``; ``figures`` are columns of numbers."""
+    """A table in a scrolling box. The first cell of a row is its header. A cell may be a pair of its content
+    and attributes such as ``data_sort``. ``figures`` are columns of numbers."""
     numbers = frozenset(figures)
 
     def cell(n: int, value: Cell) -> Markup:
@@ -70,7 +70,7 @@ def table(
 
 
 def amount(value: int | None, form: Callable[[int], str] = count, cls: str = "some") -> Cell:
-    """A figure with what to sort by; an unknown one never looks like nothing, and sorts first."""
+    """A figure with its value to sort by. An unknown one never looks like zero, and sorts first."""
     if value is None:
         return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
@@ -122,7 +122,7 @@ def table_of(
     sortable: bool = False,
     hidden_caption: bool = True,
 ) -> Markup | None:
-    """At most ``limit`` rows of a table of values; None without rows."""
+    """The first ``limit`` rows of a table as HTML; None without rows."""
     if not values.rows:
         return None
     headers = [header.replace("\n", " ") for header in values.headers]
@@ -133,7 +133,7 @@ def table_of(
 
 
 def cards(items: Iterable[tuple[str, str, str]]) -> Markup:
-    """Names, each with a figure and what it means."""
+    """Main figures, each with its name and what it means."""
     shown = [
         el("div", el("dt", name), el("dd", el("strong", figure), el("span", words)), cls="card")
         for name, figure, words in items
@@ -142,7 +142,7 @@ def cards(items: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def folder(prefix: str | None, depth: int) -> Cell:
-    """A prefix in a tree of folders by its last part; None is what has no path."""
+    """The last part of a prefix, at its depth in a tree of folders. None is for objects without a path."""
     name = "(in no commit)" if prefix is None else prefix or "(all paths)"
     if prefix and not is_digest(prefix):
         name = f"{prefix.rstrip('/').rpartition('/')[2]}/"
@@ -150,12 +150,12 @@ def folder(prefix: str | None, depth: int) -> Cell:
 
 
 def anchor(repository: str) -> str:
-    """The id of a repository's part. Its name is letters, digits, dashes and dots; a server's may be more."""
+    """The id of a repository's part of the page. Names of servers may contain any character."""
     return "repository-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in repository)
 
 
 def unread_section(document: Json, stopped: str, hint: str) -> Section | None:
-    """Repositories that failed, and those before which the command was stopped."""
+    """Repositories that could not be read, and those that a stopped command did not reach."""
     lines: list[list[Cell]] = [[key, one["message"], one["hint"]] for key, one in document["failed"].items()]
     lines += [[key, stopped, hint] for key in document["unfinished"]]
     if not lines:
@@ -167,13 +167,13 @@ def unread_section(document: Json, stopped: str, hint: str) -> Section | None:
 
 STYLES = ("page.css", "graph.css")
 TREE_SCRIPTS = ("page.js", "tree.js", "start_tree.js")
-"""Of a page with a tree of folders."""
+"""Scripts of a page with a tree of folders."""
 SCRIPTS = ("page.js", "graph_data.js", "graph_words.js", "graph_picture.js", "graph_list.js", "start.js")
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading of its own."""
+    """A part of the page with its heading."""
 
     id: str
     title: str
@@ -182,7 +182,7 @@ class Section:
 
 @cache
 def asset(name: str) -> Markup:
-    """A file of this package, which is trusted text."""
+    """A file of this package; its text is trusted."""
     return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
 
 
@@ -191,14 +191,13 @@ def styles(names: Sequence[str] = STYLES) -> Markup:
 
 
 def script(names: Sequence[str] = SCRIPTS) -> Markup:
-    """One function around all files: they see each other, and the page sees none of their names."""
+    """All files inside one function, so that they share names that the page does not see."""
     return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in names) + "\n})();")
 
 
 @dataclass(frozen=True)
 class About:
-    """What a page is about: its title, the moment that the window's title names, facts below the title, and
-    words at the foot."""
+    """The title of a page, the time in the title of its window, facts below the title, and its footer."""
 
     title: str
     at: str
@@ -207,7 +206,7 @@ class About:
 
 
 def page(document: Json, sections: Sequence[Section | None], data: Sequence[Markup]) -> str:
-    """The whole file of a plan."""
+    """The HTML file of a plan."""
     plan = document["plan"]
     assumed = what_if(plan)
     facts = [*([f"What if {assumed}"] if assumed else []), f"Judged at {moment(plan['as_of'])}"]
@@ -231,7 +230,7 @@ def whole_page(
     *,
     data: Sequence[Markup] = (),
 ) -> str:
-    """The whole file. ``data`` are the blocks of JSON that the scripts read."""
+    """An HTML file. Its scripts read the blocks of JSON in ``data``."""
     sections = [section for section in parts if section is not None]
     css, js = styles(css_files), script(js_files)
     head = el(
@@ -302,5 +301,5 @@ def figure(drawn: Markup, caption: str) -> Markup:
 
 
 def behind(title: str, *body: Markup | None) -> Markup:
-    """The table behind a picture, folded."""
+    """Details behind a title, folded."""
     return el("details", el("summary", title), *body)

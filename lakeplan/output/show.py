@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 
 def render_repository(repository: Json, console: Console) -> None:
-    """Prints one entry of the document's ``repositories``, nothing folded or left out; an empty line ends
-    it, since several may follow each other."""
+    """Print one repository of a plan in full, then an empty line, since several may follow each other."""
     page = Page(console)
     mark = MARKS.get(_overall(repository), Cell(" "))
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
@@ -55,7 +54,7 @@ def render_repository(repository: Json, console: Console) -> None:
         branches_of(page, repository, limit=None)
     if repository["lifecycle"] is not None and repository["failure"] is None:
         page.heading("Branches", BY_RUN)
-        run_branches_of(page, repository, limit=None, staying=True)
+        run_branches_of(page, repository, limit=None, lists_kept=True)
     for kind, setting in settings_of(repository):
         if kind != "branch_lifecycle":
             notes(page, setting["notes"])
@@ -159,7 +158,7 @@ _FATE = {
 
 
 def render_tests(document: PolicyTestDocument, console: Console) -> None:
-    """Prints every test on a line of its own, and below each failed one what differs."""
+    """Print each test on a line, and what differs below each that failed."""
     page = Page(console)
     for test in document["tests"]:
         if test["passed"]:
@@ -186,7 +185,7 @@ def _failed(page: Page, test: ResultRow) -> None:
         page.line(f"{test['repository']} (entry {test['entry']}): {_rules_text(test['rules'])}", indent=6)
     if test["graph"]:
         page.line(Cell(f"as of {moment(test['as_of'])}", "dim"), indent=6)
-        # Where it would only be folded the reasons are left to the failures above.
+        # On a narrow terminal reasons would only fold; the failures above have them.
         columns = 6 if page.width >= WIDE else 5
         page.table(
             ("", "commit", "age", "", "expected", "why")[:columns],
@@ -229,7 +228,7 @@ def _place(test: ResultRow) -> str:
 
 
 def render_tests_junit(document: PolicyTestDocument, *, tree: str = "") -> str:
-    """One suite a file, one case a test; ``tree`` is put before the names of files."""
+    """Tests as JUnit: a suite for each file, a case for each test. ``tree`` is the folder of the files."""
     root = ET.Element("testsuites", name="lakeplan test")
     suites: dict[str, ET.Element] = {}
     for test in document["tests"]:

@@ -1,8 +1,7 @@
-"""Simulations and curves as pages, and a curve as a picture: SVG of plain shapes, for light and dark pages.
+"""Simulations and curves on a terminal, and a curve as SVG for light and dark pages.
 
-Each rule has a row: bytes at the left, objects at the right, both as functions of its days. The filled step
-is the documented rule; a mark above it is what the server deletes where that is more. SVG only: no
-library that draws PNG is among lakeplan's requirements, and a browser makes one from this.
+The SVG has a row for each rule: bytes at the left and objects at the right, by days of retention. The filled
+step is the documented rule. A mark above it shows where the server deletes more.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _KEPT: tuple[tuple[Figure, str], ...] = (
 
 
 def render_simulate(document: SimulateDocument, console: Console) -> None:
-    """Prints the rules, what would be deleted and kept and why, where it is, and warnings."""
+    """Print the rules, what would be deleted and kept, why and where, and warnings."""
     page = Page(console)
     page.line(Cell(document["namespace"], "bold"), f"  as of {moment(document['as_of'])}")
     page.line(_read(document), indent=2)
@@ -164,11 +163,11 @@ def _branches(page: Page, branches: Sequence[BranchRow]) -> None:
 CURVE_ROWS_SHOWN = 14
 BAR_WIDTH = 20
 BAR_FROM_WIDTH = 100
-"""Narrower terminals get no bars: figures come first."""
+"""Narrower terminals have no room for bars."""
 
 
 def render_curve(document: CurveDocument, console: Console) -> None:
-    """Prints what expires at each retention, rule by rule, then the forecast, then warnings."""
+    """Print what expires at each retention period, rule by rule, then the forecast and warnings."""
     page = Page(console)
     page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
     read, refs = document["read"], document["refs"]
@@ -191,18 +190,18 @@ def render_curve(document: CurveDocument, console: Console) -> None:
 
 
 def title_of(curve: CurveRow) -> str:
-    """The rule that varies."""
+    """The name of the rule that varies."""
     return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
 
 
 def expiring_at(curve: CurveRow, at: int) -> DaysPoint:
-    """What expires by the documented rule at ``at`` days: the last step at or before them."""
+    """What expires by the documented rule at this retention: the last step at or before it."""
     steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 
 
 def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> None:
-    """One table: the rows of every rule, below each other; its days of now with an arrow."""
+    """Print one table with the rows of every rule. An arrow marks today's days."""
     page.heading("What expires by retention", f"{page.arrow} today's days")
     bars = page.width >= BAR_FROM_WIDTH
     rows: list[tuple[str | Cell, ...]] = []
@@ -218,12 +217,12 @@ def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> 
 
 
 def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:
-    """Every day of change when they are few; else the days asked, which are rows in any case."""
+    """The days that get a row: those that were asked for, and every step if there are few."""
     steps = [point["days"] for point in curve["points"]]
     last = steps[-1]
     shown = {*asked, last, *(steps if len(steps) <= CURVE_ROWS_SHOWN else ())}
     beyond = [at for at in sorted(shown) if at > last]
-    # past the last step nothing changes: of the usual days there, one is enough
+    # Nothing changes after the last step, so one of the usual days is enough there.
     differing = {at for at in beyond if asked[at]["at_risk"]["objects"]}
     return sorted(shown - set(beyond[1:]) | differing | ({max(0, curve["days_now"])} & set(asked)))
 
@@ -273,7 +272,7 @@ def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
 
 
 def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
-    """Day by day where that is few rows, else several days in one."""
+    """A row for each day or, if there are many, for several days."""
     span = 1
     while len({-(-loss["day"] // span) for loss in losses}) > CURVE_ROWS_SHOWN:
         span = 7 if span == 1 else span * 2
@@ -283,7 +282,7 @@ def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
         so_far += loss["objects"]
         group = -(-loss["day"] // span)
         _, objects, size_bytes, _ = rows.get(group, ("", 0, 0, 0))
-        # the last day of a group that has losses: its end is a date that stands in the document
+        # The last day with losses names the group, because the document has its date.
         rows[group] = (
             moment(loss["until"]),
             objects + loss["objects"],
@@ -328,11 +327,11 @@ PANELS: tuple[tuple[int, Measure, Label, str], ...] = (
     (LEFT, _bytes, size, "bytes"),
     (LEFT + PANEL + GAP, _objects_of, count, "objects"),
 )
-"""Left edge, figure, its words and its name."""
+"""Left edge, figure, how it is written, and its name."""
 
 
 def curve_svg(document: CurveDocument) -> str:
-    """The whole picture as text of an SVG file."""
+    """The text of an SVG file."""
     rows = [_curve_row(curve, HEAD + n * ROW) for n, curve in enumerate(document["curves"])]
     bottom = HEAD + len(rows) * ROW
     horizon = document["horizon"]
@@ -366,7 +365,7 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _description(document: CurveDocument) -> str:
-    """What the picture says, for those who do not see it."""
+    """The description for people who do not see the picture."""
     return " ".join(
         f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(curve['now']['objects'], 'object')} of "
         f"{size(curve['now']['size_bytes'])} expire."

@@ -1,5 +1,4 @@
-"""What repositories store, from the document of ``lakeplan storage``: for a terminal, as a page with a
-treemap of prefixes (one HTML file without requests), and for spreadsheets."""
+"""What repositories store, on a terminal, as CSV, and as one HTML file with a treemap of prefixes."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ WORDS = {
 
 
 def parts_of(row: StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
-    """Every figure by its name, in the order of the table; None for what is not known."""
+    """Each figure with its name, in the order of the table. None is unknown."""
     yield "stored", row["stored"]
     yield "held", row["held"]
     yield "exclusive", row["exclusive"]
@@ -73,7 +72,7 @@ def parts_of(row: StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
 
 
 def render_storage(document: StorageDocument, console: Console) -> None:
-    """Every repository with its figures, its branches and its tags."""
+    """Print the figures, branches and tags of every repository, then owners and totals."""
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
@@ -90,7 +89,7 @@ _OWNED_HEADERS = {"reclaimable": "reclaimable\nnow", "noncurrent": "older\nversi
 
 
 def owners_table(owners: Sequence[OwnerRow], names: Sequence[OwnedFigure] = OWNED) -> Table:
-    """By owner, the bytes of some figures."""
+    """The bytes of these figures by owner."""
     rows: list[list[Value]] = [
         [
             Name(row["owner"] or "no owner"),
@@ -139,7 +138,7 @@ def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]])
 
 
 def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
-    """Branches, or tags, with what they hold and what only they hold."""
+    """What each branch or tag holds, and what nothing else holds."""
     rows = [
         [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
     ]
@@ -147,7 +146,7 @@ def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
 
 
 def ages_table(row: StoredRow) -> Table:
-    """When objects were written."""
+    """Objects by when they were written."""
     rows = [[Cell(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
     return Table(("written", "objects", "size"), rows)
 
@@ -160,7 +159,7 @@ def classes_table(row: StoredRow) -> Table:
 
 
 def part_label(name: str) -> str:
-    """What a figure of ``parts_of`` is called; those that are part of another are indented."""
+    """The label of a figure of ``parts_of``. One that is part of another is indented."""
     return WORDS.get(name) or f"  in {days(int(name.removeprefix('reclaimable_').partition('_')[0]))}"
 
 
@@ -172,7 +171,7 @@ def age_words(row: StoredAgeRow) -> str:
 
 
 def place_sum(place: PlaceRow) -> AmountRow:
-    """All objects below a prefix, as far as they are known."""
+    """The sum of all known objects below a prefix."""
     parts = (place["held"], place["reclaimable"], place["young"], place["uncommitted"], place["unreferenced"])
     known = [part for part in parts if part is not None]
     return {
@@ -218,7 +217,7 @@ def _change(change: ChangeRow | None) -> str:
 
 
 def notes_of(row: StoredRow) -> Iterator[str]:
-    """What the figures leave out."""
+    """Notes on what the figures leave out."""
     if not row["listed"]:
         yield (
             f"storage was not listed ({row['not_listed']}): figures come from metadata, count what is gone"
@@ -411,7 +410,7 @@ def _swatch(cls: str) -> Markup:
 
 
 def _treemap(repository: str, places: Sequence[PlaceRow]) -> Markup:
-    """Two levels of folders by their bytes. The table below has the same figures for those who read it."""
+    """Two levels of folders by their bytes. The table after it has the same figures."""
     sizes = {place["prefix"]: place_sum(place)["size_bytes"] for place in places}
     tiles = list(_tiles(places, sizes, "", (0.0, 0.0, WIDTH, HEIGHT), levels=2))[:MAX_TILES]
     about = f"Treemap of the prefixes of {repository} by size. The table after it has the same figures."
@@ -443,7 +442,7 @@ def _tiles(
 
 
 def _parent(prefix: str) -> str | None:
-    """The folder that a prefix is in; None for all of them."""
+    """The folder that contains a prefix; None for the root."""
     return "".join(f"{part}/" for part in prefix.rstrip("/").split("/")[:-1]) if prefix else None
 
 

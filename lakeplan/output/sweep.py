@@ -1,5 +1,5 @@
-"""Marks, approvals and sweeps for people, from their documents: what a mark contains by prefix, age and last
-commit, what keeps the rest, and its objects one by one, also for a spreadsheet or a query engine.
+"""Marks, approvals and sweeps on a terminal: what a mark contains, by prefix, age and last commit, and what
+keeps the rest. The objects of a mark also as CSV and Parquet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KEEPERS_SHOWN = 20
 
 
 def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
-    """The tables that say what would be deleted, and what keeps the rest."""
+    """Print what would be deleted, by prefix, age and last commit, and what keeps the rest."""
     prefixes = contents["prefixes"]
     _print(page, prefixes_table([(row, 0) for row in prefixes], cost), PREFIXES_SHOWN)
     page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
@@ -74,13 +74,13 @@ def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
 
 
 def ages_table(contents: ContentsRow, cost: Money) -> Table:
-    """By the time since objects were written, before the mark."""
+    """What would be deleted, by how long before the mark it was written."""
     rows = [[Cell(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
     return Table(("age", "objects", "size", *cost.header()), rows)
 
 
 def commits_table(contents: ContentsRow, cost: Money) -> Table:
-    """By the last commit that names them."""
+    """What would be deleted, by the last commit that had it."""
     rows = [
         [Name(row["commit_id"][:12]), Cell(moment(row["created"] or "")), *volume_cells(row, cost)]
         for row in contents["last_commits"]
@@ -89,7 +89,7 @@ def commits_table(contents: ContentsRow, cost: Money) -> Table:
 
 
 def keepers_table(contents: ContentsRow) -> Table:
-    """By what keeps them."""
+    """What is kept, by what keeps it."""
     rows = [
         [Name(keeper_words(row)), Cell(row["class"].replace("_", " ")), *volume_cells(row)]
         for row in contents["kept_by"]
@@ -104,7 +104,7 @@ def _print(page: Page, table: Table, limit: int | None = None) -> None:
 
 
 def forecast_words(row: ForecastRow) -> str:
-    """What the plan said, and what the mark has."""
+    """What the plan forecast, and what the mark has."""
     least, most = row["least"], row["most"]
     if most is None:
         said = f"at least {volume(least)}" if least is not None else "nothing of this moment"
@@ -147,8 +147,8 @@ _CLASSES: Mapping[ClassName, tuple[str, str]] = {
 def render_marks(
     document: MarksDocument, console: Console, stage: MarkStage = "marked", *, following: bool = True
 ) -> None:
-    """Every mark with what it would delete and what it keeps, then what to do next if ``following``.
-    ``stage`` is how far they are."""
+    """Print what every mark would delete and what it keeps and, if ``following``, the next command. ``stage``
+    is how far the marks are."""
     page = Page(console)
     for mark in document["marks"]:
         _mark(page, mark)
@@ -280,7 +280,7 @@ def render_approval(document: ApprovalDocument, console: Console) -> None:
 
 
 def render_sweep(document: SweepDocument, console: Console) -> None:
-    """What became of every object of a mark, why some stayed, and what is not proven."""
+    """Print how many objects of a mark were deleted and kept, why, and what is not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
     cost = Money.of(document)
@@ -314,7 +314,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
 
 
 def _checked(page: Page, document: SweepDocument) -> None:
-    """What ``--check`` found after the sweep."""
+    """Print what ``--check`` found after the sweep."""
     if "checks" not in document:
         return
     after = document["checks"]["after"]
@@ -336,11 +336,11 @@ def _checked(page: Page, document: SweepDocument) -> None:
 
 
 def _came_back(page: Page, document: SweepDocument) -> None:
-    """Deleted objects that something holds again."""
+    """Print how many deleted objects are needed again."""
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
     elif document["came_back"]:
-        back = f"{count_of(document['came_back'], 'object')} deleted and held again since: the data is"
+        back = f"{count_of(document['came_back'], 'object')} deleted, and needed again since: the data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
@@ -361,7 +361,7 @@ def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
 
 
 def render_after_apply(document: AfterApplyDocument, console: Console) -> None:
-    """Marks, then who waits for what, then what was swept."""
+    """Print marks, repositories that are waiting and why, then what was swept."""
     render_marks(document["marked"], console)
     page = Page(console)
     for key, why in document["waiting"].items():
@@ -435,7 +435,7 @@ NARROW = "Add --prefix or --class to list fewer."
 
 
 def render_objects(document: ObjectsDocument, console: Console) -> None:
-    """The first of them, by path."""
+    """Print the first objects of a mark, by path."""
     page = Page(console)
     objects = document["objects"]
     page.heading(document["repository"], f"objects of mark {document['mark_id']}")
@@ -462,7 +462,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
 
 
 def objects_csv(document: ObjectsDocument) -> str:
-    """A line for each object."""
+    """The objects of a mark as CSV."""
     rows = (
         {
             **row,
@@ -476,7 +476,7 @@ def objects_csv(document: ObjectsDocument) -> str:
 
 
 def objects_parquet(document: ObjectsDocument) -> bytes:
-    """The columns of the JSON document; moments are timestamps, what keeps an object is texts."""
+    """The objects of a mark as Parquet, with the columns of the JSON document."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -18,50 +18,50 @@ from lakeplan.values.desired import Price
 
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_ORDER = re.compile(r"^(\s*):(?=:)")
-"""GitHub's runner treats a line that begins with it as a command, on either stream."""
-_OLD_ORDER = re.compile(r"#(?=#[A-Za-z]*\[)")
-"""Other runners do so anywhere in a line: ``##[add-mask]``, ``##vso[task.setvariable …]``."""
-_JSON_ORDER = re.compile(r"##(?=[A-Za-z]*\[)")
+_COMMAND = re.compile(r"^(\s*):(?=:)")
+"""GitHub's runner runs a line that begins with two colons as a command, on either stream."""
+_MARKED_COMMAND = re.compile(r"#(?=#[A-Za-z]*\[)")
+"""Other runners find commands anywhere in a line: ``##[add-mask]``, ``##vso[task.setvariable …]``."""
+_JSON_COMMAND = re.compile(r"##(?=[A-Za-z]*\[)")
 
 
 def safe(text: str, encoding: str = "utf-8") -> str:
-    """``text`` in one line, with every character escaped that must not be acted on or cannot be written."""
+    """Return ``text`` on one line, without characters that a terminal acts on or ``encoding`` lacks."""
     shown = "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
     return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def safe_lines(text: str, encoding: str = "utf-8") -> str:
-    """Prose of several lines for a terminal or a log: each line ``safe`` and no command for a runner."""
-    return "\n".join(_no_order(safe(line, encoding)) for line in text.split("\n"))
+    """Return text of several lines for a terminal or a log. No line is a command for a CI runner."""
+    return "\n".join(_no_command(safe(line, encoding)) for line in text.split("\n"))
 
 
 def safe_segments(line: Sequence[Segment]) -> list[Segment]:
-    """One line of a page that is ``safe`` already: no command for a runner."""
+    """Return a line that is ``safe`` already so that it is no command for a CI runner."""
     found, begun = [], False
     for segment in line:
-        text = _OLD_ORDER.sub(r"\\x23", segment.text)
-        text = text if begun else _ORDER.sub(r"\1\\x3a", text)
+        text = _MARKED_COMMAND.sub(r"\\x23", segment.text)
+        text = text if begun else _COMMAND.sub(r"\1\\x3a", text)
         begun = begun or bool(segment.text.strip())
         found.append(segment._replace(text=text))
     return found
 
 
 def safe_output(text: str) -> str:
-    """A whole file of lines, such as XML or Markdown: no character that ``safe`` would escape is left."""
+    """Return the text of a file, such as XML or Markdown, with every unsafe character escaped."""
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else _escape(c) for c in text)
 
 
 def safe_json(text: str) -> str:
-    """The same JSON document, with such characters as JSON writes them, and no command for a runner."""
+    """Return the same JSON document with such characters as JSON escapes, and no command for a CI runner."""
     shown = "".join(
         c if c == "\n" or unicodedata.category(c) not in _UNSAFE else _json_escape(c) for c in text
     )
-    return _JSON_ORDER.sub("#\\\\u0023", shown)
+    return _JSON_COMMAND.sub("#\\\\u0023", shown)
 
 
-def _no_order(line: str) -> str:
-    return _OLD_ORDER.sub(r"\\x23", _ORDER.sub(r"\1\\x3a", line))
+def _no_command(line: str) -> str:
+    return _MARKED_COMMAND.sub(r"\\x23", _COMMAND.sub(r"\1\\x3a", line))
 
 
 def _escape(character: str) -> str:
@@ -123,13 +123,13 @@ def percent(part: int, whole: int) -> str:
 
 
 def days(value: int) -> str:
-    """Retention days: ``1 day``, ``21 days``. Nonsense a server stored is shown as it is."""
+    """Retention days: ``1 day``, ``21 days``. Impossible values of a server are shown as they are."""
     return f"{value} day" if value == 1 else f"{value:,} days"
 
 
 def moment(value: str | datetime) -> str:
-    """A time in UTC to the minute: ``2026-03-31T12:00Z``. Takes ISO 8601 text (UTC unless it says
-    otherwise) or a datetime; text that is no time is given back as it is."""
+    """A time in UTC to the minute: ``2026-03-31T12:00Z``. Text is ISO 8601, in UTC if it names no zone; any
+    other text is returned as it is."""
     if isinstance(value, datetime):
         time = value
     else:
@@ -162,8 +162,8 @@ KEY = "cost_per_gb_month"
 
 @dataclass(frozen=True)
 class Money:
-    """The money of one part. ``mixed``: it is a row among those of several servers, whose column is there
-    for all, and empty where there is no price."""
+    """What the bytes of a part of a document cost. ``mixed``: the part is a row in a table of several
+    servers. They all have the column, which is empty for servers without a price."""
 
     price: Price | None = None
     mixed: bool = False
@@ -175,16 +175,16 @@ class Money:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a column."""
+        """Whether a table has the column."""
         return self.mixed or self.price is not None
 
     def header(self, between: str = "\n") -> tuple[str, ...]:
-        """The column's header, or no column. The currency stands in it where all rows have the same."""
+        """The column's header, with the currency if all rows have the same; empty without a column."""
         currency = self.price.currency if self.price is not None and not self.mixed else ""
         return (between.join(part for part in (currency, "a month") if part),) if self.shown else ()
 
     def cells(self, size_bytes: int | None) -> tuple[str, ...]:
-        """The column's cell, or no column."""
+        """The column's cell; empty without a column."""
         if not self.shown:
             return ()
         if self.price is None:
@@ -204,12 +204,12 @@ NO_MONEY = Money()
 
 
 def priced(parts: Iterable[Json]) -> bool:
-    """Whether a table of these has money in it."""
+    """Whether a table of these parts has a column of money."""
     return any(part.get(KEY) is not None for part in parts)
 
 
 def known(value: int | None, form: Callable[[int], str] = count) -> str:
-    """A figure, or that it is unknown."""
+    """A figure in its ``form``, or ``unknown``."""
     return UNKNOWN if value is None else form(value)
 
 
@@ -220,30 +220,30 @@ def amounts(part: Json, cost: Money = NO_MONEY) -> list[str]:
 
 
 def volume(part: Json, cost: Money = NO_MONEY) -> str:
-    """``2 objects, 3.1 TB, 71.30 USD a month``: the same in a sentence."""
+    """The same in a sentence: ``2 objects, 3.1 TB, 71.30 USD a month``."""
     size_bytes = part["size_bytes"]
     return f"{count_of(part['objects'], 'object')}, {size(size_bytes)}{cost.words(size_bytes)}"
 
 
 def money(value: float, currency: str) -> str:
-    """Two decimals; what is not nothing never reads 0.00."""
+    """An amount with two decimals. An amount above zero is never shown as 0.00."""
     shown = "<0.01" if 0 < value < 0.005 else f"{value:,.2f}"
     return f"{shown} {currency}".rstrip()
 
 
 def sums(costs: Iterable[Json], key: str) -> str:
-    """``, 62.00 EUR and 71.30 USD a month`` of a summary's costs; "" without any."""
+    """The costs of a summary: ``, 62.00 EUR and 71.30 USD a month``, or ""."""
     found = [money(cost[key], cost["currency"]) for cost in costs if cost[key]]
     return f", {' and '.join(found)} a month" if found else ""
 
 
 def json_text(document: Mapping[str, Any], *, encoding: str = "utf-8") -> str:
-    """Sorted keys, two blanks of indent, a newline at the end; can be written in ``encoding``."""
+    """A document with sorted keys and indents, which ``encoding`` can write."""
     return json_for(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding)
 
 
 def json_for(text: str, encoding: str) -> str:
-    """JSON text with what ``encoding`` cannot write as JSON escapes: the same document, in any terminal."""
+    """The same JSON document with escapes for what ``encoding`` cannot write."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -260,7 +260,7 @@ def _fitting(character: str, encoding: str) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A header and a line for each row. None is empty; truth is ``true`` or ``false``."""
+    """CSV of a header and rows. None is empty; booleans are ``true`` or ``false``."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -272,7 +272,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def _csv_cell(value: object) -> str | int:
-    """Names are other people's: none may become a formula of a spreadsheet."""
+    """No name may become a formula of a spreadsheet: other people choose names."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))
