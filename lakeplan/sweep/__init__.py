@@ -5,7 +5,6 @@ __all__ = [
     "contents",
     "documents",
     "finish",
-    "inspection",
     "judge",
     "official",
     "ports",
