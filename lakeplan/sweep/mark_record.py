@@ -71,7 +71,7 @@ class Approval:
     at: str
     reason: str
     judged: Judged
-    shown: str | None = None
+    shown: str | None
 
     def to_row(self) -> ApprovalRow:
         return cast("ApprovalRow", {key: of for key, of in vars(self).items() if key != "judged"})

@@ -152,7 +152,7 @@ class DescribeApprovals:
         assert contents_digest("a", one) == contents_digest("a", {**one, "digest": "not of itself"})
         assert len({contents_digest("a", one), contents_digest("b", one), contents_digest("a", two)}) == 3
 
-    def it_reads_approvals_of_earlier_releases(self, real: SweepWorld, repo: LakeRepository) -> None:
+    def it_reads_no_approval_that_lacks_what_was_shown(self, real: SweepWorld, repo: LakeRepository) -> None:
         mark = real.mark()
         real.approve(mark)
         state = real.ports().state
@@ -162,9 +162,8 @@ class DescribeApprovals:
         record = json.loads(found.data)
         assert record.pop("shown") is None
         state.write(key, json.dumps(record).encode(), if_version=found.version)
-        approval = read_approval(state, real.stored(mark))
-        assert approval is not None
-        assert approval.shown is None
+        with pytest.raises(FormatError, match="the record of this approval is damaged"):
+            read_approval(state, real.stored(mark))
 
 
 def it_shows_no_part_that_was_changed(real: SweepWorld, repo: LakeRepository) -> None:

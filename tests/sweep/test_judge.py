@@ -60,7 +60,7 @@ def approval(
     automatic: bool = False,
 ) -> Approval:
     judged = Judged(safety or Safety(), sweep, grace, allowed, automatic)
-    return Approval("m1", "d", 20, 2_000, "me", "now", "because", judged)
+    return Approval("m1", "d", 20, 2_000, "me", "now", "because", judged, None)
 
 
 def again(given: Approval, now: Site, today: date = TODAY) -> None:
