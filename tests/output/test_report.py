@@ -12,8 +12,12 @@ import pytest
 
 from lakeplan.output.drawing import Markup, el
 from lakeplan.output.report import render_report
+from lakeplan.output.report_impact import impact_section
 from lakeplan.output.report_shell import SCRIPTS, STYLES, asset, data_block, script, styles, table
 from lakeplan.plan.page import report_page_document
+from lakeplan.values.pins import PinRow, PinsPlan, PinState
+from lakeplan.values.plan_document import to_document
+from lakeplan.values.rules import GcRules
 from tests.output import report_pages
 
 VOID = {"meta", "input", "br", "hr", "col", "img", "link"}
@@ -255,3 +259,12 @@ class DescribeContrast:
     def it_can_be_seen_in_pictures(self, palette: dict[str, str], mark: str) -> None:
         """WCAG AA for graphics and focus: 3."""
         assert min(_contrast(palette[mark], palette[on]) for on in ("paper", "panel")) >= 3
+
+
+def it_shows_pins_that_an_apply_would_make(plans: Any) -> None:
+    rules = GcRules(21, {"main": 28})
+    missing = PinRow("a1" * 32, "lakeplan-pin-a1a1a1a1a1a1", PinState.MISSING, reasons=("tag <v1>",))
+    repository = plans.repository("lake", rules, rules, pins=PinsPlan(plans.as_of, (missing,)))
+    section = impact_section({"repositories": to_document(plans.make(repository))["repositories"]})
+    assert "lakeplan-pin-a1a1a1a1a1a1" in section.body
+    assert "tag &lt;v1&gt;" in section.body
