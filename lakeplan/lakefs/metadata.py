@@ -39,8 +39,8 @@ def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str]
     except BadUrl:
         return False
     for place in own:
-        host = f"{bucket}.{place.host}"
-        if found.origin == place.origin or (bucket and _with_host(place, host).origin == found.origin):
+        hosts = (place.host, f"{bucket}.{place.host}") if bucket else (place.host,)
+        if any(found.origin == replace(place, host=host).origin for host in hosts):
             return True
     return found.scheme == "https" and found.port is None and _is_vendors(found, target, namespace, bucket)
 
@@ -69,10 +69,6 @@ def _bucket(namespace: str) -> str:
     if scheme_of(namespace) not in BUCKET_SCHEMES:
         return ""
     return parse_bucket_url(namespace, BUCKET_SCHEMES).bucket
-
-
-def _with_host(place: WebUrl, host: str) -> WebUrl:
-    return WebUrl(place.scheme, host, place.port, ())
 
 
 log = logging.getLogger(__name__)

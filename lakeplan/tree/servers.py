@@ -113,6 +113,7 @@ class ServersReader:
     def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
         engine, schedule = self._lifecycle(node, (*path, "branch_lifecycle"))
         storages = node.items.get("storages")
+        price = self._problems.parsed(node, COST, path, parse_price, None)
         found: dict[str, StorageConfig] = {}
         for id_, child in storages.items.items() if isinstance(storages, MapNode) else ():
             if isinstance(child, MapNode):
@@ -124,7 +125,7 @@ class ServersReader:
             branch_lifecycle_schedule=schedule,
             time_zone=self._checked(node, "time_zone", path, _check_time_zone) or "UTC",
             storages=found,
-            cost_per_gb_month=self._price(node, path),
+            cost_per_gb_month=None if price is None else Price(*price),
             cost_source=cost.source if (cost := node.items.get(COST)) is not None else None,
             source=node.source,
         )
@@ -140,10 +141,6 @@ class ServersReader:
             text = "this is the schedule of the server's own job, which works with the engine server only"
             self._problems.add(block.items["schedule"].source, (*path, "schedule"), text)
         return engine, line
-
-    def _price(self, node: MapNode, path: NodePath) -> Price | None:
-        price = self._problems.parsed(node, COST, path, parse_price, None)
-        return None if price is None else Price(*price)
 
     def _storage(self, node: MapNode, path: NodePath) -> StorageConfig:
         kind = text_of(node.items.get("type"))

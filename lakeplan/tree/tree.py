@@ -188,7 +188,8 @@ class TreeReader:
             self.files_read.append(file)
             self.overrides.extend(read_overrides(node, self._problems))
             found.extend(self._read_entries(file, node))
-        bad_profiles = check_profiles(self.profiles, self._problems) | self._broken_profiles()
+        broken = {name for name in self.profiles if self._is_broken(ROOT_FILE, ("profiles", name))}
+        bad_profiles = check_profiles(self.profiles, self._problems) | broken
         self.entries = check_duplicates(found, self._problems)
         directory, servers = self.directory, self.root_file.servers
         check_managed(self.entries, directory, self._problems)
@@ -313,9 +314,6 @@ class TreeReader:
             return next(iter(servers)) if len(servers) == 1 else None
         KeyReader(servers, None, self._problems).known_server(name, node.source, ("defaults", "server"))
         return name
-
-    def _broken_profiles(self) -> set[str]:
-        return {n for n in self.profiles if self._is_broken(ROOT_FILE, ("profiles", n))}
 
     # ---- entries
     def _layer_over(self, node: MapNode) -> Layer:
