@@ -121,8 +121,7 @@ class BeyondLimit(vendor.RequestException):
 
 
 def unreachable(error: Exception, where: str, operation: str) -> ServerError:
-    """Return the error of a request without a response. It omits the library's text, which may have a signed
-    URL."""
+    """Return the error of a request without a response. The library's text may have a signed URL."""
     if isinstance(error, BeyondLimit):
         return ServerUnreachable(
             f"cannot {operation}: the response was refused: {error}",
@@ -394,8 +393,7 @@ def of_repository(method: str, repository: str, *path: str, operation: str, **op
 
 
 class Transport:
-    """Sends requests to one server. Picklable. May be used from several threads, which have separate
-    sessions."""
+    """Sends requests to one server. Picklable. May be used from several threads."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -551,8 +549,7 @@ def _worth_retrying(method: str, response: requests.Response) -> bool:
 
 
 class Session(requests.Session):
-    """Neither follows nor parses redirects: requests raises ValueError for some ``Location`` headers. Keeps
-    no cookies."""
+    """Keeps no cookies, and neither follows nor parses redirects, which may raise ValueError."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -571,8 +568,7 @@ def new_session() -> requests.Session:
 
 
 def read_whole(response: requests.Response, limit: int, clock: Callable[[], float]) -> None:
-    """Read the body of a streamed response within the limits, into ``content``. Raises TooLarge, TooSlow, and
-    RequestException for a body that is incomplete or cannot be decoded."""
+    """Read the body of a streamed response into ``content``. Raises TooLarge, TooSlow, RequestException."""
     encoding = response.headers.get("Content-Encoding", "")
     with contextlib.ExitStack() as failed:
         failed.callback(response.close)
