@@ -225,7 +225,16 @@ def _shape(setting: Setting) -> records.Shape:
     return records.or_null(shape) if setting.may_be_null else shape
 
 
-_BLOCK = records.record({setting.field: _shape(setting) for setting in SWEEP})
+_FIRST_SETTINGS = (
+    *("engine", "automatic", "mode", "min_age_seconds", "settle_seconds", "margin_seconds"),
+    *("never_committed", "versions", "verify", "max_objects", "max_bytes", "rate"),
+)
+"""Every mark records these. One that was made before a setting was added takes that setting's default, so that
+objects in its quarantine can still be restored."""
+_BLOCK = records.record(
+    {s.field: _shape(s) for s in SWEEP if s.field in _FIRST_SETTINGS},
+    {s.field: _shape(s) for s in SWEEP if s.field not in _FIRST_SETTINGS},
+)
 _PARTS = records.list_of(
     records.record(
         {"name": _part_name, "rows": records.count, "size_bytes": records.count, "sha256": records.text}
