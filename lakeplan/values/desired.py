@@ -201,7 +201,7 @@ class Override:
 
 
 INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
-"""S3 makes inventories daily or weekly, and delivers one within a day."""
+"""S3 makes inventories daily or weekly, and delivery can take a day."""
 
 
 @dataclass(frozen=True)
