@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,12 @@ REGENERATE = "LAKEPLAN_REGENERATE_OUTPUT"
 
 @pytest.fixture(scope="session")
 def port() -> int:
-    """Five digits, which every address in an output then has."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            number = int(found.getsockname()[1])
-        if number >= 10_000:
+    """Five digits, which every address in an output then has. It is below those that systems give to clients,
+    because each site of the session listens on it anew."""
+    for number in random.sample(range(10_000, 30_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", number)):
             return number
+    raise AssertionError("100 ports are in use")
 
 
 @pytest.fixture(scope="session")
