@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from lakeplan.review.differences import DEFAULT_PATH, branch_path, diff_rules, same_setting, what_changed
+from lakeplan.review.differences import same_setting, what_changed
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import (
-    Horizon,
-    HorizonImpact,
-    Impact,
-    ImpactStatus,
-    Plan,
-    RepositoryPlan,
-    ValueChange,
-)
+from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.rules import Action, GcRules
 
@@ -30,20 +23,33 @@ def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
     """
     if before is None or after is None:
         return "" if before == after else ("they were not set before" if before is None else "they are gone")
-    changes = sorted(diff_rules(before, after), key=lambda change: change.path)
-    more = f"; and {len(changes) - MAX_DETAILS} more" if len(changes) > MAX_DETAILS else ""
-    return "; ".join(map(_text, changes[:MAX_DETAILS])) + more
+    found = _differences(_flat(before), _flat(after))
+    more = f"; and {len(found) - MAX_DETAILS} more" if len(found) > MAX_DETAILS else ""
+    return "; ".join(found[:MAX_DETAILS]) + more
 
 
-def _text(change: ValueChange) -> str:
-    name = change.path
-    if name != DEFAULT_PATH:
-        name = f"branch {name.removeprefix(branch_path(''))}"
-    if change.after is None:
-        return f"{name} removed"
-    if change.before is None:
-        return f"{name} set to {change.after}"
-    return f"{name} {change.before} → {change.after}"
+def _flat(rules: GcRules) -> dict[str, int]:
+    branches = {f"branch {name}": days for name, days in rules.branches.items()}
+    return {"default_retention_days": rules.default_retention_days, **branches}
+
+
+def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    # Imported where it is needed: it takes longer to load than most commands take to run.
+    from deepdiff import DeepDiff
+
+    # By default DeepDiff passes over keys that begin with "__", which are legal branch names, and takes
+    # mappings that share few keys for one changed value.
+    delta: Mapping[str, Any] = DeepDiff(
+        before, after, view="tree", ignore_private_variables=False, threshold_to_diff_deeper=0
+    )
+    keys = sorted(str(item.path(output_format="list")[0]) for kind in delta.values() for item in kind)
+    return [_text(key, before.get(key), after.get(key)) for key in keys]
+
+
+def _text(key: str, before: int | None, after: int | None) -> str:
+    if after is None:
+        return f"{key} removed"
+    return f"{key} set to {after}" if before is None else f"{key} {before} → {after}"
 
 
 SettingPlans = PoliciesPlan | ObjectRulesPlan
