@@ -229,7 +229,7 @@ _FIRST_SETTINGS = (
     *("engine", "automatic", "mode", "min_age_seconds", "settle_seconds", "margin_seconds"),
     *("never_committed", "versions", "verify", "max_objects", "max_bytes", "rate"),
 )
-"""Every mark records these. One that was made before a setting was added takes that setting's default, so that
+"""Every mark records these. A mark that is older than another setting takes that setting's default, so that
 objects in its quarantine can still be restored."""
 _BLOCK = records.record(
     {s.field: _shape(s) for s in SWEEP if s.field in _FIRST_SETTINGS},
