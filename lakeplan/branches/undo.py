@@ -219,9 +219,8 @@ class _Restorer:
             if not may_have_acted(error):
                 raise
             try:
-                head = read_back(
-                    lambda: self.reader.find_branch(self.repository, branch.id), bool, self.run.sleep
-                )
+                find = partial(self.reader.find_branch, self.repository, branch.id)
+                head = read_back(find, bool, self.run.sleep)
             except LakeplanError as other:
                 raise WriteUncertain(
                     f"{error.message}; whether the branch is there cannot be read: {other.message}"

@@ -10,8 +10,6 @@ from lakeplan.output.tables import After, Name, Table, Value
 from lakeplan.output.text import Json, count_of, days
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
-
-
 ITEM_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}
 NOT_SET = "not set"
 DEFAULT = "default"
@@ -80,14 +78,11 @@ def render_changes(page: Page, document: Json) -> None:
     in_one_table = len(single) > _MANY_SINGLE
     for group, keys in groups.items():
         if not (in_one_table and group in single):
-            _block(page, group, keys)
+            what = _WHAT.get(group.action, "")
+            render_alike(page, group.action, keys, adopted=group.adopted, what=what)
+            rules_table(group.rows).print_on(page, solid=(0, 2, 3, 4), indent=3)
     if in_one_table:
         _one_table(page, single)
-
-
-def _block(page: Page, group: Group, keys: Sequence[str]) -> None:
-    render_alike(page, group.action, keys, adopted=group.adopted, what=_WHAT.get(group.action, ""))
-    rules_table(group.rows).print_on(page, solid=(0, 2, 3, 4), indent=3)
 
 
 def render_alike(

@@ -76,21 +76,15 @@ class _Asked:
         return [item._replace(source=source) for item in (*stored, *self.collected.items)]
 
 
+@dataclass(frozen=True)
 class LocalOrSpark:
     """``lakeplan.simulation.requests.Simulator`` on either runner. No runner is started if nothing can
     expire."""
 
-    def __init__(
-        self,
-        runners: Runners | None = None,
-        progress: Progress | None = None,
-        cache: RangeCache | None = None,
-        inventories: Inventories | None = None,
-    ) -> None:
-        self._inventories = inventories
-        self._runners = runners or Runners()
-        self._progress = progress or Silent()
-        self._cache = cache
+    runners: Runners = field(default_factory=Runners)
+    progress: Progress = field(default_factory=Silent)
+    cache: RangeCache | None = None
+    inventories: Inventories | None = None
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         """See the port. If a runner fails, all its repositories get the error."""
@@ -110,7 +104,7 @@ class LocalOrSpark:
 
     def _prepare_all(self, requests: Sequence[ImpactRequest]) -> list[_Asked | ImpactResult | LakeplanError]:
         with (
-            self._progress.task("reading metaranges", len(requests)) as step,
+            self.progress.task("reading metaranges", len(requests)) as step,
             ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool,
         ):
             prepared = []
@@ -121,20 +115,20 @@ class LocalOrSpark:
 
     def _prepare(self, request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
         found = _prepare(request)
-        if not isinstance(found, _Asked) or self._inventories is None or request.storage_id is None:
+        if not isinstance(found, _Asked) or self.inventories is None or request.storage_id is None:
             return found
         try:
-            return replace(found, inventory=self._inventories(request))
+            return replace(found, inventory=self.inventories(request))
         except LakeplanError as error:
             return replace(found, problem=str(error))
 
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
-        asking = [_asking(one, place, self._cache) for place, one in enumerate(asked)]
+        asking = [_asking(one, place, self.cache) for place, one in enumerate(asked)]
         found = [_RequestAnswers() for _ in asked]
         with (
-            self._runners.open(sum(c.entries for c in collected)) as (runner, choice),
-            self._progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
+            self.runners.open(sum(c.entries for c in collected)) as (runner, choice),
+            self.progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
             for place, answer in ask(runner, asking):
                 found[place].add(answer)
