@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from lakeplan.branches.pin_records import PinRecords, read_pin_record, read_stored, write_pin_record
 from lakeplan.errors import ExitCode
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
-from lakeplan.plan.writing import gate_text, write
+from lakeplan.plan.writing import gate_text, pins_unchanged, write
 from lakeplan.review.gates import contributes
-from lakeplan.review.run import PINS, Applied, ApplyPorts, ApplyReport, Outcome, PinSync, Run
+from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import Pin, PinsPlan
 from lakeplan.values.plan import APPLY, Failure, GateOutcome, GateResult, RepositoryPlan
-from lakeplan.values.rules import Action
 
 COMMAND = "apply pins"
 """The name of such a run in the history."""
@@ -111,7 +110,7 @@ def _refused(repository: RepositoryPlan, of_plan: Iterable[GateResult]) -> Appli
     if not shut:
         return None
     text, hint = "; ".join(gate_text(gate) for gate in shut), f"Override with {shut[0].opens_with}."
-    return _not_changed(repository, text, hint, int(ExitCode.REFUSED))
+    return pins_unchanged(repository, text, hint, int(ExitCode.REFUSED))
 
 
 def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
@@ -120,15 +119,8 @@ def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
         " lost state with `lakeplan pins sync --adopt`."
     )
     text = f"pins are missing, or can be: {pins.incomplete}"
-    return _not_changed(repository, text, hint, int(ExitCode.REFUSED))
+    return pins_unchanged(repository, text, hint, int(ExitCode.REFUSED))
 
 
 def _failed(repository: RepositoryPlan, failure: Failure) -> Applied:
-    return _not_changed(repository, failure.message, failure.hint, failure.exit_code or 1)
-
-
-def _not_changed(repository: RepositoryPlan, message: str, hint: str, exit_code: int) -> Applied:
-    key, before, after = repository.key, repository.before_etag, repository.after_etag
-    return Applied(
-        key, Action.CHANGE.value, Outcome.FAILED, before, after, message, hint, exit_code, setting=PINS
-    )
+    return pins_unchanged(repository, failure.message, failure.hint, failure.exit_code)

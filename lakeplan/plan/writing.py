@@ -16,6 +16,7 @@ from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import (
     GC,
+    PINS,
     Applied,
     ApplyPorts,
     ApplyReport,
@@ -27,6 +28,7 @@ from lakeplan.review.run import (
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import Lease, check_lease, read_applied, record_forecast
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+from lakeplan.values.rules import Action
 from lakeplan.values.simulation import Amount
 
 
@@ -54,7 +56,7 @@ def write(
     history.save()
     jobs = (Job(r, again.get(r.key), run, ports.state, history, force) for r in work)
     attempts = {job.repository.key: _attempts(job, ports) for job in jobs}
-    ends = _with_damaged_state(attempts, ports)
+    ends = _with_damaged_state(work, attempts, ports)
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
             key = repository.key
@@ -128,15 +130,15 @@ def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
 
 
 def _with_damaged_state(
-    attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
+    work: Iterable[RepositoryPlan], attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
 ) -> dict[str, list[Applied]]:
     """The ends of repositories whose records in the state are damaged, by ``server/name``."""
     ends = {}
-    for key, of in attempts.items():
+    for repository in work:
         try:
-            _check_state(key, ports)
+            _check_state(repository.key, ports)
         except LakeplanError as error:
-            ends[key] = _failed(of, 0, error)
+            ends[repository.key] = _failed(repository, attempts[repository.key], 0, error)
     return ends
 
 
@@ -148,11 +150,15 @@ def _check_state(key: str, ports: ApplyPorts) -> None:
         read(ports.state, key)
 
 
-def _failed(attempts: Sequence[Attempt], first: int, error: LakeplanError) -> list[Applied]:
+def _failed(
+    repository: RepositoryPlan, attempts: Sequence[Attempt], first: int, error: LakeplanError
+) -> list[Applied]:
     """The ends of the attempt that failed and of those after it."""
+    code = int(error.exit_code)
+    if not attempts:
+        return [pins_unchanged(repository, str(error), error.hint, code)]
     failed, *rest = attempts[first:]
     text = f"not tried, because {failed.called} failed"
-    code = int(error.exit_code)
     return [failed.failed(error), *(a.ended(Outcome.FAILED, text, "", code) for a in rest)]
 
 
@@ -166,7 +172,10 @@ def _write_one(
     """Writes every setting of one repository under one lease. Errors are reported, not raised."""
     if live is not None and live.failure is not None:
         failure = live.failure
-        return [a.ended(Outcome.FAILED, failure.message, failure.hint, failure.exit_code) for a in attempts]
+        text, hint, code = failure.message, failure.hint, failure.exit_code
+        # Only pins were to be changed, and no attempt can be made of them without the repository.
+        pins = [pins_unchanged(repository, text, hint, code)]
+        return [a.ended(Outcome.FAILED, text, hint, code) for a in attempts] or pins
     done: list[Applied] = []
     try:
         connection = ports.connect(repository.server)
@@ -182,8 +191,16 @@ def _write_one(
                 done.append(attempt.ended(outcome))
     except LakeplanError as error:
         done = done[: len(attempts) - 1]  # all were done if the lease could not be released
-        return [*done, *_failed(attempts, len(done), error)]
+        return [*done, *_failed(repository, attempts, len(done), error)]
     return done
+
+
+def pins_unchanged(repository: RepositoryPlan, message: str, hint: str, exit_code: int) -> Applied:
+    """The end of a repository whose pins were not changed."""
+    key, before, after = repository.key, repository.before_etag, repository.after_etag
+    return Applied(
+        key, Action.CHANGE.value, Outcome.FAILED, before, after, message, hint, exit_code or 1, setting=PINS
+    )
 
 
 def _history_facts(plan: Plan, live: Plan, plan_digest: str, force: bool) -> dict[str, Any]:

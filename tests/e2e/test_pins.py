@@ -106,6 +106,21 @@ def it_takes_pins_away_when_the_tree_asks_for_them_no_more(world, commits):
     assert "pins" not in planned(world)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def it_fails_where_only_pins_were_planned_and_the_repository_cannot_be_read(world, commits, damaged):
+    tree(world, '{tags: ["v*"]}')
+    plan = world.plan_file()
+    if damaged:
+        world.write(f".lakeplan/applied/prod/{REPOSITORY}.json", "[]")
+    world.handle.faults.deny("GET .*/settings/gc_rules")
+    ended = world.lakeplan("apply", plan, "--format", "json")
+    assert ended.code == 1, ended.out + ended.err
+    (result,) = ended.json["results"]
+    assert (result["setting"], result["outcome"]) == ("pins", "failed")
+    assert ("applied/prod" if damaged else "retention:GetGarbageCollectionRules") in str(result)
+    assert not hidden(world)
+
+
 def it_lists_pins_for_people(world, commits):
     tree(world, '{tags: ["v*"]}')
     shown = world.lakeplan("plan").out
