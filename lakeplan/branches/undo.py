@@ -172,7 +172,12 @@ def _undo(
                     # If an undo is killed before this, the next one finds the branches and keeps them.
                     fresh.save()
                 if len(made) < len(some):
-                    break
+                    count = len(left) - len(done)
+                    raise LakeplanError(
+                        f"the run was asked to stop before it came to {count:,} of {len(left):,} branches",
+                        where=desired.key,
+                        hint="Run the command again to restore them.",
+                    )
     except LakeplanError as error:
         failure = failure_of(error)
     return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)

@@ -246,6 +246,26 @@ class DescribeManyBranches:
         with pytest.raises(UsageError):
             many.undo()
 
+    @pytest.mark.parametrize(("made", "code"), [(0, 1), (BATCH + 2, 3)])
+    def it_reports_what_it_did_not_come_to_when_it_is_asked_to_stop(self, many, monkeypatch, made, code):
+        original = many.lakefs.create_branch
+
+        def create(repository, branch):
+            original(repository, branch)
+            many.stop = len(many.lakefs.branches) > made
+
+        monkeypatch.setattr(many.lakefs, "create_branch", create)
+        many.stop = made == 0
+        report = many.undo()
+        left = self.COUNT - len(ends(report))
+        assert left
+        (repository,) = report.repositories
+        assert f"{left} of {self.COUNT} branches" in repository.failure.message
+        assert undo_exit_code(report) == code
+        many.stop = False
+        monkeypatch.setattr(many.lakefs, "create_branch", original)
+        assert len(ends(many.undo())) == left
+
     def it_loses_at_most_a_batch_when_it_is_killed(self, many, killed, monkeypatch):
         original, made = many.lakefs.create_branch, []
 
