@@ -280,13 +280,13 @@ def revert(repo: OpenRepository, request: Request, branch: str) -> Response:
     commit = _commit_by_ref(repo, ref)
     if len(commit.parents) > 1 and number <= 0:
         raise ApiError(409, "must specify 1-based parent number for reverting merge commit")
-    parent = _parent_of(repo, commit, max(number, 1))
+    parent = _parent_of(repo, commit, max(number, 1)) if number > 0 or commit.parents else None
     head = _clean_head(repo, branch)
     before = parent.meta_range_id if parent else ""
-    if before == commit.meta_range_id and not allow_empty:
-        raise bad_request(f"update branch: {NO_CHANGES}")
     # Merging the parent, with the commit itself as the base, takes its changes back.
     meta_range_id = _merged(repo, commit, head, replace(commit, meta_range_id=before))
+    if meta_range_id == head.meta_range_id and not allow_empty:
+        raise bad_request(f"update branch: {NO_CHANGES}")
     texts = Texts(texts.message or f"Revert {ref}", texts.metadata)
     _advance(repo, branch, _new_commit(repo.service, texts, meta_range_id, [head]))
     return NO_CONTENT
@@ -302,7 +302,7 @@ def cherry_pick(repo: OpenRepository, request: Request, branch: str) -> Response
     if len(commit.parents) > 1 and number is None:
         raise ApiError(409, "must specify 1-based parent number for cherry-picking merge commit")
     head = _clean_head(repo, branch)
-    base = _parent_of(repo, commit, number or 1) or replace(commit, meta_range_id="")
+    base = _parent_of(repo, commit, number or 1)
     if base.meta_range_id == commit.meta_range_id:
         raise bad_request(f"update branch: {NO_CHANGES}")
     meta_range_id = _merged(repo, base, head, commit)
@@ -347,9 +347,7 @@ def _advance(repo: OpenRepository, branch: str, commit: Commit) -> Commit:
     return commit
 
 
-def _parent_of(repo: OpenRepository, commit: Commit, number: int) -> Commit | None:
-    if not commit.parents:
-        return None
+def _parent_of(repo: OpenRepository, commit: Commit, number: int) -> Commit:
     if number > len(commit.parents):
         raise bad_request(f"given commit does not have the given parent number: parent {number}")
     return repo.commit(commit.parents[number - 1])

@@ -106,6 +106,19 @@ class DescribeReverts:
         answer = repo.post("/branches/main/revert", {"ref": "nothing", "parent_number": 0})
         assert answer.status_code == 404
 
+    def it_refuses_to_take_back_what_the_branch_does_not_have(self, diverged):
+        head = diverged.head("main")
+        answer = diverged.post("/branches/main/revert", {"ref": "dev", "parent_number": 0})
+        assert (answer.status_code, answer.json()["message"]) == (400, "update branch: no changes")
+        assert diverged.head("main") == head
+
+    def it_knows_no_parent_of_the_first_commit(self, repo):
+        first = repo.head()
+        repo.commit_object("main", "a")
+        answer = repo.post("/branches/main/revert", {"ref": first, "parent_number": 1})
+        assert answer.status_code == 400
+        assert "parent number" in answer.json()["message"]
+
 
 class DescribeCherryPicks:
     def it_brings_one_commit(self, repo):
@@ -126,3 +139,8 @@ class DescribeCherryPicks:
     def it_reports_a_conflict(self, conflicting):
         conflicting.commit_object("dev", "x", b"theirs again")
         assert conflicting.post("/branches/main/cherry-pick", {"ref": "dev"}).status_code == 409
+
+    def it_knows_no_parent_of_the_first_commit(self, repo):
+        answer = repo.post("/branches/main/cherry-pick", {"ref": repo.head()})
+        assert answer.status_code == 400
+        assert "parent number" in answer.json()["message"]
