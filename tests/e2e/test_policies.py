@@ -554,6 +554,6 @@ class DescribeDrift:
     def it_is_what_stays_when_the_entry_goes(self, applied):
         (applied.tree / "repositories/analytics.yaml").unlink()
         assert {found[0] for found in self.found(applied)} == {"released"}
-        assert "the tree manages its branch lifecycle policies, its object" in " ".join(
+        assert "the tree no longer manages its branch lifecycle policies, its object" in " ".join(
             applied.lakeplan("drift").out.split()
         )

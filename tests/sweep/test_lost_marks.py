@@ -293,7 +293,7 @@ class DescribeForgedMarks:
             lambda mark: mark.update(marked_at="2024-03-01T12:00:00"),
             lambda mark: mark.update(repository_created="17"),
             lambda mark: mark.update(repository_created=None),
-            lambda mark: mark["settings"].pop("quarantine_age_seconds"),
+            lambda mark: mark["settings"].pop("never_committed"),
             lambda mark: mark.update(rules=None),
             lambda mark: mark.update(classes={"everything": {"objects": 1, "size_bytes": 1}}),
             lambda mark: mark["classes"]["backlog"].update(objects="2"),
