@@ -46,6 +46,8 @@ from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
 
 T = TypeVar("T")
+Deletes = Callable[[datetime, bool], frozenset[str]]
+"""Returns the branches that the stored or (True) the proposed policies have deleted by a moment."""
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
 NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
@@ -60,6 +62,8 @@ class Settings:
     warnings: tuple[str, ...] = ()
     held_deletions: tuple[str, ...] = ()
     """Sentences about held branches that the server's policies would delete."""
+    deletes: Deletes | None = None
+    """The deletions by policies that the plan leaves as they are."""
 
 
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
@@ -97,7 +101,13 @@ def gather_settings(
     if server_deletes_held(desired, server, as_of):
         stored = policies.after if policies is not None else _stored_policies(desired, reader)
         held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
-    return Settings(policies, rules, tuple(warnings), held)
+    deletes = None
+    if policies is not None and not policies.action.writes and (same := policies.before):
+        default = repository.default_branch
+        deletes = replace(
+            policies, fates=fates_of(branches, same, same, as_of, default_branch=default)
+        ).deleted
+    return Settings(policies, rules, tuple(warnings), held, deletes)
 
 
 def read_setting(
@@ -326,6 +336,7 @@ class Gathered:
     plan: RepositoryPlan
     stored: StoredRules
     pins: PinInspection | None = None
+    deletes: Deletes | None = None
 
     def as_it_is(self) -> Gathered:
         """The same repository with nothing to write."""
@@ -425,7 +436,7 @@ def gather(
         held_deletions=settings.held_deletions,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
-    return Gathered(desired, repository, _writable(plan, repository), stored)
+    return Gathered(desired, repository, _writable(plan, repository), stored, deletes=settings.deletes)
 
 
 def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:

@@ -173,6 +173,23 @@ def judge(
     return Verdicts(graph, masks, moments)
 
 
+def either(some: Verdicts, others: Verdicts) -> Verdicts:
+    """The verdicts of two courses of events on one history: a commit expires by the change if it does in
+    either."""
+    pairs = list(zip(some.masks, others.masks, strict=True))
+    joined = {pair: _joined(pair) for pair in set(pairs)}
+    return replace(some, masks=[joined[pair] for pair in pairs])
+
+
+def _joined(pair: tuple[int, int]) -> int:
+    mask = pair[0] | pair[1]
+    for horizon in Horizon:
+        stored, proposed = (side_bits(horizon, proposed=p).server for p in (False, True))
+        if any(m & stored and not m & proposed for m in pair):
+            mask &= ~proposed
+    return mask
+
+
 def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
     return [m | bit if flag else m for m, flag in zip(masks, flags, strict=True)]
 

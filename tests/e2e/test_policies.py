@@ -408,6 +408,24 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
 
 
+def it_counts_what_expires_once_policies_that_stay_have_deleted_a_branch(enterprise, clock):
+    """A rule of its own keeps the branch's data only until the server's job deletes the branch."""
+    api = enterprise.api
+    clock.days_ago = 40
+    api.branch("analytics", "feature-data")
+    api.commit("analytics", "feature-data", 40, big=1000)
+    clock.days_ago = 0
+    policy = "{id: quick, patterns: ['feature-d*'], max_age: 43d}"
+    tree(enterprise, policy, more="    gc: {default_retention_days: 90}\n")
+    assert enterprise.lakeplan("apply", "--auto-approve").code == 0
+    own = "branches: [{branch_id: feature-data, retention_days: 90}]"
+    tree(enterprise, policy, more=f"    gc: {{default_retention_days: 10, {own}}}\n")
+    (repository,) = enterprise.lakeplan("plan", "--format", "json").json["repositories"]
+    assert repository["branch_lifecycle"]["action"] == "none"
+    found = {name: h["objects_expire"] for name, h in repository["impact"]["horizons"].items()}
+    assert found == {"now": 0, "plus_7_days": 1, "plus_30_days": 1}
+
+
 class DescribeImport:
     """Policies and object rules that somebody has set by hand."""
 
