@@ -301,8 +301,8 @@ def cherry_pick(repo: OpenRepository, request: Request, branch: str) -> Response
     commit = _commit_by_ref(repo, ref)
     if len(commit.parents) > 1 and number is None:
         raise ApiError(409, "must specify 1-based parent number for cherry-picking merge commit")
-    head = _clean_head(repo, branch)
     base = _parent_of(repo, commit, number or 1)
+    head = _clean_head(repo, branch)
     if base.meta_range_id == commit.meta_range_id:
         raise bad_request(f"update branch: {NO_CHANGES}")
     meta_range_id = _merged(repo, base, head, commit)

@@ -144,3 +144,9 @@ class DescribeCherryPicks:
         answer = repo.post("/branches/main/cherry-pick", {"ref": repo.head()})
         assert answer.status_code == 400
         assert "parent number" in answer.json()["message"]
+
+    def it_looks_for_the_parent_before_it_looks_at_the_branch(self, repo):
+        repo.upload("main", "a")
+        answer = repo.post("/branches/main/cherry-pick", {"ref": repo.head()})
+        assert answer.status_code == 400
+        assert "parent number" in answer.json()["message"]
