@@ -110,8 +110,8 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     """
     servers = loaded.servers_of(repository)
     if len(servers) != 1:
-        what = "no entry of the tree names it" if not servers else f"it is on {', '.join(servers)}"
-        raise UsageError(f"{repository!r}: {what}", hint="Name it as server/name, as the tree does.")
+        what = "the tree has no entry for it" if not servers else f"it is on {', '.join(servers)}"
+        raise UsageError(f"{repository!r}: {what}", hint="Write a name, or server/name.")
     name = repository.rpartition("/")[2]
     found = loaded.find(servers[0], name)
     assert found is not None  # an entry names it
@@ -217,7 +217,7 @@ def read_plan(path: Path | str) -> Plan:
         raise LakeplanError(
             f"cannot read the plan: {reason}",
             where=str(path),
-            hint="Make one with: lakeplan plan --out FILE.",
+            hint="Run `lakeplan plan --out FILE` to make one.",
         ) from None
     plan = load_plan(text, where=str(path), problem=_problem)
     return _with_objects(plan, objects_path(path)) if needs_objects_file(plan) else plan

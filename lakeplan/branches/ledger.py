@@ -214,7 +214,7 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
         raise FormatError(
             f"the record of branches is from the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
-            hint="Set this machine's clock right. If the record is wrong, delete it: every branch's age then"
+            hint="Correct this machine's clock. If the record is wrong, delete it: every branch's age then"
             " counts from the next run.",
         )
 

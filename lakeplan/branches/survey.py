@@ -375,7 +375,7 @@ class _Snapshot:
 
 
 class Keeping:
-    """Says before every deletion in a repository what keeps the branch, from what was read just before."""
+    """Says before every deletion in a repository what keeps the branch, by what it has just read."""
 
     def __init__(
         self,

@@ -228,7 +228,7 @@ class _Restorer:
                 head = read_back(find, bool, self.run.sleep)
             except LakeplanError as other:
                 raise WriteUncertain(
-                    f"{error.message}; whether the branch is there cannot be read: {other.message}"
+                    f"{error.message}; whether the branch exists is unknown: {other.message}"
                 ) from error
             if head:
                 return head

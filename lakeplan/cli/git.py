@@ -351,7 +351,7 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         raise LakeplanError(
             f"git did not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
             where=str(top),
-            hint="Run `git status` there. A file of .git may be a pipe, or on a disk that does not answer.",
+            hint="Run `git status` there. A file in .git may be a pipe, or on a disk that does not respond.",
         ) from None
     except OSError as error:
         raise LakeplanError("git cannot be run", where=str(top), detail=str(error)) from None

@@ -88,7 +88,7 @@ def examine(
         "state", check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     )
     if ephemeral:
-        hint = "Name a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
+        hint = "Set a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
         # Both refuse such a state, because it decides what they may delete.
         result: Result = "fail" if purpose in ("branches", "sweep") else "warn"
         yield Check("it stays", result, ephemeral, hint, "state")
@@ -189,7 +189,7 @@ def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -
     """Whether the URL of each channel is set. Nothing is sent to it."""
     for name, channel in sorted(config.channels.items()):
         if problem := problem_of(channel):
-            hint = f"Set {channel.variable} where plans, applies and runs are made."
+            hint = f"Set {channel.variable} in the environment of plans, applies and runs."
             yield Check(f"channel {name}", "warn", problem, hint)
         else:
             yield Check(f"channel {name}", "ok", "its URL is set; nothing was sent")

@@ -161,7 +161,7 @@ class HostClient:
         hints = {
             401: "Check the token.",
             403: "Check the permissions of the job's token.",
-            404: "Check the permissions of the job's token, and the names.",
+            404: "Check the permissions of the job's token, and that the repository and request exist.",
         }
         return HostError(
             f"{what.partition('?')[0]}: {reason}",

@@ -264,19 +264,19 @@ def check_binding(
             raise CredentialsError(
                 "the address was not approved, so nothing was sent",
                 where=what,
-                hint=f"Answer yes, or set {variable} where the credentials are set.",
+                hint=f"Answer yes, or set {variable} together with the credentials.",
             )
         raise CredentialsError(
             "without a terminal, its address must be confirmed by a variable; nothing was sent",
             where=what,
-            hint=f"Set {variable} to {shown_url(url)} where the credentials are set.",
+            hint=f"Set {variable} to {shown_url(url)} together with the credentials.",
         )
     own = normalise_url(url, what=what)
     if own not in (normalise_url(one, what=variable) for one in several(bound)):
         raise CredentialsError(
             f"the tree has {shown_url(url)}, but {variable} is {shown_url(bound)}; nothing was sent",
             where=what,
-            hint="Change the tree, or the variable where the credentials are set.",
+            hint="Correct the address in the tree or in the variable.",
         )
 
 

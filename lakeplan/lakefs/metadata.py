@@ -153,7 +153,7 @@ class LakeFSMetadata:
     def _whole(self, response: requests.Response) -> bytes:
         if response.status_code != 200 or not _complete(response):
             raise UnexpectedAnswer(
-                f"cannot {OPERATION}: the file came incomplete or with status {response.status_code}",
+                f"cannot {OPERATION}: the file arrived incomplete or with status {response.status_code}",
                 status=response.status_code,
                 where=self._transport.where(self._repository),
                 hint="Run the command again.",

@@ -159,7 +159,7 @@ def _quarantine(one: QuarantineRow) -> tuple[str, str]:
         ("restored", "restored"),
         ("purged", "purged"),
         ("lost", "lost"),
-        ("resized", "of another size"),
+        ("resized", "with the wrong size"),
     ):
         amount = one[key]  # type: ignore[literal-required]
         if amount["objects"]:
@@ -174,8 +174,8 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
-            f"{count_of(row['unconfirmed'], 'object')} count as missing or of another size by the listing"
-            " alone: too many are missing to check each"
+            f"{count_of(row['unconfirmed'], 'object')} count as missing or with the wrong size by the"
+            " listing alone: too many are missing to check each"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"

@@ -378,7 +378,7 @@ def _tail(document: Json) -> str:
         notes += [f"- {code(key_of(repository))}: {prose(text)}\n" for text in repository["warnings"]]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
-        notes.append(f"- named by no entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
+        notes.append(f"- without an entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
     more = f"- and {len(notes) - _ROWS:,} more, in the plan file\n" if len(notes) > _ROWS else ""
     body = "".join(notes[:_ROWS]) + more
     return ("\n" + folded(count_of(len(notes), "note"), body) if notes else "") + _circumstances(document)

@@ -88,7 +88,7 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
     summary = document["summary"]
     failed = f", {count_of(summary['failed'], 'repository')} failed" if summary["failed"] else ""
     text = f"{count(summary['delete'])} to delete, {count(summary['keep'])} to keep{failed}."
-    page.total("Lifecycle plan:", f"{text} Judged at {moment(document['as_of'])}.")
+    page.total("Branch plan:", f"{text} Judged at {moment(document['as_of'])}.")
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
@@ -327,7 +327,7 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     failed = f", {count_of(errors, 'repository')} failed" if errors else ""
     noticed = f", notice given of {count_of(summary['noticed'], 'branch')}" if summary["noticed"] else ""
     text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{noticed}{failed}."
-    page.total("Lifecycle run:", f"{text} Run {document['run_id']}.")
+    page.total("Branch run:", f"{text} Run {document['run_id']}.")
 
 
 def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
@@ -340,10 +340,10 @@ def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
         if repository["failure"]:
             _failure(page, repository["failure"])
     summary = document["summary"]
-    text = f"{count(summary['restored'])} restored, {count(summary['exists'])} exist already, "
+    text = f"{count(summary['restored'])} restored, {count(summary['exists'])} already exist, "
     uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
     text += f"{count(summary['failed'])} failed{uncertain}."
-    page.total("Lifecycle undo:", text)
+    page.total("Branch undo:", text)
 
 
 def render_exemption(document: ExemptionDocument, console: Console) -> None:

@@ -230,7 +230,7 @@ def render_run(document: HistoryDocument, console: Console) -> None:
     }
     page.facts(facts, lead_width=9)
     for text in run["overridden"]:
-        page.hanging(Cell("ack", "dim"), text, indent=2, lead_width=9)
+        page.hanging(Cell("override", "dim"), text, indent=2, lead_width=9)
     for repository in run["repositories"]:
         _entry_of_repository(page, repository)
     page.blank()

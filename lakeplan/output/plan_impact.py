@@ -230,7 +230,7 @@ def render_backlog(page: Page, document: Json) -> None:
     found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
     if not found:
         return
-    page.heading("Backlog", "collectable under the stored rules already, whatever this plan does")
+    page.heading("Backlog", "already expired under the stored rules, whatever this plan does")
     read = any(b["objects"] is not None for _, b, _ in found)
     found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
     rows = [
@@ -383,7 +383,7 @@ def render_adopted(page: Page, document: Json) -> None:
     adopted = [r for r in document["repositories"] if r["adopted"]]
     if not adopted:
         return
-    page.heading("Adopted repositories", "a glob matches them for the first time; no entry names them")
+    page.heading("Adopted repositories", "a glob matches them for the first time; they have no exact entry")
     for (entry, source), group in _grouped(adopted, lambda r: (r["entry"], r["source"])).items():
         where = f" at {source}" if source else ""
         page.hanging(
@@ -406,5 +406,5 @@ def render_unmanaged(page: Page, document: Json) -> None:
     """Print repositories on the servers that no entry names. lakeplan never touches them."""
     unmanaged = document["unmanaged"]
     if unmanaged:
-        page.heading("Not managed", f"{count_of(len(unmanaged), 'repository')} that no entry names")
+        page.heading("Not managed", f"{count_of(len(unmanaged), 'repository')} without an entry")
         page.line(names(unmanaged, _UNMANAGED_SHOWN), indent=2)

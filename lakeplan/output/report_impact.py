@@ -147,7 +147,7 @@ def notes_section(document: Json) -> Section:
     ]
     if plan["unmanaged"]:
         keys = ", ".join(plan["unmanaged"][:20])
-        warnings.append(f"named by no entry, and not touched: {len(plan['unmanaged']):,} ({keys})")
+        warnings.append(f"without an entry, and not touched: {len(plan['unmanaged']):,} ({keys})")
     parts += _list("Warnings", warnings)
     parts += _list("What this page does not show", document["missing"])
     if not parts:

@@ -201,8 +201,8 @@ def expiring_at(curve: CurveRow, at: int) -> DaysPoint:
 
 
 def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> None:
-    """Print one table with the rows of every rule. An arrow marks today's days."""
-    page.heading("What expires by retention", f"{page.arrow} today's days")
+    """Print one table with the rows of every rule. An arrow marks the current retention."""
+    page.heading("What expires by retention", f"{page.arrow} the current retention")
     bars = page.width >= BAR_FROM_WIDTH
     rows: list[tuple[str | Cell, ...]] = []
     for curve in curves:

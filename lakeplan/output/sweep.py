@@ -213,8 +213,9 @@ def _mark(page: Page, mark: MarkDocument) -> None:
     if not classes.rows:
         page.line("nothing to delete", indent=2)
     page.dim(
-        f"of {count_of(mark['candidates']['objects'], 'object')} older than {moment(mark['cutoff'])};"
-        f" may be swept from {moment(mark['sweep_from'])} to {moment(mark['sweep_until'])}"
+        f"by {mark['by']}; of {count_of(mark['candidates']['objects'], 'object')} older than"
+        f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])} to"
+        f" {moment(mark['sweep_until'])}"
     )
     if "contents" in mark:
         render_contents(page, mark["contents"], cost)
@@ -283,6 +284,8 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     """Print how many objects of a mark were deleted and kept, why, and what is not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
+    if approval := document.get("approval"):
+        page.dim(f"approved by {approval['by']} {moment(approval['at'])}: {approval['reason']}")
     cost = Money.of(document)
     rows: list[Sequence[str | Cell]] = [
         (outcome, *amounts(document[key], cost))
@@ -324,7 +327,7 @@ def _checked(page: Page, document: SweepDocument) -> None:
     else:
         found = (
             f"{count_of(after['missing']['objects'], 'object')} missing,"
-            f" {count(after['resized']['objects'])} of another size,"
+            f" {count(after['resized']['objects'])} with the wrong size,"
             f" {count_of(after['damaged'], 'metadata file')} damaged,"
             f" {count(after['lost_copies'])} lost in quarantine"
         )
@@ -378,7 +381,7 @@ def render_restore(document: RestoreDocument, console: Console) -> None:
     page.heading(document["repository"], f"restored from mark {document['mark_id']}")
     for address, why in document["failures"].items():
         page.labelled("FAILED", "bold red", f"{address}: {why}")
-    there = f"{count(document['already_there'])} were there already"
+    there = f"{count(document['already_there'])} already existed"
     failed = f"; {count(document['failed'])} failed" if document["failed"] else ""
     text = f"{count_of(document['restored'], 'object')}; {there}{failed}."
     page.labelled("Restored:", "bold", text, indent=0)

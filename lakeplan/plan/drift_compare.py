@@ -112,7 +112,7 @@ def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, .
 
 
 def unmanaged_new(created: Mapping[str, datetime], last_apply: datetime | None) -> tuple[str, ...]:
-    """Of the live repositories that no entry names, those created since the last apply on their server, or
+    """Of the live repositories without an entry, those created since the last apply on their server, or
     all if there was none. A repository without a creation date counts as new."""
     return tuple(sorted(n for n, at in created.items() if last_apply is None or not _before(at, last_apply)))
 

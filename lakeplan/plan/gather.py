@@ -256,7 +256,7 @@ def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: da
     if line is None:
         return (
             "the server's job deletes at its next run (hourly unless its configuration says otherwise); write"
-            f" its cron line to servers.{server.name}.branch_lifecycle.schedule to see when"
+            f" its cron expression to servers.{server.name}.branch_lifecycle.schedule to see when"
         )
     first = first_deletion(going, as_of, line, server.zone)
     if first is None:

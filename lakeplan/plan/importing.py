@@ -260,7 +260,7 @@ def _root(
         lines.append("profiles:")
         for rules, name in profiles.items():
             lines += [f"  {quoted(name)}:", *(f"    {line}" for line in gc_lines(rules))]
-    lines.append("unmanaged: warn  # repositories that no entry names")
+    lines.append("unmanaged: warn  # repositories without an entry")
     lines.append('include: ["repositories/**/*.yaml"]')
     notes = [f"#   {_comment(f'{item.repository}: {item.reason}')}" for item in left_out]
     if notes:

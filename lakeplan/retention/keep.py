@@ -171,14 +171,17 @@ def prefix_problem(prefix: str) -> str:
         path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""
         return _instead("a prefix is the beginning of a path, not a URL", path)
     if prefix != prefix.strip():
-        return _instead("a prefix does not begin or end with white space", prefix.strip())
+        return _instead("a prefix must not begin or end with white space", prefix.strip())
     if "\\" in prefix:
-        return _instead("paths have slashes, not backslashes", prefix.replace("\\", "/"))
+        return _instead("paths use slashes, not backslashes", prefix.replace("\\", "/"))
     if prefix.startswith(("/", "./", "../")):
-        return _instead("paths of objects begin without a slash or dots", re.sub(r"^(\.{0,2}/)+", "", prefix))
+        return _instead(
+            "an object path must not begin with a slash or dots", re.sub(r"^(\.{0,2}/)+", "", prefix)
+        )
     if (wild := re.search(r"[*?]", prefix)) is not None:
         return _instead(
-            "a prefix has no wildcards: it holds every path that begins with it", prefix[: wild.start()]
+            "a prefix has no wildcards: it covers every path that begins with it",
+            prefix[: wild.start()],
         )
     return ""
 

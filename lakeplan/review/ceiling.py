@@ -66,7 +66,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
     if live is None:
-        return ["the checked-out tree no longer names it"]
+        return ["the checked-out tree no longer has an entry for it"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
     if not reviewed.is_of(live.creation_date, live.storage_namespace):

@@ -88,7 +88,7 @@ class GateOverrides:
                 f"--allow {flag}: {named} is not among the repositories of this run",
                 hint=f"Did you mean {hint}?"
                 if similar
-                else "Name a repository of this run, or leave the flag out.",
+                else "Use a repository of this run, or leave the flag out.",
             )
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
@@ -416,9 +416,9 @@ def _pins(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 
 def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
     if unmanaged and policy != "ignore":
-        text = f"{len(unmanaged):,} repositories on the servers are named by no entry"
+        text = f"{len(unmanaged):,} repositories on the servers have no entry in the tree"
         if len(unmanaged) == 1:
-            text = "1 repository on the servers is named by no entry"
+            text = "1 repository on the servers has no entry in the tree"
         yield Verdict(_by_policy(policy), text, len(unmanaged))
 
 

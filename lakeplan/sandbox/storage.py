@@ -48,7 +48,7 @@ class Namespace:
             self.write(key, data)
 
     def read(self, key: str) -> bytes | None:
-        """The bytes, or None when there is no such file."""
+        """The bytes, or None when the file does not exist."""
         try:
             return self.path(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):

@@ -43,7 +43,7 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
     """
     if not is_folder():
         raise LakeplanError(
-            "lakeplan runs from an archive and cannot write another one",
+            "lakeplan is running from an archive and cannot write another one",
             where=str(_ROOT),
             hint="Use that archive, or run the command where lakeplan is installed.",
         )

@@ -81,7 +81,7 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         refs = read_refs(ids, NamespaceMetadata(namespace).read_metadata)
     except StorageNotFound as error:
         raise FormatError(
-            "the refs dump is incomplete: a file of its manifest is missing",
+            "the refs dump is incomplete: a file that its manifest lists is missing",
             where=error.where,
             hint="Run `lakectl refs-dump` again, or copy the whole namespace.",
         ) from error
@@ -151,7 +151,7 @@ def read_rules(path: Path | str) -> GcRules:
         raise UsageError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="Name a file of GC rules.",
+            hint="Give a file of GC rules.",
         ) from None
     return parse_rules(data, name=str(path))
 

@@ -358,9 +358,10 @@ class Sweeper(Protocol):
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """Delete objects that no mark names (those of a quarantine) in this process, in the order given, as
-        they were listed, waiting while the store is busy. ``before_each`` is called before every request and
-        may raise. Returns one answer for each object. Raises StorageError."""
+        """Delete objects that no mark names, such as copies in a quarantine, if they are still as listed.
+
+        Runs in this process, in the order given, and waits while the store is busy. ``before_each`` is called
+        before every request and may raise. Returns one answer for each object. Raises StorageError."""
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
         """Delete in parallel what the parts name, except ``saved``. A part counts as finished once its record

@@ -54,7 +54,7 @@ def spark_of_pyspark() -> Path:
     if found is None:
         raise SimulationFailed(
             "pyspark is installed without Spark",
-            hint=f"Name the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
+            hint=f"Give the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
         )
     return found
 
@@ -64,7 +64,9 @@ def checked_home(home: str) -> Path:
     folder = Path(home)
     if not _is_spark(folder):
         raise SimulationFailed(
-            "--spark-home has no bin/spark-submit", where=home, hint="Name Spark's folder."
+            "--spark-home has no bin/spark-submit",
+            where=home,
+            hint="Give the folder of a Spark installation.",
         )
     wanted = _minor(pyspark.__version__)
     found = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
@@ -73,7 +75,9 @@ def checked_home(home: str) -> Path:
         raise SimulationFailed(
             f"--spark-home is {what}, and pyspark is {pyspark.__version__}",
             where=home,
-            hint=f"Install pyspark {found}, or leave --spark-home out." if found else "Name Spark's folder.",
+            hint=f"Install pyspark {found}, or leave --spark-home out."
+            if found
+            else "Give the folder of a Spark installation.",
         )
     return folder
 

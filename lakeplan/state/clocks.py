@@ -67,7 +67,7 @@ def read_clocks(
                     f"{other.name} says {_text(other.at)} and {name} says {_text(at)}:"
                     " ages cannot be judged, so nothing is deleted",
                     where=where,
-                    hint="Set the clocks right (NTP), then run the command again.",
+                    hint="Synchronize the clocks (NTP), then run the command again.",
                 )
         readings.append(reading)
         times += [at, after]

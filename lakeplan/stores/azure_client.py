@@ -158,7 +158,7 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
             raise StorageDenied(
                 "a SAS is sent only to the account that it is for: AZURE_STORAGE_ACCOUNT is not set",
                 where=location.url,
-                hint="Set AZURE_STORAGE_ACCOUNT where AZURE_STORAGE_SAS_TOKEN is set.",
+                hint="Set AZURE_STORAGE_ACCOUNT together with AZURE_STORAGE_SAS_TOKEN.",
             )
         return _sas(location, sas)
     return _default_chain(location)

@@ -195,8 +195,8 @@ def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummar
     if not summary["complete"]:
         lost = summary["missing"]["objects"] + summary["resized"]["objects"] - summary["tags_only"]
         raise GateRefused(
-            f"{lost:,} objects that commits need are missing or have another size, and {summary['damaged']:,}"
-            " metadata files are damaged; nothing was deleted now",
+            f"{lost:,} objects that commits need are missing or have the wrong size, and"
+            f" {summary['damaged']:,} metadata files are damaged; nothing was deleted",
             where=site.key,
             hint=f"Run `lakeplan check --target {shlex.quote(site.key)}` to list them,"
             " or sweep without --check.",
@@ -453,7 +453,7 @@ def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
 
 
 def _unconfirmed(presence: Presence, confirmed: _Confirmed) -> int:
-    """How many objects count as missing or of another size by the listing alone."""
+    """How many objects count as missing or as having the wrong size by the listing alone."""
     return (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual
 
 

@@ -276,7 +276,7 @@ class _RoundClock:
             raise ClockSkew(
                 f"the clock of the worker {socket.gethostname()} is more than {MAX_BEHIND / 60:.0f} minutes"
                 " behind the clock of the machine that runs the sweep",
-                hint="Set the clocks right (NTP), then run the command again.",
+                hint="Synchronize the clocks (NTP), then run the command again.",
             )
 
 

@@ -187,7 +187,7 @@ def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str
 def _other_note(others: int) -> str:
     if not others:
         return ""
-    return f"{others:,} addresses have another object now, of another size: it was not replaced"
+    return f"not replaced, because an object of another size is at the address now: {others:,}"
 
 
 def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
@@ -230,7 +230,7 @@ def _needed_or_why(
         now = site_clocks(site, key, ports.now, by=by).earliest
         return needed_now(site, mark, ports, now=now, keep=keep, parts=parts).addresses, ""
     except LakeplanError as error:
-        return None, f"what is needed could not be found out ({error.message})"
+        return None, f"what is needed could not be determined ({error.message})"
 
 
 def _copy_back(

@@ -232,7 +232,7 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
         if clocks.latest < times.closes:
-            raise GateRefused(problem, where=where, hint="Run the command again then.")
+            raise GateRefused(problem, where=where, hint="Run the command again at that time.")
         raise StalePlan(problem, where=where, hint=MARK_AGAIN)
     check_same_repository(site, mark)
     check_alone(site, mark)

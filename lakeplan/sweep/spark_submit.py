@@ -450,7 +450,7 @@ class SparkSubmit:
         if found is None:
             raise UsageError(
                 f"{self._options.command}, which runs the official collector, was not found",
-                hint="Install Spark, or name the program with --spark-submit PATH.",
+                hint="Install Spark, or give the program with --spark-submit PATH.",
             )
         return found
 

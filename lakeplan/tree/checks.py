@@ -185,7 +185,7 @@ class SettingsCheck:
             (self._globs, limits.TREE_GLOBS, "a tree"),
         ):
             if count == most + 1:
-                self._problems.add(node.source, path, f"{what} has at most {most:,} patterns")
+                self._problems.add(node.source, path, f"{what} may have at most {most:,} patterns")
         if self._globs <= limits.TREE_GLOBS and (text := pattern_problem(pattern, why_not)):
             self._problems.add(node.source, path, text)
 

@@ -185,7 +185,7 @@ def check_entries(
 
 def too_many_values() -> str:
     return (
-        f"with what they take from globs and profiles, the repositories have more than"
+        f"with the values from globs and profiles, the repositories have more than"
         f" {limits.RESOLVED_VALUES:,} values: name fewer of them, or give them fewer rules"
     )
 
@@ -325,7 +325,7 @@ def check_overrides(
             continue
         close = nearest(item.repository, [e.name for e in known if not e.is_glob])
         hint = f": did you mean {close}?" if close else ""
-        text = f"no entry of the tree names {item.repository!r}{hint}"
+        text = f"the tree has no entry for {item.repository!r}{hint}"
         problems.add(item.source, (*path, "repository"), text)
 
 

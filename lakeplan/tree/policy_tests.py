@@ -64,7 +64,9 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
         text = read_inside(own, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LeadsOut) else why_unreadable(error)
-        raise UsageError(f"cannot read the tests: {reason}", where=str(file), hint="Name a file.") from None
+        raise UsageError(
+            f"cannot read the tests: {reason}", where=str(file), hint="Give a test file."
+        ) from None
     try:
         name = file.resolve().relative_to(root.resolve()).as_posix()
     except ValueError:

@@ -67,7 +67,7 @@ def _check_time_zone(zone: str) -> None:
 def _check_region(region: str) -> None:
     """Raise ValueError for an invalid region, which becomes part of a host's name."""
     if not _REGION.fullmatch(region):
-        raise ValueError("a region has letters, digits and - only, such as eu-central-1")
+        raise ValueError("a region has only letters, digits and -, such as eu-central-1")
 
 
 def _check_manifest(url: str) -> None:
@@ -131,7 +131,7 @@ class ServersReader:
         )
 
     def _lifecycle(self, node: MapNode, path: NodePath) -> tuple[Engine, str | None]:
-        """Return the engine, and the cron line of the server's job."""
+        """Return the engine, and the cron expression of the server's job."""
         block = node.items.get("branch_lifecycle")
         if not isinstance(block, MapNode):
             return "none", None
@@ -290,7 +290,7 @@ def read_places(root: MapNode) -> dict[str, Source]:
 
 def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterator[str]:
     if len(node.items) > limits.GLOBS:
-        problems.add(node.source, path, f"safety has at most {limits.GLOBS:,} patterns")
+        problems.add(node.source, path, f"safety may have at most {limits.GLOBS:,} patterns")
     for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:

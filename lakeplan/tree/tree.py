@@ -379,7 +379,7 @@ class DesiredTree(Protocol):
         """Return whether ``manages`` includes a repository."""
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Return live repositories that no entry names and that ``manages`` includes."""
+        """Return live repositories without an entry and that ``manages`` includes."""
 
 
 DEFAULT_STATE = "file://.lakeplan"
@@ -477,7 +477,7 @@ class Tree(RootFile):
         return self.directory.may_manage(server, name)
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Return the live repositories that no entry names and that ``manages`` includes, sorted."""
+        """Return the live repositories without an entry and that ``manages`` includes, sorted."""
         mine = (n for n in set(live_repositories) if self.directory.may_manage(server, n))
         return sorted(n for n in mine if self.directory.naming(server, n) is None)
 
@@ -507,8 +507,12 @@ def load_tree(
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
-        hint = f"Rename {other.name} to {ROOT_FILE}." if other.is_file() else "Name its folder with -C DIR."
-        missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "there is no such file")
+        hint = (
+            f"Rename {other.name} to {ROOT_FILE}."
+            if other.is_file()
+            else "Give the tree's folder with -C DIR."
+        )
+        missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "the file does not exist")
         message = f"there is no {ROOT_FILE} in {root}"
         raise TreeError([missing], message=message, hint=hint, silent=True)
     problems = Problems()

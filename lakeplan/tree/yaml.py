@@ -426,7 +426,7 @@ class _Builder:
             return None
         key = node.text
         if len(key) > limits.YAML_KEY_CHARACTERS:
-            self._stop(node.source, f"a key has at most {limits.YAML_KEY_CHARACTERS:,} characters")
+            self._stop(node.source, f"a key may have at most {limits.YAML_KEY_CHARACTERS:,} characters")
         if node.plain and key == "<<":
             self._problem(node.source, "merge keys (<<) are not supported: use a profile")
             return None

@@ -85,7 +85,7 @@ def parse_cron(text: str) -> Cron:
     """Return the parsed line. Raises ValueError with a message for people."""
     parts = _WORDS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
-        raise ValueError(f"{text!r} is not a cron line of five fields such as '0 * * * *'")
+        raise ValueError(f"{text!r} is not a cron expression of five fields such as '0 * * * *'")
     minutes, hours, days, months, weekdays = (
         _field(part, *field) for part, field in zip(parts, _FIELDS, strict=True)
     )
@@ -113,7 +113,7 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
             first = _number(first_text, name, text, words)
             last = _number(last_text, name, text, words) if dash else (high if slash else first)
         if not (low <= first <= last <= high) or step < 1:
-            raise ValueError(f"the {name} {text!r} of a cron line is not within {low} to {high}")
+            raise ValueError(f"the {name} {text!r} of a cron expression is not within {low} to {high}")
         found.update(range(first, last + 1, step))
     return frozenset(found)
 
@@ -122,5 +122,5 @@ def _number(text: str, name: str, field: str, words: dict[str, int]) -> int:
     if text.lower() in words:
         return words[text.lower()]
     if not (text.isascii() and text.isdecimal() and len(text) <= 4):
-        raise ValueError(f"the {name} {field!r} of a cron line cannot be read")
+        raise ValueError(f"the {name} {field!r} of a cron expression cannot be read")
     return int(text)

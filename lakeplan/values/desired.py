@@ -231,7 +231,7 @@ class ServerConfig:
     endpoint_url: str
     branch_lifecycle_engine: Literal["server", "lakeplan", "none"] = "none"
     branch_lifecycle_schedule: str | None = None
-    """The cron line of the server's own job, if the tree has it. The API does not return it."""
+    """The cron expression of the server's own job, if the tree has it. The API does not return it."""
     time_zone: str = "UTC"
     storages: Mapping[str, StorageConfig] = field(default_factory=dict)
     cost_per_gb_month: Price | None = None

@@ -67,7 +67,7 @@ CHECK = Gate(
 )
 UNMANAGED = Gate(
     "unmanaged",
-    "the servers have repositories that no entry names",
+    "the servers have repositories without an entry",
     settings=("unmanaged",),
     unit="repositories",
     max_ends="",

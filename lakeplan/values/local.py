@@ -62,7 +62,7 @@ def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
         raise LakeplanError(
             f"cannot write: {getattr(error, 'strerror', None) or error}",
             where=str(path),
-            hint="Name a file in an existing folder.",
+            hint="Give a file in an existing folder.",
         ) from None
 
 
@@ -82,7 +82,7 @@ def refuse_links(path: Path, below: Path | None = None) -> None:
             raise LakeplanError(
                 f"{part} is a symbolic link, which is not followed for output",
                 where=str(path),
-                hint="Name a file in a folder that is no link, or give an absolute path outside this folder.",
+                hint="Give a file in a folder that is not a link, or an absolute path outside this folder.",
             )
 
 
@@ -146,7 +146,7 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     wrong = relative_settings(environ)
     if wrong:
         raise UsageError(
-            f"relative paths would take files of the current folder: {', '.join(wrong)}",
+            f"relative paths would load files from the current folder: {', '.join(wrong)}",
             hint="Set these variables to absolute paths, or unset them.",
         )
     safe = {**environ, SAFE_PATH: "1"}

@@ -164,7 +164,7 @@ def shown_url(text: str) -> str:
 
 def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
     if len(text) > limits.URL_CHARACTERS:
-        raise BadUrl(f"a URL has at most {limits.URL_CHARACTERS:,} characters")
+        raise BadUrl(f"a URL may have at most {limits.URL_CHARACTERS:,} characters")
     for character in text:
         if not character.isprintable() or character == "\\":  # of white space only the plain space is left
             raise BadUrl(f"{_character(character)} cannot be part of a URL")

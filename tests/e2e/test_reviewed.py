@@ -80,7 +80,7 @@ class DescribeRepositoriesThatNoEntryNames:
         return plan
 
     def it_refuses_one_that_was_made_since(self, world, newcomer):
-        assert_refused(world, newcomer, "unmanaged", "1 repository on the servers is named by no entry")
+        assert_refused(world, newcomer, "unmanaged", "1 repository on the servers has no entry in the tree")
 
     def it_refuses_whatever_the_plan_file_says_of_its_selection(self, world, newcomer):
         def narrow(document):

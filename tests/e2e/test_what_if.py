@@ -66,7 +66,7 @@ def it_is_never_applied(lake):
 def it_is_no_part_of_a_review(lake):
     refused = lake.lakeplan("plan", "--base", "HEAD", *SET)
     assert refused.code == 64
-    assert "--set and --base exclude each other" in refused.err
+    assert "--set and --base cannot be combined" in refused.err
 
 
 def it_leaves_no_values_in_a_redacted_plan(lake):

@@ -255,7 +255,7 @@ def full_plan() -> Plan:
                 "unmanaged",
                 "plan",
                 GateOutcome.WARNED,
-                "2 repositories on the servers are named by no entry",
+                "2 repositories on the servers have no entry in the tree",
                 2,
                 None,
                 "repositories",

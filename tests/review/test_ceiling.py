@@ -109,7 +109,7 @@ class DescribeWhatIsSaidOfAStalePlan:
         return ceiling.stale_reasons(reviewed, live, check_etag=check_etag)
 
     def it_stops_at_another_repository(self):
-        assert self.said(repository(), None) == ["the checked-out tree no longer names it"]
+        assert self.said(repository(), None) == ["the checked-out tree no longer has an entry for it"]
         other = repository(endpoint_url="http://other/", config_hash="x")
         assert self.said(repository(), other) == [
             "the tree's server is http://other/ and the plan's http://127.0.0.1:8000"

@@ -171,7 +171,7 @@ class DescribeAllow:
             ("prod/analytic=clear", "Did you mean --allow prod/analytics=clear"),
             ("analytcs=clear", "Did you mean --allow prod/analytics=clear"),
             ("dev/analytics=clear", "--allow prod/analytics=clear"),
-            ("nothing-like-it=clear", "Name a repository of this run"),
+            ("nothing-like-it=clear", "Use a repository of this run"),
         ],
     )
     def it_has_to_name_a_repository_of_the_run(self, flag, hint):
@@ -464,7 +464,7 @@ class DescribeTheWholePlan:
                 "unmanaged",
                 "plan",
                 "warned",
-                "2 repositories on the servers are named by no entry",
+                "2 repositories on the servers have no entry in the tree",
                 2,
                 None,
                 "repositories",
@@ -472,7 +472,7 @@ class DescribeTheWholePlan:
             )
         ]
         (gate,) = plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="fail")
-        assert gate.message == "1 repository on the servers is named by no entry"
+        assert gate.message == "1 repository on the servers has no entry in the tree"
         assert gate.opens_with == "overrides in the tree, or --allow unmanaged at a terminal"
         allowed = GateOverrides(frozenset({"unmanaged"}), (), date(2026, 1, 1))
         (gate,) = plan_gates([], Safety(), allowed, unmanaged=("prod/x",), on_unmanaged="fail")

@@ -198,7 +198,7 @@ def it_copies_back_what_is_in_quarantine_and_writes_down_what_came_of_it(case: C
         "failed": 0,
         "failures": {},
         "collectable_again": 1,
-        "note": "1 addresses have another object now, of another size: it was not replaced",
+        "note": "not replaced, because an object of another size is at the address now: 1",
     }
     assert case.back() == {"data/a", "data/b"}
     assert case.order == ["lease", "renew", "inspect", "renew", "copy", "copy", "released"]
@@ -223,8 +223,8 @@ def it_says_why_it_is_not_known_what_a_collection_may_delete_again(case: Case) -
     document = case.restore()
     assert document["collectable_again"] is None
     assert document["note"] == (
-        "what is needed could not be found out (no server);"
-        " 1 addresses have another object now, of another size: it was not replaced"
+        "what is needed could not be determined (no server);"
+        " not replaced, because an object of another size is at the address now: 1"
     )
 
 
@@ -422,7 +422,7 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 1)
         assert document["failures"] == {"data/not": "the answer was cut short"}
-        assert document["note"].startswith("1 addresses have another object now")
+        assert document["note"].startswith("not replaced, because an object of another size")
 
     def it_asks_again_while_the_store_does_not_answer(self, case: Case) -> None:
         """The answer to a copy was lost, and so are those to whether it is there."""
@@ -478,7 +478,7 @@ class DescribeAStoreThatFails:
         case.store.before = write
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
-        assert document["note"].startswith("1 addresses have another object now")
+        assert document["note"].startswith("not replaced, because an object of another size")
 
     def it_reports_failures_when_the_store_cannot_be_asked_either(self, case: Case) -> None:
         case.copies("data/a")

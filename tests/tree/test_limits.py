@@ -74,7 +74,7 @@ def it_counts_the_text_that_aliases_repeat(tmp_path: Path) -> None:
 def it_limits_the_length_of_a_key(tmp_path: Path) -> None:
     children = ", ".join(f"a{n}: 1" for n in range(500))
     found = problem_of(tmp_path, HEAD + f"profiles:\n  ? {'x' * 100_000}\n  : {{{children}}}\n")
-    assert found.endswith("a key has at most 1,024 characters")
+    assert found.endswith("a key may have at most 1,024 characters")
 
 
 def it_cuts_a_text_that_repeats_a_long_value(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ class DescribePatterns:
 
     def it_limits_how_many_an_entry_has(self, tmp_path: Path) -> None:
         text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_001)}]}}}}}}\n"
-        assert problem_of(tmp_path, text).endswith("an entry or profile has at most 1,000 patterns")
+        assert problem_of(tmp_path, text).endswith("an entry or profile may have at most 1,000 patterns")
         text = HEAD + f"safety: {{protected_tags: [{patterns(1_001)}]}}\n"
-        assert "safety has at most 1,000 patterns" in problem_of(tmp_path, text)
+        assert "safety may have at most 1,000 patterns" in problem_of(tmp_path, text)
 
     def it_checks_as_many_as_an_entry_may_have(self, tmp_path: Path) -> None:
         text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_000)}]}}}}}}\n"
@@ -133,7 +133,7 @@ class DescribePatterns:
             f"  lake{n}: {{branch_lifecycle: {{exempt: [{patterns(900, 900 * n)}]}}}}\n" for n in range(3)
         )
         text = problem_of(tmp_path, HEAD + "repositories:\n" + entries)
-        assert text.endswith("a tree has at most 2,500 patterns")
+        assert text.endswith("a tree may have at most 2,500 patterns")
 
 
 class DescribeIncludes:

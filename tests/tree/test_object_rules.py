@@ -57,7 +57,7 @@ class DescribeTheSchedule:
         ("engine", "text"),
         [
             ("engine: server, schedule: '99 * * * *'", "not within 0 to 59"),
-            ("engine: server, schedule: often", "cron line"),
+            ("engine: server, schedule: often", "cron expression"),
             ("engine: lakeplan, schedule: '0 * * * *'", "the engine server only"),
             ("engine: none, schedule: '0 * * * *'", "the engine server only"),
         ],

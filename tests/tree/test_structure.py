@@ -144,21 +144,24 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
         *(
             (f"holds: [{{prefix: {prefix}, reason: r}}]", f"22: holds[0].prefix: {text}")
             for prefix, text in (
-                ("/legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
-                ("./legal/", "paths of objects begin without a slash or dots; write 'legal/'"),
-                ("//", "paths of objects begin without a slash or dots; write one such as 'legal/'"),
+                ("/legal/", "an object path must not begin with a slash or dots; write 'legal/'"),
+                ("./legal/", "an object path must not begin with a slash or dots; write 'legal/'"),
+                ("//", "an object path must not begin with a slash or dots; write one such as 'legal/'"),
                 (
                     "legal/*",
-                    "a prefix has no wildcards: it holds every path that begins with it; write 'legal/'",
+                    "a prefix has no wildcards: it covers every path that begins with it; write 'legal/'",
                 ),
-                ("'*'", "a prefix has no wildcards: it holds every path that begins with it; write one such"),
+                (
+                    "'*'",
+                    "a prefix has no wildcards: it covers every path that begins with it; write one such",
+                ),
                 (
                     "lakefs://repo/main/legal/",
                     "a prefix is the beginning of a path, not a URL; write 'legal/'",
                 ),
                 ("s3://bucket", "a prefix is the beginning of a path, not a URL; write one such as 'legal/'"),
-                ("legal\\old", "paths have slashes, not backslashes; write 'legal/old'"),
-                ("' legal/'", "a prefix does not begin or end with white space; write 'legal/'"),
+                ("legal\\old", "paths use slashes, not backslashes; write 'legal/old'"),
+                ("' legal/'", "a prefix must not begin or end with white space; write 'legal/'"),
             )
         ),
         ("holds: [{tag: a b, reason: r}]", "19: holds[0].tag: the pattern 'a b' can match nothing"),

@@ -415,7 +415,7 @@ class DescribeOverrides:
 def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:
     with pytest.raises(TreeError, match=r"there is no lakeplan.yaml") as error:
         load_tree(tmp_path, {})
-    assert error.value.hint == "Name its folder with -C DIR."
+    assert error.value.hint == "Give the tree's folder with -C DIR."
     (tmp_path / "lakeplan.yml").write_text("")
     with pytest.raises(TreeError) as error:
         load_tree(tmp_path, {})

@@ -89,5 +89,5 @@ def it_runs_within_an_hour_when_it_is_hourly(now: datetime, zone: str) -> None:
     ],
 )
 def it_refuses_what_is_no_cron_line(line: str) -> None:
-    with pytest.raises(ValueError, match="cron line"):
+    with pytest.raises(ValueError, match="cron expression"):
         parse_cron(line)

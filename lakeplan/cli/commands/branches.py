@@ -195,9 +195,7 @@ def exempt(
     check_lasting_state(session.tree.state_url, os.environ)
     desired = session.tree.find(server, name)
     if desired is None:
-        raise UsageError(
-            f"no entry of the tree names {server}/{name}", hint="No policy deletes its branches."
-        )
+        raise UsageError(f"the tree has no entry for {server}/{name}", hint="No policy deletes its branches.")
     done = exempt_branch(desired, asked, session.branch_readers(server), session.state(), this_run(tree))
     return outputs.emit(documents.exemption_document(done), render_exemption)
 
@@ -212,7 +210,7 @@ def _end_of(until: str) -> datetime:
     except OverflowError:
         end = datetime.max.replace(tzinfo=timezone.utc)
     if end <= now_utc():
-        raise UsageError(f"--until {until} is in the past", hint="Name a future day.")
+        raise UsageError(f"--until {until} is in the past", hint="Give a date in the future.")
     return end
 
 

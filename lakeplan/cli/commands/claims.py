@@ -53,7 +53,7 @@ def claim(
       lakeplan claim prod/analytics --take
     """
     if take and release:
-        raise UsageError("--take and --release exclude each other", hint="Use one of them.")
+        raise UsageError("--take and --release cannot be combined", hint="Use one of them.")
     session = opening.session(tree)
     name = session.tree.name
     if not name:
@@ -158,14 +158,14 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
     try:
         inside(tree.root, path)
     except LeadsOut as error:
-        raise UsageError(f"{file} {error}", hint="Name a file of the tree with --file.") from None
+        raise UsageError(f"{file} {error}", hint="Give a file of the tree with --file.") from None
     before = read_text(path) if path.exists() else None
     text = (before or HEAD + REPOSITORIES).rstrip("\n") + "\n"
     if _TOP_KEY.findall(text)[-1:] != [REPOSITORIES.strip()]:
         raise LakeplanError(
             "entries can only be added to a file whose last key is `repositories`",
             where=str(file),
-            hint="Name another file with --file.",
+            hint="Give another file with --file.",
         )
     text += "".join(f"  {_key(tree, key)}: {{}}\n" for key in keys)
     write_files(tree.root, {file.as_posix(): text})
@@ -177,7 +177,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
             raise ConfigError(
                 "the tree does not include the file",
                 where=str(file),
-                hint="Add it to `include`, or name another one with --file.",
+                hint="Add it to `include`, or give another file with --file.",
             )
     except LakeplanError:
         if before is None:

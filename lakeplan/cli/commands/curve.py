@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 DAY_SECONDS = 86_400
-TWO_SOURCES = "Name a repository of the tree, or use --namespace URL with --rules FILE."
+TWO_SOURCES = "Give a repository of the tree, or use --namespace URL with --rules FILE."
 
 
 @command()

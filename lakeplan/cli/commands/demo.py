@@ -74,11 +74,11 @@ def _new(folder: Path) -> Path:
         empty = not any(folder.iterdir())
     except OSError as error:
         raise UsageError(
-            f"cannot create the folder: {error.strerror}", where=str(folder), hint="Name another folder."
+            f"cannot create the folder: {error.strerror}", where=str(folder), hint="Use another folder."
         ) from None
     if not empty:
         raise UsageError(
-            "the folder is not empty", where=str(folder), hint="Name a new folder, or omit --dir."
+            "the folder is not empty", where=str(folder), hint="Use a new folder, or omit --dir."
         )
     return folder.resolve()
 

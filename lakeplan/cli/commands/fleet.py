@@ -53,7 +53,7 @@ Names = Annotated[
 DumpRefs = Annotated[
     bool,
     option(
-        "Also see commits of deleted branches. Asks the server for refs dumps, which it stores in the"
+        "Also include commits of deleted branches. Requests refs dumps, which the server stores in the"
         " namespaces."
     ),
 ]
@@ -241,7 +241,7 @@ def price_of(text: str) -> Price:
 
 def read_report(path: Path, kind: str, option: str) -> Any:
     """An earlier JSON report of this kind. Raises UsageError for any other file."""
-    hint = f"Name a JSON report of `lakeplan {kind}`, or leave {option} out."
+    hint = f"Give a JSON report of `lakeplan {kind}`, or leave {option} out."
     return read_document(path, kind, "the report", hint=hint)
 
 
@@ -254,7 +254,7 @@ def refuse_other_servers(
         if before.rstrip("/") != url.rstrip("/"):
             raise UsageError(
                 f"{option}: in that report server {name} is {shown_url(before)}, now it is {shown_url(url)}",
-                hint=f"Name a report of these servers, or leave {option} out.",
+                hint=f"Give a report of these servers, or leave {option} out.",
             )
 
 
@@ -324,7 +324,7 @@ def storage(
     """
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
-        raise UsageError("--compare names one branch twice", hint="Name two branches.")
+        raise UsageError("--compare has the same branch twice", hint="Give two different branches.")
     if tree is not None and endpoint:
         raise UsageError(
             "--tree and --endpoint both name servers",

@@ -83,7 +83,7 @@ def plan(
       lakeplan plan --set 'gc.branches[main].retention_days=60' --target analytics
     """
     if what_if and base is not None:
-        raise UsageError("--set and --base exclude each other", hint="Write the change into the tree first.")
+        raise UsageError("--set and --base cannot be combined", hint="Write the change into the tree first.")
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache, what_if=what_if or ())
     if new_tree and base is None:
         raise UsageError("--new-tree requires --base", hint="Add --base REF.")

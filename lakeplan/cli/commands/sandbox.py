@@ -167,7 +167,7 @@ def seed_target(
     if not (endpoint or own or is_public):
         raise UsageError(
             f"no endpoint is given, so the access key was not sent to {DEFAULT_ENDPOINT}",
-            hint="Name the server: --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
+            hint="Set the server with --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
         )
     return target
 
@@ -186,7 +186,7 @@ def _read(file: Path) -> tuple[str, str]:
         raise UsageError(
             f"cannot read the seed file: {error.strerror}",
             where=str(file),
-            hint="Name a YAML file. `lakeplan sandbox seed --help` shows one.",
+            hint="Give a YAML file. `lakeplan sandbox seed --help` shows one.",
         ) from error
     try:
         return data.decode(), str(file)

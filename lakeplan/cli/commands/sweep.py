@@ -235,7 +235,7 @@ def run(
     """
     if close:  # it may be set in the environment: a command that ended sweeps must not begin to delete
         raise UsageError(
-            "sweep run --close is now a command of its own", hint=f"Run `lakeplan sweep abort {mark_id}`."
+            "sweep run --close is now a separate command", hint=f"Run `lakeplan sweep abort {mark_id}`."
         )
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)

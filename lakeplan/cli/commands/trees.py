@@ -51,7 +51,7 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
 
 Endpoints = Annotated[
-    list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, as prod.", "NAME=URL")
+    list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, named prod.", "NAME=URL")
 ]
 StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
 IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
@@ -243,7 +243,7 @@ def read_rules_file(path: Path) -> GcRules:
         raise LakeplanError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="Name a file with GC rules, or a folder of them.",
+            hint="Give a file with GC rules, or a folder of such files.",
         ) from None
     return parse_rules(data, name=str(path))
 
@@ -340,7 +340,7 @@ safety:                             # gates; these are the defaults
   on_tag_loss: fail
   on_server_divergence: warn        # objects that only the server's early stop expires
 bounds: {min_retention_days: 3}     # a tree with fewer days does not validate
-unmanaged: warn                     # repositories that no entry names: ignore, warn or fail
+unmanaged: warn                     # repositories without an entry: ignore, warn or fail
 include: ["repositories/**/*.yaml"]
 """
 

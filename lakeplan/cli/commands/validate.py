@@ -101,7 +101,7 @@ def test(
         raise UsageError(
             f"the tree has no tests ({FOLDER}/*.yaml)",
             where=str(tree),
-            hint="Name test files, or write one. `lakeplan schema policy-test` prints the format.",
+            hint="Give test files, or write one. `lakeplan schema policy-test` prints the format.",
         )
     document = run_tests(loaded, read_tests(found, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
