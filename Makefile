@@ -88,7 +88,7 @@ docs: setup  ## write the pages of docs/ and the parts of schemas/ that are made
 	PYTHONPATH=. $(BIN)/python -P -m tools.reference .
 
 outputs: setup java  ## write the recorded outputs of all commands again: read the difference in git before you commit it
-	LAKEPLAN_REGENERATE_OUTPUT=1 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/output tests/cli/outputs
+	LAKEPLAN_REGENERATE_OUTPUT=1 $(BIN)/python -m pytest -q $(PYTEST_ARGS) tests/output tests/cli/outputs tests/e2e/test_path.py
 
 site: setup  ## the documentation as a site with search, in build/site; strict about links
 	@$(BIN)/python -P -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

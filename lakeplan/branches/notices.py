@@ -72,7 +72,7 @@ class Spared:
 
 
 def is_about(notice: Notice, outlook: BranchOutlook, exemption: Exemption | None) -> bool:
-    """Whether a notice announces this deletion: since then nobody wrote to the branch, it was not created
+    """Whether a notice still counts: since it was accepted, nobody wrote to the branch, it was not created
     again, and no exemption was in force."""
     since, staged = outlook.verdict.since, outlook.staged
     return (

@@ -100,19 +100,17 @@ class GateOverrides:
             if note.gate == refused.gate and self._covers(note, refused, repository):
                 text = f"overridden at {note.source}: {note.reason}"
                 return replace(refused, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
-        return replace(
-            refused,
-            outcome=GateOutcome.REFUSED,
-            opens_with=f"overrides in the tree, or --allow {_flag_of(refused, repository)} at a terminal",
-        )
+        scope = "" if repository is not None else ' with repository: "*"'
+        text = f"overrides{scope} in the tree, or --allow {_flag_of(refused, repository)} at a terminal"
+        return replace(refused, outcome=GateOutcome.REFUSED, opens_with=text)
 
     def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
         """The judged gates; ``decide`` has been applied to those that would refuse."""
         return tuple(self.decide(g, repository) if g.outcome is GateOutcome.REFUSED else g for g in judged)
 
     def decide_whole(self, judged: GateResult, contributing: Iterable[Iterable[GateResult]]) -> GateResult:
-        """The outcome of a gate of the whole plan. It also counts as overridden if it is in every repository
-        that contributes to it. ``contributing`` are the gates of these repositories."""
+        """The outcome of a gate of the whole plan. It also counts as overridden if every repository that
+        contributes to it overrides the same gate. ``contributing`` are the gates of these repositories."""
         (decided,) = self.decide_each([judged], None)
         overridden = [
             any((g.gate, g.stops) == (judged.gate, judged.stops) and g.outcome in _OVERRIDDEN for g in gates)
@@ -251,8 +249,8 @@ def plan_gates(
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Policy = "warn",
 ) -> tuple[GateResult, ...]:
-    """The gates of the whole plan. One counts as overridden if it is in every repository that contributes to
-    it. It is left out if a single repository contributes and refuses by the same gate."""
+    """The gates of the whole plan. One counts as overridden if every repository that contributes to it
+    overrides the same gate. If only one contributes and refuses by itself, its gate is not repeated here."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
