@@ -97,11 +97,10 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
             if desired.name not in names or not options.selection.takes(desired):
                 continue
             try:
-                record = _record(ports, desired, options)
+                if (record := _record(ports, desired, options)) is not None:
+                    found.append((desired, record))
             except LakeplanError as error:
                 damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
-            else:
-                found += [(desired, record)] if record is not None else []
     if not found and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
@@ -123,11 +122,8 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:
     """The newest record with something to restore, or the one of the requested run."""
     runs = [run for run in list_runs(ports.state, desired.key) if options.run_id in (None, run)]
-    for run_id in reversed(runs):
-        record = read_deletions(ports.state, desired.key, run_id)
-        if record is not None and _to_restore(record, options):
-            return record
-    return None
+    records = (read_deletions(ports.state, desired.key, run_id) for run_id in reversed(runs))
+    return next((record for record in records if record is not None and _to_restore(record, options)), None)
 
 
 def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
@@ -196,11 +192,9 @@ class _Restorer:
 
     def restore(self, name: str, deletion: Deletion) -> BranchRestored:
         try:
-            head = self.reader.find_branch(self.repository, name)
-            taken = head is not None
-            if head is None:
-                head = self._create(LiveBranch(name, deletion.head, deletion.hidden))
-            if taken or head != deletion.head:
+            existing = self.reader.find_branch(self.repository, name)
+            head = existing or self._create(LiveBranch(name, deletion.head, deletion.hidden))
+            if existing or head != deletion.head:
                 text = f"a branch of this name exists, at {head[:12]}; it was not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text)
         except LakeplanError as error:
