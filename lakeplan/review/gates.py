@@ -100,7 +100,7 @@ class GateOverrides:
             if note.gate == refused.gate and self._covers(note, refused, repository):
                 text = f"overridden at {note.source}: {note.reason}"
                 return replace(refused, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
-        scope = "" if repository is not None else ' with repository: "*"'
+        scope = "" if repository is not None else ' (repository: "*")'
         text = f"overrides{scope} in the tree, or --allow {_flag_of(refused, repository)} at a terminal"
         return replace(refused, outcome=GateOutcome.REFUSED, opens_with=text)
 

@@ -474,8 +474,7 @@ class DescribeTheWholePlan:
         (gate,) = plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="fail")
         assert gate.message == "1 repository on the servers has no entry in the tree"
         assert (
-            gate.opens_with
-            == 'overrides with repository: "*" in the tree, or --allow unmanaged at a terminal'
+            gate.opens_with == 'overrides (repository: "*") in the tree, or --allow unmanaged at a terminal'
         )
         allowed = GateOverrides(frozenset({"unmanaged"}), (), date(2026, 1, 1))
         (gate,) = plan_gates([], Safety(), allowed, unmanaged=("prod/x",), on_unmanaged="fail")
