@@ -68,7 +68,7 @@ def drift_of(
     plan.
 
     ``last`` is the last apply that wrote GC rules. Without one, every value that the server lacks is
-    ``tree-ahead``. A value that the server has is neither ahead nor stale, whoever wrote it.
+    ``tree-ahead``. A value that the server has is neither ahead nor stale, no matter who wrote it.
     """
     live = set(branches)
     wanted = _wanted(desired, live)
