@@ -121,7 +121,7 @@ def read_summary(data: bytes, *, name: str) -> RunSummary:
             written_by=str(record.get("written_by", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError("is not the summary of a collection", where=name, hint=HINT) from error
+        raise FormatError("not the summary of a garbage collection run", where=name, hint=HINT) from error
 
 
 _SCHEMA = pa.schema(

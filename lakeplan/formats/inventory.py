@@ -113,7 +113,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
         missing = [column for column in _COLUMNS if column not in table.column_names]
         if missing:
             raise FormatError(
-                f"the inventory has no {', '.join(missing)}",
+                f"the inventory lacks these columns: {', '.join(missing)}",
                 where=name,
                 hint="Configure the inventory with the fields Size and LastModifiedDate.",
             )

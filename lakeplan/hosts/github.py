@@ -209,8 +209,8 @@ class GitHub:
         if others:
             # The run of that pull request has the same head and path, and another branch's workflow file.
             raise NoPlan(
-                f"the same commit was proposed for {', '.join(others)}, too",
-                hint="Open a new pull request, whose commit is in no other.",
+                f"the same commit is also proposed for {', '.join(others)}",
+                hint="Push a new commit, and open only one pull request for it.",
             )
         moved = [
             str(event["created_at"])

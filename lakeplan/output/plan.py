@@ -209,7 +209,7 @@ def _left_out(page: Page, document: ApplyDocument) -> None:
     """Print what the tree requires and this apply did not write, because nobody reviewed it."""
     if document["not_written"]:
         keys = document["not_written"]
-        page.heading("Not written", "in the tree and not in the plan; plan again to have them reviewed")
+        page.heading("Not written", "in the tree but not in the plan; plan again to have them reviewed")
         page.line(names(keys), indent=2)
     if document["unexpanded"]:
         page.heading("Unexpanded", "branches newer than the plan that a pattern of the tree matches")

@@ -35,8 +35,8 @@ class Disagreement:
 
 def replaced_steps(run: RunRecord, selection: Selection) -> tuple[RunStep, ...]:
     """The selected repositories where the run recorded rules or settings before it replaced them, each with
-    the replaced settings only. Includes a repository at which the run was killed. Raises UsageError if the
-    selection matches none of the run's repositories."""
+    the replaced settings only. Includes one that was in progress when the run was killed. Raises UsageError
+    if the selection matches none of the run's repositories."""
     selected = [s for s in run.steps if selection.takes_named(*_split(s.repository), None)]
     if run.steps and not selected:
         raise UsageError(

@@ -71,8 +71,8 @@ class UncommittedPreparer(Protocol):
     """The two requests of a mark besides the refs dump."""
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Let the server list every uncommitted address, to its last continuation token. Returns the distinct
-        runs and folders of its answers (usually one). Raises ServerError."""
+        """Have the server list every uncommitted address, up to the last continuation token. Returns the
+        distinct runs with their folders (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
         """How long the server asks collectors to keep young objects; None if it does not say."""

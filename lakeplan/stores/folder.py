@@ -245,8 +245,8 @@ class FolderStore(BatchDeleter, FolderReader):
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
-        """Delete files, which have no versions. Raises StorageNotFound without the root folder, such as on a
-        disk that is not mounted: then nothing is known to be deleted."""
+        """Delete files. Files have no versions. Raises StorageNotFound if the root folder does not exist, for
+        example because its disk is not mounted: a missing file then does not mean that it was deleted."""
         with _Folders(self._root, self.url) as folders:
             answers = [self._delete(key, folders, expected.get(key)) for key in keys]
         return {answer.key: answer for answer in answers if not answer.deleted}

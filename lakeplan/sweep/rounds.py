@@ -48,7 +48,7 @@ class SweepStopped(Exception):
 
 class ThreadWorkers:
     """``Workers`` in this process. ``cancel`` stops them before their next request that deletes anything. A
-    copy that was begun is finished."""
+    copy that is in progress is finished."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism

@@ -553,6 +553,6 @@ def it_redacts_paths_in_what_collections_reported(make_official: Any) -> None:
     official.summary.write_text("{")
     shown = official.site.world.lakeplan(*listing)
     assert shown.code == 3, shown.err
-    assert shown.json["failed"]["prod/lake"]["message"] == "is not the summary of a collection"
+    assert shown.json["failed"]["prod/lake"]["message"] == "not the summary of a garbage collection run"
     assert official.site.folder.name not in shown.json["failed"]["prod/lake"]["where"]
     assert "_lakefs" not in shown.out

@@ -88,8 +88,8 @@ def _ask(key: str, others: list[str]) -> None:
 
 
 def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]:
-    """Server and name. ``owned``: an entry of the tree has to name it; a claim that is released may be of one
-    that no entry names any more. Raises UsageError."""
+    """The server and name of a repository. If ``owned``, the tree must have an entry for it: a released claim
+    may be of one that it no longer has. Raises UsageError."""
     server, slash, name = repository.rpartition("/")
     tree = session.tree
     if slash and not owned:

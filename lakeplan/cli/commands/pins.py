@@ -29,7 +29,7 @@ def sync(
     adopt: Annotated[
         bool,
         option(
-            "First record the hidden branches that are pins by their name and commit. Use this after the"
+            "First record existing hidden branches whose name and commit make them pins. Use this if the"
             " state was lost."
         ),
     ] = False,

@@ -51,7 +51,8 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
 
 Endpoints = Annotated[
-    list[str] | None, option("Server. Repeatable. Default: lakectl's endpoint, named prod.", "NAME=URL")
+    list[str] | None,
+    option("Name and URL of a server. Repeatable. Default: lakectl's endpoint, named prod.", "NAME=URL"),
 ]
 StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
 IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
