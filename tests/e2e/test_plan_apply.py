@@ -154,7 +154,7 @@ class DescribeStalePlans:
         world.rules("other", 21)
         refused = world.lakeplan("apply", planned)
         assert refused.code == 5
-        assert "no longer names it" in refused.err
+        assert "no longer has an entry for it" in refused.err
 
     def it_is_not_stale_when_another_repository_changed_in_the_tree(self, world, planned):
         world.api.repository("events")
