@@ -2,13 +2,15 @@
 
 A plan begins with its summary, weakened settings and the gates that block it. A table for each repository
 follows, with folded details. Comments have a size limit: details are cut first, then tables, beginning with
-the repositories that change least, and the comment says so. What a reviewer must see is never cut. An apply
-begins with how it ended and what to do.
+the repositories that change least, and the comment says so. Weakened settings and gates are never cut: if
+there are very many, the first of each kind stand for the others. An apply begins with how it ended and what
+to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +19,11 @@ from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
     STRICTER,
+    Loosened,
     change_rows,
     fold,
     key_of,
+    loosened,
     loosened_table,
     loosening_title,
     rules_table,
@@ -66,7 +70,7 @@ def run_branches(repository: Json) -> str:
         return ""
     title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
     if found["unknown"]:
-        return f"{title}The branches to delete could not be determined: {prose(found['unknown'])}\n\n"
+        return f"{title}The branches to delete could not be determined: {_brief(found['unknown'])}\n\n"
     going = deletions_of(repository)
     if not going:
         return ""
@@ -169,10 +173,10 @@ def headline(repository: Json) -> str:
     """What the change does, in one line."""
     impact = repository["impact"]
     if impact["status"] == "unknown":
-        return f"Impact: **UNKNOWN**: {prose(impact['reason'] or NO_REASON)}"
+        return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or NO_REASON)}"
     now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
     if now is None:
-        return f"Impact: not requested. {prose(impact['reason'])}".rstrip()
+        return f"Impact: not requested. {_brief(impact['reason'])}".rstrip()
     cost = Money.of(repository)
     text = f"Impact: {_objects(now, cost)}"
     if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
@@ -235,6 +239,8 @@ _NOTE = 3_000
 """Kept free for the words about what was cut."""
 _SCOPES = 8
 _ROWS = 20
+_ALIKE = 3
+_CHARACTERS = 500
 
 
 def marker(tree: str = "", kind: str = "plan") -> str:
@@ -251,7 +257,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
     ]
     room = limit - _NOTE
     head, tail = _head(document, tree), _tail(document)
-    if length(head) > room:
+    if length(head) > room // 2:  # the changes need room too
         head = _head(document, tree, compact=True)
     if length(head) > room:
         head = cut_lines(head, room)
@@ -277,24 +283,29 @@ class _Block:
 
 
 def _fitting(blocks: Sequence[_Block], room: int) -> str:
-    """As much as fits. Details are cut first, then tables, from the last block on."""
-    whole = sum(length(b.changes) + length(b.details) for b in blocks)
-    detailed, shown = len(blocks), len(blocks)
-    while whole > room and detailed:
-        detailed -= 1
-        whole -= length(blocks[detailed].details)
-    while whole > room and shown:
-        shown -= 1
-        whole -= length(blocks[shown].changes)
-    text = "".join(b.changes + (b.details if i < detailed else "") for i, b in enumerate(blocks[:shown]))
+    """As much as fits: tables first, then details. A long one hides none of those after it."""
+    shown = _that_fit({b.key: length(b.changes) for b in blocks}, room)
+    left = room - sum(length(b.changes) for b in blocks if b.key in shown)
+    detailed = _that_fit({b.key: length(b.details) for b in blocks if b.key in shown}, left)
+    text = "".join(b.changes + (b.details if b.key in detailed else "") for b in blocks if b.key in shown)
     cut = []
-    if detailed < len(blocks):
-        cut.append(f"the details of {_several([b.key for b in blocks[detailed:]])}")
-    if shown < len(blocks):
-        cut.append(f"the changes of {_several([b.key for b in blocks[shown:]])}")
+    if len(detailed) < len(blocks):
+        cut.append(f"the details of {_several([b.key for b in blocks if b.key not in detailed])}")
+    if len(shown) < len(blocks):
+        cut.append(f"the changes of {_several([b.key for b in blocks if b.key not in shown])}")
     if not cut:
         return text
     return f"{text}\n**Cut to fit a comment:** {', and '.join(cut)}. The plan file has everything.\n"
+
+
+def _that_fit(lengths: Mapping[str, int], room: int) -> set[str]:
+    """The keys of what fits, each if those before it leave room."""
+    found = set()
+    for key, size_bytes in lengths.items():
+        if size_bytes <= room:
+            found.add(key)
+            room -= size_bytes
+    return found
 
 
 def _several(keys: Sequence[str]) -> str:
@@ -306,23 +317,46 @@ def _names(values: Sequence[str], limit: int | None = _SCOPES) -> str:
 
 
 def _head(document: Json, tree: str, *, compact: bool = False) -> str:
-    """The part that is never cut. ``compact`` names only the first repositories of each gate."""
+    """The part that is never cut. ``compact`` has only the first repositories of each gate, and the first
+    settings of each kind."""
     summary = summary_text(document).replace("BLOCKED", "**BLOCKED**")
     where = f" for {code(tree)}" if tree else ""
     assumed = what_if(document, code)
     first = [f"**What if** {assumed}", ""] if assumed else []
     kind = "what-if" if assumed else "plan"  # never in the place of the comment with the real plan
     lines = [marker(tree, kind), *first, f"**lakeplan**{where}: {summary}", ""]
-    gates = _blocked(document, compact=compact) + _opened(document, compact=compact)
-    return "\n".join(lines) + _loosened(document) + gates + _failed(document)
+    parts = [_loosened(document, compact=compact), _blocked(document, compact=compact)]
+    if compact:
+        parts.reverse()  # the refused gates are few now, and nothing before them can be long
+    parts += [_opened(document, compact=compact), _failed(document, _ALIKE if compact else _ROWS)]
+    return "\n".join(lines) + "".join(parts)
 
 
-def _loosened(document: Json) -> str:
-    weaker = loosened_table(document, _SCOPES).markdown()
-    if not weaker:
+def _loosened(document: Json, *, compact: bool) -> str:
+    found = loosened(document)
+    if not found:
         return ""
+    kinds = Counter[str]()
+    shown = []
+    for item in found:
+        kind = item.path.partition("[")[0].partition(" of ")[0]
+        kinds[kind] += 1
+        if not compact or kinds[kind] <= _ALIKE:
+            before, after = _short(item.before), _short(item.after)
+            shown.append(Loosened(_short(item.path), before, after, _short(item.where), item.scopes))
+    left = [f"{count(n - _ALIKE)} of {code(kind)}" for kind, n in kinds.items() if compact and n > _ALIKE]
+    more = f"\n**Cut to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
     title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
-    return f"{title}{weaker}\nReview these first: {STRICTER}.\n"
+    return f"{title}{loosened_table(shown, _SCOPES).markdown()}{more}\nReview these first: {STRICTER}.\n"
+
+
+def _short(text: str) -> str:
+    """Somebody's text without what would push everything else out of a comment."""
+    return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
+
+
+def _brief(text: str) -> str:
+    return prose(_short(text))
 
 
 def _blocked(document: Json, *, compact: bool) -> str:
@@ -341,29 +375,29 @@ def _opened(document: Json, *, compact: bool) -> str:
 def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:
     """A line per gate that says the same, with the repositories it applies to."""
     gates = [
-        {**gate, "message": ""} if compact else gate
+        {**gate, "message": "", "opens_with": ""} if compact else gate
         for gate in gates_of(document)
         if gate["outcome"] in outcomes
     ]
     lines = []
     for (_, name, message, opens), scopes in gate_groups(gates).items():
         about = _names(scopes, _SCOPES if compact else None)
-        text = f": {prose(message)}" if message else f" ({count_of(len(scopes), 'gate')})"
-        opening = f" — {word}{prose(opens)}" if opens else ""
+        text = f": {_brief(message)}" if message else f" ({count_of(len(scopes), 'gate')})"
+        opening = f" — {word}{_brief(opens)}" if opens else ""
         lines.append(f"- {code(name)} of {about}{text}{opening}\n")
     return "".join(lines)
 
 
-def _failed(document: Json) -> str:
+def _failed(document: Json, limit: int) -> str:
     groups = failure_groups(document["repositories"])
     if not groups:
         return ""
     lines = []
-    for (reason, place, hint), keys in list(groups.items())[:_ROWS]:
-        at = f" ({prose(place)})" if place and place not in keys else ""
-        lines.append(f"- {_names(keys)}{at}: {prose(reason)}{f' — {prose(hint)}' if hint else ''}\n")
-    if len(groups) > _ROWS:
-        lines.append(f"- and {len(groups) - _ROWS:,} more kinds of failure, in the plan file\n")
+    for (reason, place, hint), keys in list(groups.items())[:limit]:
+        at = f" ({_brief(place)})" if place and place not in keys else ""
+        lines.append(f"- {_names(keys)}{at}: {_brief(reason)}{f' — {_brief(hint)}' if hint else ''}\n")
+    if len(groups) > limit:
+        lines.append(f"- and {len(groups) - limit:,} more kinds of failure, in the plan file\n")
     return "\n### Failed: not planned, and not written by an apply\n\n" + "".join(lines)
 
 
@@ -372,10 +406,10 @@ def _tail(document: Json) -> str:
     for gate in gates_of(document):
         if gate["outcome"] == "warned":
             text = f"{code(gate['gate'])} of {code(scope_of(gate['scope']))}"
-            notes.append(f"- {text}: {prose(gate['message'])}\n")
-    notes += [f"- {prose(text)}\n" for text in document["warnings"]]
+            notes.append(f"- {text}: {_brief(gate['message'])}\n")
+    notes += [f"- {_brief(text)}\n" for text in document["warnings"]]
     for repository in document["repositories"]:
-        notes += [f"- {code(key_of(repository))}: {prose(text)}\n" for text in repository["warnings"]]
+        notes += [f"- {code(key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
         notes.append(f"- without an entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
@@ -486,7 +520,7 @@ def _to_do(document: ApplyDocument) -> list[str]:
 
 
 def _list(title: str, texts: Iterable[str]) -> list[str]:
-    found = [f"- {prose(text)}" for text in texts]
+    found = [f"- {_brief(text)}" for text in texts]
     return [f"{title}:", "", *found, ""] if found else []
 
 

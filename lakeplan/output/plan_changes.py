@@ -217,7 +217,7 @@ def loosening_title(document: Json) -> str:
     return f"This change weakens {count_of(count, 'safety setting')}{base}"
 
 
-def loosened_table(document: Json, limit: int) -> Table:
+def loosened_table(found: Iterable[Loosened], limit: int) -> Table:
     """The settings that are weaker, each with at most ``limit`` of its repositories."""
     rows: list[list[Value]] = [
         [
@@ -227,7 +227,7 @@ def loosened_table(document: Json, limit: int) -> Table:
             After(Cell(item.after, "bold")),
             Name(item.where),
         ]
-        for item in loosened(document)
+        for item in found
     ]
     return Table(("setting", "of", "at the base", "here", "where"), rows, names=5)
 

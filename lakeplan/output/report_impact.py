@@ -10,6 +10,7 @@ from lakeplan.output.plan_changes import (
     STRICTER,
     change_rows,
     key_of,
+    loosened,
     loosened_table,
     loosening_title,
     rules_table,
@@ -88,7 +89,7 @@ def _card(name: str, figure: str, words: str, without: int, *, of: int) -> Marku
 
 
 def _loosened(plan: Json) -> Markup | None:
-    made = table_of("Weakened safety settings", loosened_table(plan, _ROWS), hidden_caption=False)
+    made = table_of("Weakened safety settings", loosened_table(loosened(plan), _ROWS), hidden_caption=False)
     if made is None:
         return None
     return join([el("h3", loosening_title(plan)), el("p", f"Review these first: {STRICTER}."), made])

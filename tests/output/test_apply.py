@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,3 +71,11 @@ def it_reports_pins_that_failed_in_a_comment_too(show: Any) -> None:
     document = report_document(ApplyReport("run-1", (failed,)))
     assert "- prod/lake, pins: failed: no permission Grant it.\n" in render_apply_markdown(document)
     assert "x prod/lake (pins: change) no permission" in " ".join(show(render_apply, document, 80).split())
+
+
+def it_lets_no_long_message_push_out_another_failure_of_a_comment() -> None:
+    made = a_report()
+    long = replace(made.results[3], repository="prod/a", message="x" * 70_000)
+    text = render_apply_markdown(report_document(replace(made, results=(long, *made.results))))
+    assert "- prod/analytics, " in text
+    assert "What to do" in text

@@ -35,6 +35,10 @@ def full(plans: Any) -> Any:
 
 
 def many(plans: Any, count: int, message: str = "30.1 percent expire") -> Any:
+    return to_document(many_plans(plans, count, message))
+
+
+def many_plans(plans: Any, count: int, message: str = "30.1 percent expire") -> Any:
     before, after = GcRules(28, {"main": 90}), GcRules(21, {"main": 28})
     made = [
         plans.repository(
@@ -53,7 +57,7 @@ def many(plans: Any, count: int, message: str = "30.1 percent expire") -> Any:
         )
         for i in range(count)
     ]
-    return to_document(plans.make(*made))
+    return plans.make(*made)
 
 
 class DescribeEscaping:
@@ -201,6 +205,39 @@ class DescribeTheLimit:
         assert length(text) <= COMMENT_LIMIT
         assert "Plan: 0 to add, 12 to change" in text
         assert "Cut to fit" in text
+
+    def it_lets_no_long_reason_push_out_a_refused_gate_or_a_change(self, plans: Any) -> None:
+        plan = many_plans(plans, 1)
+        long = tuple(replace(item, after=f"up to 1: {'x' * 70_000}") for item in LOOSENINGS[:2])
+        text = render_markdown(
+            to_document(replace(plan, base="ab" * 20, loosenings=(*long, *LOOSENINGS[2:])))
+        )
+        assert length(text) < 10_000
+        for kept in ("sweep.automatic", "<code>expired-objects</code> of", "#### <code>prod/team-0000"):
+            assert kept in text
+
+    def it_lets_many_overrides_push_out_no_gate_no_other_setting_and_no_change(self, plans: Any) -> None:
+        note = LOOSENINGS[1]
+        notes = tuple(replace(note, path=f"overrides: tag-loss of x{i}", after="x" * 90) for i in range(900))
+        hold = Loosening("prod/z", "holds[prefix audit/]", "without an end", "not there", "z.yaml:1:1")
+        plan = replace(many_plans(plans, 3), base="ab" * 20, loosenings=(*notes, *LOOSENINGS, hold))
+        text = render_markdown(to_document(plan))
+        assert length(text) <= COMMENT_LIMIT
+        assert "This change weakens 905 safety settings" in text
+        assert "898 of <code>overrides: tag-loss</code>" in text
+        for kept in ("holds[prefix audit/]", "safety.max_expired_bytes", "<code>expired-objects</code> of"):
+            assert kept in html.unescape(text)
+        assert text.count("#### ") == 3
+
+    def it_lets_the_longest_repository_push_out_no_other(self, plans: Any) -> None:
+        before = GcRules(28, {f"b{i:05}": i for i in range(1, 3_000)})
+        long = plans.repository(
+            "big", before, GcRules(28, {name: 2 * n for name, n in before.branches.items()})
+        )
+        small = plans.repository("small", GcRules(28, {}), GcRules(1, {}))
+        text = render_markdown(to_document(plans.make(long, small)))
+        assert "#### <code>prod/small</code>" in text
+        assert "the changes of 1 repository (<code>prod/big</code>)" in text
 
     def it_begins_with_the_loudest_repository(self, plans: Any) -> None:
         text = render_markdown(to_document(full(plans)))
