@@ -27,7 +27,7 @@ from lakeplan.lakefs.credentials import (
     read_lakectl,
     several,
 )
-from lakeplan.lakefs.transport import Pace, Timeouts
+from lakeplan.lakefs.transport import Pace, RetryPolicy, Timeouts
 from lakeplan.lakefs.writers import (
     LakeFSBranchWriter,
     LakeFSMetadataWriter,
@@ -126,8 +126,9 @@ class Session:
         return LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
 
     def identify(self, server: str) -> ServerIdentity:
-        """Who the server says it is. Raises CredentialsError and ServerError."""
-        return LakeFSIdentifier.connect(*self._access(server)).identify()
+        """Who the server says it is, asked once and briefly. Raises CredentialsError and ServerError."""
+        brief, once = Timeouts(connect=10.0, read=10.0, total=30.0), RetryPolicy(tries=1)
+        return LakeFSIdentifier.connect(*self._access(server), timeouts=brief, retries=once).identify()
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address; empty when they are bound."""

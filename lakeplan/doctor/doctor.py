@@ -122,7 +122,7 @@ def _check_server(
     try:
         connection = ports.connect(server)
     except LakeplanError as error:
-        yield _failed("credentials", error)
+        yield _skipping(_failed("credentials", error))
         return
     yield Check("credentials", "ok", "found; their values were not shown anywhere")
     if unbound := ports.bound(server):
@@ -133,7 +133,7 @@ def _check_server(
     try:
         identity = ports.identify(server)
     except LakeplanError as error:
-        yield _failed("reachable", error)
+        yield _skipping(_failed("reachable", error))
         return
     engine = tree.servers[server].branch_lifecycle_engine
     yield Check("reachable", "ok", f"{identity.flavour} {identity.version}")
@@ -237,6 +237,10 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
 
 def _failed(name: str, error: LakeplanError) -> Check:
     return of_error(name, error, error.hint or "Run with --log-level debug.")
+
+
+def _skipping(check: Check) -> Check:
+    return replace(check, message=f"{check.message}. The other checks of this server were skipped")
 
 
 class CheckRow(TypedDict):

@@ -143,8 +143,7 @@ def audit_servers(
     takes: Callable[[str, str], bool],
     known: Mapping[str, AuditedRow],
 ) -> Audit:
-    """Audit every repository for which ``takes(server, name)`` is true. Rows in ``known`` are reused. Raises
-    ServerError for a server that does not list its repositories."""
+    """Audit every repository for which ``takes(server, name)`` is true. Rows in ``known`` are reused."""
     return Audit(
         *each_repository(
             servers,
@@ -171,15 +170,21 @@ def each_repository(
     """Read every repository for which ``takes(server, name)`` is true, several at a time. Rows in ``known``
     are reused if they are of the same repository. After ``ports.stop`` returns true no other repository is
     started. Returns rows, errors by ``server/name``, and the repositories that were not tried. ``read`` gets
-    the server, the repository and the age below which the server's collector keeps objects. Raises
-    ServerError for a server that does not list its repositories."""
+    the server, the repository and the age below which the server's collector keeps objects. A server that
+    does not list its repositories has failed as ``server/*``, and keeps its rows in ``known``. Raises its
+    error if nothing else was selected."""
     rows: list[R] = []
     failed: dict[str, LakeplanError] = {}
     unfinished: list[str] = []
     for server in servers:
-        reader = ports.reader(server)
+        try:
+            live = [one for one in ports.reader(server).list_repositories() if takes(server, one.id)]
+        except LakeplanError as error:
+            failed[f"{server}/*"] = error
+            names = (key.removeprefix(f"{server}/") for key in known if key.startswith(f"{server}/"))
+            rows += [known[f"{server}/{name}"] for name in names if takes(server, name)]
+            continue
         min_age = _min_age(ports, server)
-        live = [one for one in reader.list_repositories() if takes(server, one.id)]
         with ports.progress.task(f"{what} {server}", len(live)) as step, ThreadPoolExecutor(WORKERS) as pool:
 
             def one(
@@ -206,6 +211,9 @@ def each_repository(
                     failed[key] = row
                 else:
                     rows.append(row)
+    lost = [error for key, error in failed.items() if key.endswith("/*")]
+    if lost and len(lost) == len(failed) and not (rows or unfinished):
+        raise lost[0]
     return rows, failed, unfinished
 
 

@@ -108,8 +108,7 @@ def storage_of_servers(
     takes: Callable[[str, str], bool],
     compare: tuple[str, str] | None = None,
 ) -> StorageDocument:
-    """Measure every repository for which ``takes(server, name)`` is true. Raises ServerError for a server
-    that does not list its repositories."""
+    """Measure every repository for which ``takes(server, name)`` is true."""
     rows, failed, unfinished = each_repository(
         [*servers],
         ports,

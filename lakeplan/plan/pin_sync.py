@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from lakeplan.branches.pin_records import PinRecords, read_pin_record, read_stored, write_pin_record
-from lakeplan.errors import ExitCode
-from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.branches.pin_records import KIND, PinRecords, read_pin_record, read_stored, write_pin_record
+from lakeplan.errors import ExitCode, LakeplanError
+from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.gather import failed as unreadable
+from lakeplan.plan.planning import PlanOptions, Ports, make_plan, names_on
 from lakeplan.plan.writing import gate_text, pins_unchanged, write
 from lakeplan.review.gates import contributes
 from lakeplan.review.run import Applied, ApplyPorts, ApplyReport, PinSync, Run
-from lakeplan.review.selection import Selection
-from lakeplan.state.store import known_repositories
+from lakeplan.review.selection import Selection, failure_of, lost_globs
+from lakeplan.state.store import known_repositories, repositories_of
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import Pin, PinsPlan
@@ -39,7 +42,12 @@ def sync_pins(
     expire."""
     run = replace(run, command=COMMAND)
     known = known_repositories(ports.state)
-    chosen = {d.key: d for d in _chosen(tree, options.selection, plan_ports)}
+    on_record = known | repositories_of(ports.state, KIND)
+    lost: dict[str, LakeplanError] = {}
+    selected = list(_chosen(tree, options.selection, plan_ports, on_record, lost))
+    chosen = {d.key: d for d in selected if d.server not in lost}
+    if lost and not chosen:
+        raise next(iter(lost.values()))
     if options.adopt:
         for desired in chosen.values():
             _adopt(desired, ports, run)
@@ -57,10 +65,15 @@ def sync_pins(
             retire={key: sync.retire for key, sync in syncs.items()},
             only_pins=True,
         ),
-        plan_ports,
+        replace(plan_ports, connect=partial(_connect, plan_ports.connect, lost)),
     )
     refused = [end for r in plan.writes if (end := _refused(r, plan.gates)) is not None]
-    failed = [_failed(r, r.failure) for r in plan.repositories if r.failure is not None and r.key in chosen]
+    planned = [r for r in plan.repositories if r.key in chosen]
+    for desired in (d for d in selected if d.server in lost):
+        # Other servers answered, even if they needed nothing: the run is partly done.
+        failure = replace(failure_of(lost[desired.server]), exit_code=int(ExitCode.PARTLY_DONE))
+        planned.append(unreadable(desired, tree.servers[desired.server].endpoint_url, failure))
+    failed = [_failed(r, r.failure) for r in planned if r.failure is not None]
     failed += [_incomplete(r, r.pins) for r in plan.repositories if r.pins is not None and r.pins.incomplete]
     shut = {end.repository for end in refused}
     steps = [r for r in plan.writes if r.key in syncs and r.key not in shut]
@@ -69,16 +82,37 @@ def sync_pins(
     return replace(report, results=(*report.results, *refused, *failed))
 
 
-def _chosen(tree: DesiredTree, selection: Selection, ports: Ports) -> Iterable[DesiredRepository]:
-    """The selected repositories that have or require pins."""
+def _chosen(
+    tree: DesiredTree,
+    selection: Selection,
+    ports: Ports,
+    on_record: Iterable[str],
+    lost: dict[str, LakeplanError],
+) -> Iterable[DesiredRepository]:
+    """The selected repositories that have or require pins. For a server that does not answer, ``lost`` gets
+    the error. Its repositories are those on record, and globs, which may name some that require pins."""
     for server in tree.servers:
         if selection.server not in (None, server):
             continue
-        names = [repository.id for repository in ports.connect(server).list_repositories()]
+        try:
+            names = [repository.id for repository in ports.connect(server).list_repositories()]
+        except LakeplanError as error:
+            lost[server] = error
+            names = names_on(server, on_record)
+            yield from lost_globs(tree, server, selection)
         for desired in tree.resolve(server, names):
             recorded = ports.pins.of(desired.key).pins if ports.pins is not None else ()
             if selection.takes(desired) and (desired.requires_pins or recorded):
                 yield desired
+
+
+def _connect(
+    connect: Callable[[str], LakeFSReader], lost: Mapping[str, LakeplanError], server: str
+) -> LakeFSReader:
+    """Asks no server again that did not answer: what it was not asked about must not be planned."""
+    if server in lost:
+        raise lost[server]
+    return connect(server)
 
 
 def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:

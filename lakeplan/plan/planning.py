@@ -214,17 +214,17 @@ def _select(
     except LakeplanError as error:
         lost[server] = error
         endpoint = tree.servers[server].endpoint_url
-        known = _names_on(server, options.known | (options.judge or frozenset()))
+        known = names_on(server, options.known | (options.judge or frozenset()))
         named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
         return [], [failed(d, endpoint, failure_of(error)) for d in named], []
     # A repository in a plan file that no longer exists on the server must fail by its name.
-    expected = {*live, *_names_on(server, options.judge or frozenset())}
+    expected = {*live, *names_on(server, options.judge or frozenset())}
     desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
     unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
     return [(d, reader) for d in desired], [], unnamed
 
 
-def _names_on(server: str, keys: Iterable[str]) -> list[str]:
+def names_on(server: str, keys: Iterable[str]) -> list[str]:
     """Names of the repositories among ``server/name`` keys that are on a server."""
     return [key.removeprefix(f"{server}/") for key in keys if key.startswith(f"{server}/")]
 

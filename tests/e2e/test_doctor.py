@@ -303,3 +303,13 @@ class DescribeForSweep:
         found = checks(ready, "--for", "sweep", code=1)["storage settings"]
         assert found["result"] == "fail"
         assert "type: local" in found["hint"]
+
+
+def it_asks_a_dead_server_once_and_says_what_it_skips(ready):
+    """Each request to a server that does not answer takes a whole time-out."""
+    ready.handle.faults.deny(r"GET .*/config/version", status=503)
+    ready.handle.faults.forget()
+    found = checks(ready, code=1)
+    assert "skipped" in found["reachable"]["message"]
+    assert "fs:ListRepositories" not in found
+    assert [r.path for r in ready.handle.faults.requests] == ["/api/v1/config/version"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+
+from lakeplan.cli import main
 
 POLICIES = "branch_lifecycle: {policies: [{id: f, patterns: ['feature-*'], max_age: 7d}]}"
 FAILS = "lake/team-*"
@@ -94,3 +98,104 @@ def it_says_nothing_of_globs_that_are_not_selected(two, selected) -> None:
 def it_fails_for_those_that_are(two, glob) -> None:
     result = two.lakeplan("plan", "--target", "prod/analytics", "--target", glob)
     assert result.code == 3, result.out + result.err
+
+
+def it_syncs_the_pins_of_servers_that_answer(two) -> None:
+    two.api.tag("analytics", "v1", two.api.commit("analytics", "main", 200, b=10))
+    two.api.commit("analytics", "main", 0, c=10)
+    entries = "  prod/analytics: {gc: {default_retention_days: 30}, pins: {tags: ['v*']}}\n"
+    entries += "  lake/named: {gc: {default_retention_days: 9}, pins: {tags: ['v*']}}\n"
+    two.write("repositories/all.yaml", f"apiVersion: lakeplan/v1\nrepositories:\n{entries}")
+    result = two.lakeplan(("pins", "sync"), "--format", "json")
+    assert result.code == 3, result.out + result.err
+    found = {row["repository"]: (row["outcome"], row["setting"]) for row in result.json["results"]}
+    assert found == {"prod/analytics": ("applied", "pins"), "lake/named": ("failed", "pins")}
+
+
+def it_deletes_no_pin_and_adopts_none_where_the_server_did_not_answer(two) -> None:
+    two.write(
+        "repositories/all.yaml",
+        "apiVersion: lakeplan/v1\nrepositories:\n"
+        "  prod/analytics: {gc: {default_retention_days: 30}, pins: {tags: ['v*']}}\n",
+    )
+    record = two.tree / ".lakeplan/pins/lake/gone.json"
+    record.parent.mkdir(parents=True)
+    pins = {"a" * 64: {"retention_days": 0, "holds": []}}
+    body = {
+        "repository": "lake/gone",
+        "run_id": "r",
+        "at": "2026-01-01T00:00:00Z",
+        "config_hash": "",
+        "pins": pins,
+    }
+    record.write_text(json.dumps(body))
+    two.append("repositories/all.yaml", "  lake/go*: {gc: {default_retention_days: 9}}\n")
+    before = record.read_bytes()
+    result = two.lakeplan(("pins", "sync"), "--adopt", "--format", "json")
+    assert result.code == 3, result.out + result.err
+    failed = {row["repository"] for row in result.json["results"] if row["outcome"] == "failed"}
+    assert failed == {"lake/gone", "lake/go*"}
+    assert record.read_bytes() == before
+
+
+def it_fails_a_sync_of_pins_if_no_server_answers(two) -> None:
+    result = two.lakeplan(("pins", "sync"), "--server", "lake")
+    assert (result.code, result.out) == (1, "")
+    assert "server lake" in result.err
+
+
+def it_adopts_on_servers_that_answer(two) -> None:
+    two.api.repository("web-1")
+    two.append("repositories/all.yaml", "  prod/web-*: {gc: {default_retention_days: 9}}\n")
+    result = two.lakeplan("adopt")
+    assert result.code == 3, result.out + result.err
+    assert "prod/web-1" in (two.tree / "repositories/adopted.yaml").read_text()
+    assert "server lake" in result.err
+    assert two.lakeplan("adopt", "--server", "lake").code == 1
+    assert two.lakeplan("adopt", "--target", "prod/*").code == 0
+
+
+class DescribeFleet:
+    """Commands that need no tree."""
+
+    @pytest.fixture
+    def run(self, two, tmp_path, capsys):
+        servers = ["--endpoint", f"prod={two.handle.endpoint_url}", "--endpoint", "lake=http://127.0.0.1:9"]
+
+        def run(command: str, *more: str, servers=servers):
+            code = main.run([command, *servers, "--format", "json", *more])
+            shown = capsys.readouterr()
+            return code, json.loads(shown.out or "null"), shown.err
+
+        return run
+
+    @pytest.mark.parametrize("command", ["audit", "storage"])
+    def it_reports_the_servers_that_answer(self, run, command) -> None:
+        code, found, _ = run(command)
+        assert code == 3
+        assert [row["repository"] for row in found["repositories"]] == ["prod/analytics"]
+        assert list(found["failed"]) == ["lake/*"]
+        assert "server lake" in found["failed"]["lake/*"]["where"]
+        lost = ["--endpoint", "lake=http://127.0.0.1:9"]
+        code, found, err = run(command, servers=lost)
+        assert (code, found) == (1, None)
+        assert "server lake" in err
+
+    def it_keeps_what_an_earlier_audit_knows_of_the_other(self, run, tmp_path) -> None:
+        _, found, _ = run("audit")
+        (row,) = found["repositories"]
+        earlier = {**found, "repositories": [row, {**row, "repository": "lake/team-1"}]}
+        (tmp_path / "earlier.json").write_text(json.dumps(earlier))
+        code, found, _ = run("audit", "--resume", str(tmp_path / "earlier.json"))
+        assert code == 3
+        assert [row["repository"] for row in found["repositories"]] == ["lake/team-1", "prod/analytics"]
+        assert list(found["failed"]) == ["lake/*"]
+
+    def it_writes_a_tree_that_says_what_was_not_read(self, run, tmp_path) -> None:
+        code, _, _ = run("audit", "--write", str(tmp_path / "made"))
+        assert code == 3
+        assert "lake/*" in (tmp_path / "made/lakeplan.yaml").read_text()
+
+    def it_does_not_say_that_a_branch_is_nowhere(self, run) -> None:
+        code, found, _ = run("storage", "--compare", "main", "elsewhere")
+        assert (code, [row["compared"] for row in found["repositories"]]) == (3, [None])

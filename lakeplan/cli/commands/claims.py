@@ -14,16 +14,16 @@ from lakeplan.cli import completing, options
 from lakeplan.cli.command import command
 from lakeplan.cli.commands.trees import write_files
 from lakeplan.cli.completing import check_server
-from lakeplan.cli.console import confirm, require_terminal, say, stdout
+from lakeplan.cli.console import confirm, print_error, require_terminal, say, stdout
 from lakeplan.cli.options import option
 from lakeplan.cli.process import this_run
 from lakeplan.cli.tree_edit import read_text
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
-from lakeplan.errors import ConfigError, LakeplanError, UsageError
+from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.output.text import count_of
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review import claims
-from lakeplan.review.selection import Selection
+from lakeplan.review.selection import Selection, lost_globs
 from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
@@ -117,7 +117,7 @@ def adopt(
     opening: SessionOptions,
     no_color: bool,
     quiet: bool,
-) -> None:
+) -> ExitCode:
     """Write an entry for each repository that a glob newly matches.
 
     A plan refuses such repositories with the gate `adoption`. With entries of their own they can be reviewed:
@@ -130,25 +130,38 @@ def adopt(
     """
     session = opening.session(tree)
     check_server(session.tree, selection.server)
-    keys = newly_matched(session, selection)
+    keys, lost = newly_matched(session, selection)
     if keys:
         write_entries(session.tree, file, keys)
     text = f"Wrote {count_of(len(keys), 'entry', 'entries')} into {file}: {', '.join(keys)}"
     if not quiet:
         say(stdout(no_color=no_color), text if keys else "No glob matches a new repository.")
+    for error in lost:
+        print_error(error.message, where=error.where, hint=error.hint)
+    return ExitCode.PARTLY_DONE if lost else ExitCode.OK
 
 
-def newly_matched(session: Session, selection: Selection) -> list[str]:
-    """``server/name`` of live repositories that only a glob names, and that no apply recorded."""
+def newly_matched(session: Session, selection: Selection) -> tuple[list[str], list[LakeplanError]]:
+    """``server/name`` of live repositories that only a glob names, and that no apply recorded; and why
+    servers with selected globs did not answer. Raises that if no server did."""
     known = reviewed_repositories(session.state())
-    found = []
+    found: list[str] = []
+    lost: list[LakeplanError] = []
+    answered = False
     for server in session.tree.servers:
         if selection.server not in (None, server):
             continue
-        live = {r.id for r in session.reader(server).list_repositories()}
+        try:
+            live = {r.id for r in session.reader(server).list_repositories()}
+            answered = True
+        except LakeplanError as error:
+            lost += [error] if lost_globs(session.tree, server, selection) else []
+            continue
         wanted = [d for d in session.tree.resolve(server, live) if selection.takes(d)]
         found += [d.key for d in wanted if d.by_glob and d.name in live and d.key not in known]
-    return found
+    if lost and not answered:
+        raise lost[0]
+    return found, lost
 
 
 def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:

@@ -32,7 +32,7 @@ from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.transport import Pace
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
-from lakeplan.plan.importing import Imported
+from lakeplan.plan.importing import Imported, SkippedRepository
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_namespace, parse_location
@@ -273,7 +273,8 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
             "no repository has GC rules or branch policies, so there is no tree to write",
             hint="Write rules for a repository in a tree of `lakeplan init`.",
         )
-    made = make_checked(endpoints, imported, (), "repository", scratch)
+    unread = [SkippedRepository(key, row["message"]) for key, row in document["failed"].items()]
+    made = make_checked(endpoints, imported, unread, "repository", scratch)
     write_files(folder, made.files)
 
 
@@ -363,7 +364,7 @@ def storage(
     rows = document["repositories"]
     if not (rows or document["failed"] or document["unfinished"]):
         raise _nothing_selected()
-    if compare is not None and rows and all(row["compared"] is None for row in rows):
+    if compare and rows and not document["failed"] and all(row["compared"] is None for row in rows):
         raise UsageError(
             "no repository has both branches of --compare", hint="Check their names and the repositories."
         )
