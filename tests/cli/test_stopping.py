@@ -31,6 +31,7 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def it_gives_the_terminal_back_and_says_so(
     silent_server: str, tmp_path: Path, number: signal.Signals
@@ -85,6 +86,7 @@ main()
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def it_ends_a_simulation_that_reads_for_long(tmp_path: Path) -> None:
     commits = (
         Snapshot("a", 60, (), (entry("x/1", "data/p/1"),)),
