@@ -13,7 +13,7 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
-from lakeplan.lakefs.transport import Call, Transport
+from lakeplan.lakefs.transport import Call, Transport, commit_not_found, of_repository
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 
@@ -315,6 +315,16 @@ def commit_of(fields: Fields) -> Commit:
         message=fields.text("message", ""),
         committer=fields.text("committer", ""),
     )
+
+
+def read_commit(transport: Transport, repository: str, commit_id: str) -> Commit:
+    """Return a commit. Raises NotFound, also if the server answers with another one (lakefs/api.md)."""
+    call = of_repository("GET", repository, "commits", commit_id, operation="read a commit")
+    commit = read(transport, call, commit_of)
+    if len(commit_id) == len(commit.id) and commit_id != commit.id:
+        what = f"the server returns commit {commit.id} for {commit_id}"
+        raise commit_not_found(what, call.operation, transport.where(repository))
+    return commit
 
 
 def dump_ids_of(fields: Fields) -> RefsDumpIds:

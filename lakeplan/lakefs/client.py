@@ -294,8 +294,7 @@ class LakeFSServer(_Reader):
         return list_all(self._transport, call, answers.tag_of)
 
     def get_commit(self, repository: str, commit_id: str) -> Commit:
-        call = of_repository("GET", repository, "commits", commit_id, operation="read a commit")
-        return read(self._transport, call, answers.commit_of)
+        return answers.read_commit(self._transport, repository, commit_id)
 
     def log_commits(self, repository: str, ref: str) -> Iterator[Commit]:
         call = of_repository("GET", repository, "refs", ref, "commits", operation="list commits")

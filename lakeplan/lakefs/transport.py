@@ -242,7 +242,17 @@ def _missing(message: str, operation: str, where: str, repository: str | None) -
             where=where,
             hint="Check that endpoint_url is a lakeFS server.",
         )
+    if message.endswith("commit not found"):
+        return commit_not_found(message, operation, where)
     return NotFound(f"cannot {operation}: {message}", where=where)
+
+
+def commit_not_found(what: str, operation: str, where: str) -> NotFound:
+    return NotFound(
+        f"cannot {operation}: {what}",
+        where=where,
+        hint="lakeFS also answers this for ten minutes after the commit was cherry-picked: try again later.",
+    )
 
 
 def server_message(response: requests.Response) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, ReadOnlyRepository, RepositoryNotFound
-from lakeplan.lakefs.answers import Fields, parse_json, read, unexpected
+from lakeplan.lakefs.answers import Fields, parse_json, read, read_commit, unexpected
 from lakeplan.lakefs.client import PATHS
 from lakeplan.lakefs.transport import Adapter, Call, of_repository
 from lakeplan.values.branches import LiveBranch
@@ -96,12 +96,15 @@ class LakeFSBranchWriter(LakeFSMetadataWriter):
 
     _ALLOWED = re.compile(
         r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/(branches|metadata)"
+        r"|GET /repositories/[^/]+/commits/[^/]+"
     )
 
     def delete_branch(self, repository: str, branch_id: str) -> None:
         self._send("DELETE", repository, "branches", branch_id, operation="delete a branch")
 
     def create_branch(self, repository: str, branch: LiveBranch) -> None:
+        # After a cherry-pick, lakeFS can create it at a commit that does not exist (lakefs/api.md).
+        read_commit(self._transport, repository, branch.commit_id)
         body = {"name": branch.id, "source": branch.commit_id, "hidden": branch.hidden}
         self._send("POST", repository, "branches", operation="create a branch", body=body)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.formats.refs import read_refs
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.retention.graph import CommitGraph, missing_heads
@@ -110,11 +110,26 @@ def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Re
         commit_id = wanted.pop()
         if commit_id in known:
             continue
-        commit = reader.get_commit(repository, commit_id)
+        try:
+            commit = reader.get_commit(repository, commit_id)
+        except NotFound as error:
+            raise _on_branch(error, refs, commit_id) from error
         known.add(commit.id)
         added.append(commit)
         wanted.extend(parent for parent in commit.parents if parent not in known)
     return replace(refs, commits=(*refs.commits, *added)) if added else refs
+
+
+def _on_branch(error: NotFound, refs: Refs, commit_id: str) -> LakeplanError:
+    """The error, with the branch whose HEAD the server does not find."""
+    branch = next((branch.id for branch in refs.branches if branch.commit_id == commit_id), None)
+    if branch is None or isinstance(error, RepositoryNotFound):
+        return error
+    return error.replaced(
+        message=f"branch {branch} is at commit {commit_id[:12]}: {error.message}",
+        hint="If this stays so for ten minutes, delete the branch: lakeFS made it at a commit that does not"
+        " exist, and its own collection would crash the server.",
+    )
 
 
 def _refs_from_logs(reader: LakeFSReader, repository: str) -> Refs:

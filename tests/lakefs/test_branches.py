@@ -21,7 +21,7 @@ from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
-from tests.lakefs.conftest import Answer
+from tests.lakefs.conftest import Answer, Scripted
 
 
 class Lake:
@@ -182,3 +182,23 @@ def it_takes_no_moment_that_is_none(scripted, credentials, seconds) -> None:
     reader = LakeFSBranchReader.connect(ServerConfig("prod", scripted.url), credentials)
     with pytest.raises(UnexpectedAnswer, match=r"mtime is .*, which is not a time in seconds"):
         reader.written_at("analytics", "main", "x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(404, {"message": "commit not found"}),
+        Answer(200, {"id": "f" * 64, "creation_date": 1, "meta_range_id": "", "parents": []}),
+    ],
+    ids=["not found", "another"],
+)
+def it_makes_no_branch_at_a_commit_that_the_server_mistakes_for_another(
+    answer: Answer, scripted: Scripted, credentials: Credentials
+) -> None:
+    """As after a cherry-pick. The server would create it at a commit that does not exist (lakefs/api.md)."""
+    scripted.script = [answer]
+    writer = LakeFSBranchWriter.connect(scripted.config(), credentials)
+    with pytest.raises(NotFound, match="cannot read a commit") as raised:
+        writer.create_branch("r", LiveBranch("again", "a" * 64))
+    assert "cherry-picked" in raised.value.hint
+    assert [seen.method for seen in scripted.seen] == ["GET"]

@@ -428,3 +428,23 @@ def it_refuses_a_repository_that_was_made_again_under_its_name(site: Site) -> No
     before = site.stored()
     site.run(mark, 1, REFUSED, STALE, PARTLY)
     assert site.stored() == before, made.text
+
+
+def it_makes_no_broken_branch_of_a_commit_that_was_cherry_picked(site: Site) -> None:
+    """The server mistakes such a commit for one that does not exist (lakefs/api.md)."""
+    site.history()
+    lake = site.lake
+    made = lake.call("POST", "/branches/main/commits", json={"message": "m", "metadata": {"a": "b"}}).json()
+    lake.branch("other", site.oldest)
+    lake.upload("other", "other.bin")
+    lake.commit("other", 0)
+    lake.upload("main", "last.bin")
+    lake.commit("main", 0)
+    lake.call("POST", "/tags", json={"id": "v1", "ref": made["id"]})
+    lake.call("POST", "/branches/other/cherry-pick", json={"ref": made["id"]})
+    site.write(pins={"tags": ["v1"]})
+    code, document = site.command("apply", "--auto-approve", "--format", "json", allowed=(0, 1, 3))
+    known = set(lake.commits) | {commit.id for name in lake.branches() for commit in lake.log(name)}
+    assert set(lake.branches().values()) <= known
+    if code:
+        assert "commit not found" in json.dumps(document)

@@ -102,8 +102,11 @@ class DescribeMarking:
         _change_dumps(monkeypatch, without)
         assert world.mark().goes.objects == 2, "a HEAD that the server can give is fetched"
         world.lake.handle.faults.deny(f"GET .*/commits/{head}", status=404, message="commit not found")
-        with pytest.raises(LakeplanError, match="not found"):
+        with pytest.raises(
+            LakeplanError, match=f"branch main is at commit {head[:12]}: .*not found"
+        ) as raised:
             world.mark()
+        assert "delete the branch" in raised.value.hint
 
     def it_skips_a_read_only_repository(self, world: SweepWorld, repo: LakeRepository) -> None:
         other = world.lake.repository("repo2")
