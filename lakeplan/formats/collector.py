@@ -36,7 +36,7 @@ HEADER = ["commit_id", "expired", "metarange_id"]
 
 
 def write_commits_csv(active: Mapping[str, str]) -> bytes:
-    """The file as the server writes it: commit id → metarange id, in the mapping's order."""
+    """The file as the server writes it: commit ids and metarange ids, in the mapping's order."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEADER)
@@ -97,8 +97,8 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """``objects``: the number of addresses in the run's files. ``written_by`` is "" for the official
-    collector, which counts what it marked, whether or not it was deleted. Times are texts as in the file."""
+    """The summary of a run. ``objects`` is the number of addresses in its files. ``written_by`` is "" for the
+    official collector, which counts marked objects, deleted or not. Times are texts as in the file."""
 
     run_id: str
     success: bool
@@ -134,7 +134,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class UncommittedAddresses:
-    """Two columns of equal length: addresses relative to the namespace, and epoch seconds."""
+    """Addresses (relative to the namespace) and their epoch seconds, as two columns of equal length."""
 
     addresses: list[str]
     creation_dates: list[int]
@@ -165,7 +165,7 @@ def run_time(run_id: str) -> int:
 
 
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
-    """One file of a run. Raises FormatError naming ``name``."""
+    """The addresses in one file of a run. Raises FormatError naming ``name``."""
     with blame_parquet(name, "is not a whole Parquet file of uncommitted addresses"):
         file = open_parquet(data, page_checksum_verification=True)
         _check_row_counts(file.metadata)
@@ -190,7 +190,7 @@ def _check_row_counts(metadata: pq.FileMetaData) -> None:
 
 
 def write_uncommitted(addresses: Sequence[str], creation_dates: Sequence[int]) -> bytes:
-    """One file of a run, with the server's columns, types and compression."""
+    """The bytes of one file of a run, with the server's columns, types and compression."""
     table = pa.table([list(addresses), list(creation_dates)], schema=_SCHEMA)
     out = io.BytesIO()
     pq.write_table(table, out, compression="gzip", version="1.0", use_dictionary=False)

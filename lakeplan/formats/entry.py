@@ -56,7 +56,7 @@ class FileIdHash:
             self._flush()
 
     def finish(self, properties: Mapping[str, str]) -> str:
-        """64 hex digits. ``properties`` are those present before bounds, count and size are added
+        """The id as 64 hex digits. ``properties`` are those present before bounds, count and size are added
         (``SSTable.user_properties``)."""
         self._flush()
         self._digest.update(encode_string_map(properties))
@@ -68,7 +68,7 @@ class FileIdHash:
 
 
 def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str]) -> str:
-    """The id (64 hex digits) of the range or metarange that holds these records."""
+    """The id (64 hex digits) of the range or metarange with these records."""
     identity = FileIdHash()
     for key, value in records:
         identity.add(key, value)
@@ -76,7 +76,7 @@ def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str
 
 
 def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str, str]) -> str:
-    """``file_id`` of records that are already joined as ``FileIdHash.add`` joins them, in pieces of any
+    """The id (as ``file_id``) of records that ``FileIdHash.add`` would join to these bytes, in chunks of any
     length."""
     digest = hashlib.sha256()
     for piece in body:
@@ -131,8 +131,8 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
 
 
 def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """(identity, message), as the server writes them. The identity (32 bytes) precedes the entry in a range's
-    value. It does not depend on the object's address or on when it was written."""
+    """The (identity, message) of an entry, as the server writes them. The identity (32 bytes) precedes the
+    message in a range's value. It does not depend on the object's address or on when it was written."""
     message = b"".join(
         (
             wire.field_text(1, entry.address),

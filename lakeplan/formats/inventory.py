@@ -27,7 +27,7 @@ _COLUMNS = ("bucket", "key", "size", "last_modified_date")
 
 @dataclass(frozen=True)
 class InventoryFile:
-    """``md5`` is hexadecimal."""
+    """A data file of an inventory. ``md5`` is hexadecimal."""
 
     key: str
     size: int
@@ -36,7 +36,7 @@ class InventoryFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``created_us``: when the inventory was begun (UTC microseconds). Later changes are not in it."""
+    """A manifest. ``created_us``: when the inventory was begun (UTC microseconds), without later changes."""
 
     bucket: str
     destination: str

@@ -35,15 +35,15 @@ _inner: Any = numba.njit(nogil=True, boundscheck=False, inline="never")
 
 
 def _jit(signature: Any) -> Any:
-    """What others call has one signature each, so that two processes that fill the cache at the same time
-    write the same; it is compiled, or loaded, when this module is imported. Code in an archive is not
-    kept."""
+    """Compiles a function when this module is imported, or loads it from the cache. Each exported function
+    has one signature, so that two processes that fill the cache at once write the same. Code in an archive is
+    not cached."""
     kept = os.path.isfile(__file__)
     return numba.njit(signature, nogil=True, cache=kept, boundscheck=False)
 
 
 def _given(kind: Any) -> Any:
-    """Any one-dimensional array that is only read."""
+    """The type of a read-only one-dimensional array."""
     return types.Array(kind, 1, "A", readonly=True, aligned=False)
 
 
@@ -58,7 +58,7 @@ _WORDS = types.Array(types.uint64, 1, "A", aligned=False)
 
 @_inner
 def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
-    """The number at ``at`` and the position after it; position -1 when it does not end, or has over 49
+    """The number at ``at`` and the position after it, or position -1 if it does not end or has more than 49
     bits."""
     value = np.int64(0)
     shift = np.int64(0)
@@ -74,7 +74,7 @@ def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
 
 @_inner
 def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-def]
-    """Up to seven bytes more are written: both buffers have slack."""
+    """Copies bytes in words. Up to seven more bytes are written, for which both buffers have room."""
     # unsigned positions: numba would look at each whether it counts from the end
     at, of, end = np.uint64(to), np.uint64(start), np.uint64(to + length)
     while at < end:
@@ -85,8 +85,7 @@ def _copy(words_to, to, words_from, start, length):  # type: ignore[no-untyped-d
 
 @_inner
 def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untyped-def]
-    """Raw snappy; the size, or a negative number: -1 damaged, else minus two and minus the size that is
-    needed."""
+    """Decompresses raw snappy. Returns the size, -1 for damaged data, or -2 minus the size that is needed."""
     packed = end - at
     size, at = _uvarint(src, at, end)
     if at < 0 or size > MAX_BLOCK or size > RATIO * packed:
@@ -143,7 +142,7 @@ def _inflate(src, src_words, at, end, out, out_words):  # type: ignore[no-untype
 
 @_inner
 def _load(src, src_words, offset, size, limit, out, out_words):  # type: ignore[no-untyped-def]
-    """A block inflated into ``out``; as ``_inflate``."""
+    """Decompresses a block into ``out``. Returns what ``_inflate`` returns."""
     if offset < 0 or size < 0 or offset + size + 5 > limit:
         return np.int64(-1)
     kind = src[offset + size]
@@ -159,7 +158,7 @@ def _load(src, src_words, offset, size, limit, out, out_words):  # type: ignore[
 
 @_inner
 def _entries_end(block, size):  # type: ignore[no-untyped-def]
-    """Where a block's entries end, -1 when its restart points do not fit."""
+    """The position at which a block's entries end, or -1 if its restart points do not fit."""
     if size < 4:
         return np.int64(-1)
     count = np.int64(0)
@@ -173,8 +172,8 @@ def _entries_end(block, size):  # type: ignore[no-untyped-def]
 
 @_inner
 def _restart(block, start, shared, point, points_end):  # type: ignore[no-untyped-def]
-    """The next restart point after the entry at ``start``, -1 when the points do not fit the entries: the
-    first is 0, they ascend, and what begins there shares nothing."""
+    """The next restart point after the entry at ``start``, or -1 if the points do not fit the entries: the
+    first must be 0, they must ascend, and an entry at a restart point must share nothing."""
     if point >= points_end:
         return point if start else np.int64(-1)
     restart = np.int64(0)
@@ -189,8 +188,9 @@ def _restart(block, start, shared, point, points_end):  # type: ignore[no-untype
 
 @_jit(types.int64(_FILE, types.int64, types.int64[:, ::1]))
 def handles_in(block, size, found):  # type: ignore[no-untyped-def]
-    """Writes the (offset, size) of each entry of an inflated index block into ``found``: how many, or -1 for
-    what is not regular. Keys are measured and not read: what orders the records is their own keys."""
+    """Writes the (offset, size) of each entry of an inflated index block into ``found``. Returns their
+    number, or -1 for an irregular block. Keys are measured but not read, because the records' own keys decide
+    the order."""
     end = _entries_end(block, size)
     if end < 0:
         return np.int64(-1)
@@ -232,7 +232,7 @@ def handles_in(block, size, found):  # type: ignore[no-untyped-def]
 
 @_inner
 def _digits(body, at, number):  # type: ignore[no-untyped-def]
-    """Writes a number as text; the position after it."""
+    """Writes a number as text. Returns the position after it."""
     width = np.int64(1)
     top = np.int64(10)
     while number >= top:
@@ -246,7 +246,7 @@ def _digits(body, at, number):  # type: ignore[no-untyped-def]
 
 @_inner
 def _hash(words, at, length):  # type: ignore[no-untyped-def]
-    """As ``range_arrays.hash_spans``; and all words or-ed, which shows whether the text is ASCII."""
+    """The hash as in ``range_arrays.hash_spans``, and the OR of all words (to detect ASCII)."""
     found = (_SEED ^ np.uint64(length)) * _FACTOR
     every = np.uint64(0)
     place, left = np.uint64(at), np.uint64(length)
@@ -271,8 +271,8 @@ def _hash(words, at, length):  # type: ignore[no-untyped-def]
 
 @_inner
 def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
-    """As ``RangeArrays.unusual``: a slash before a slash or a dot, or one of these at an end where it
-    matters."""
+    """Whether ``RangeArrays.unusual`` includes the span: it has a slash before a slash or a dot, or one of
+    these at an end where it matters."""
     if length == 0:
         return False
     first, last = body[at], body[at + length - 1]
@@ -292,7 +292,7 @@ def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
 
 @_inner
 def _is_time(body, at, stop):  # type: ignore[no-untyped-def]
-    """Whether a regular time of change, and nothing else, is there."""
+    """Whether the bytes are exactly one regular modification time."""
     seconds = np.int64(0)
     nanos = np.int64(0)
     if at < stop and body[at] == 0x08:
@@ -308,7 +308,7 @@ def _is_time(body, at, stop):  # type: ignore[no-untyped-def]
 
 @_inner
 def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
-    """One value, parsed into row ``row`` of the columns. False for what is not regular."""
+    """Parses one value into row ``row`` of the columns. Returns False for an irregular value."""
     length, at = _uvarint(body, at, end)
     if at < 0 or length & 1:
         return False
@@ -373,8 +373,8 @@ def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
 
 @_inner
 def _head(scratch, at, end):  # type: ignore[no-untyped-def]
-    """Of a record: shared and unshared bytes of its key, bytes of its value, and the position after them; -1
-    for what is not regular."""
+    """The head of a record: shared and unshared bytes of its key, bytes of its value, and the position after
+    them, or -1 for an irregular record."""
     unshared = np.int64(0)
     size = np.int64(0)
     shared, at = _uvarint(scratch, at, end)
@@ -389,7 +389,7 @@ def _head(scratch, at, end):  # type: ignore[no-untyped-def]
 
 @_inner
 def _ascends(body, at, length, before_at, before, shared):  # type: ignore[no-untyped-def]
-    """Whether a key is greater than the one before it; they begin alike."""
+    """Whether a key is greater than the previous one. Both have the same shared prefix."""
     k = shared
     least = min(before, length)
     while k < least and body[at + k] == body[before_at + k]:
@@ -485,7 +485,7 @@ def decode(source, limit, blocks, buffers, columns):  # type: ignore[no-untyped-
     )
 )
 def add_rows(rows, first_leaf, table, used, chains, nodes, fresh):  # type: ignore[no-untyped-def]
-    """Adds rows of one work item to an open table: (rows in the table, sets, status).
+    """Adds the rows of one work item to an open table. Returns (rows in the table, sets, status).
 
     ``rows`` are pairs, hashes, sizes, codes. ``table``: slots are places in its columns plus one (0: free),
     as many as a power of two and more than twice the rows; columns are sizes and sets, hash columns pairs and
@@ -535,7 +535,7 @@ def add_rows(rows, first_leaf, table, used, chains, nodes, fresh):  # type: igno
 
 @_jit(types.void(_given(types.uint64), types.int32[::1]))
 def place_rows(pairs, slots):  # type: ignore[no-untyped-def]
-    """Puts the rows of a table into new slots."""
+    """Moves the rows of a table into new slots."""
     mask = np.uint64(slots.size - 1)
     for row in range(pairs.size):
         slot = (pairs[row] * _FACTOR >> _SHIFT) & mask

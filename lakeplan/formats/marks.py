@@ -1,4 +1,4 @@
-"""Parts: Parquet files of what was listed, what is marked, and what became of it.
+"""Reads and writes parts: Parquet files of listed objects, marked objects, and the result for each.
 
 Every part has a recorded SHA-256. A part that does not match is never used, because it was changed after it
 was approved.
@@ -80,8 +80,8 @@ _KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
 def read_part(
     data: bytes, *, name: str, sha256: str | None, columns: Sequence[str] = ("address", "size_bytes")
 ) -> pa.Table:
-    """A part that has at least these columns. Raises FormatError when it is damaged, or is not the one that
-    was written (``sha256``)."""
+    """A part that has at least these columns. Raises FormatError if it is damaged or does not match its
+    ``sha256``."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
             "was changed since the mark: its checksum differs",
@@ -123,7 +123,7 @@ def _is_of(kind: pa.DataType, known: pa.DataType) -> bool:
 def write_results(
     status: Mapping[str, tuple[Status, str]], sizes: Mapping[str, int], *, verified: int
 ) -> bytes:
-    """The record of a part: what became of every address, and why. ``verified`` is the number of objects that
+    """The record of a part: the result for every address, and why. ``verified`` is the number of objects that
     were requested again."""
     keys = list(status)
     columns = {
@@ -137,7 +137,7 @@ def write_results(
 
 
 def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
-    """Status and reason by address out of a record. Raises FormatError for a damaged one."""
+    """Status and reason in a record, by address. Raises FormatError for a damaged record."""
     table, _ = _read_record(data, name)
     columns = (table.column(column).to_pylist() for column in ("address", "status", "reason"))
     return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
@@ -152,7 +152,7 @@ def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
 
 
 def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:
-    """The end of a part, from its record at ``where``. Raises FormatError for a damaged record."""
+    """The result of a part, from its record at ``where``. Raises FormatError for a damaged record."""
     table, verified = _read_record(data, where or name)
     amounts: dict[Status, Amount] = {}
     reasons: Counter[str] = Counter()

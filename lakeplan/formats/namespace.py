@@ -35,7 +35,7 @@ def commits_csv_key(run_id: str) -> str:
 
 
 def uncommitted_prefix(run_id: str) -> str:
-    """The folder of one run of uncommitted addresses, with its final slash."""
+    """The folder of one run of uncommitted addresses, with a trailing slash."""
     return f"{GC_UNCOMMITTED_PREFIX}{run_id}/uncommitted/"
 
 
@@ -157,7 +157,7 @@ MAX_KEY_LENGTH = 4096
 
 
 def normalize(address: str, address_type: int, storage_namespace: str) -> str | None:
-    """The address relative to ``storage_namespace`` (as the server spells it), or None when it is outside.
+    """The address relative to ``storage_namespace`` (as the server spells it), or None if it is outside.
 
     Relative addresses are keys and are not changed. A full address inside the namespace becomes relative
     (lakefs/format.md). Addresses are compared as text, like the server and the official collector do. Old
@@ -202,8 +202,8 @@ def folder_names(namespaces: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
-    """The keys that an address in an unusual spelling, or under an unknown URL, may mean: what follows each
-    ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling of it."""
+    """The keys that an unusually spelled address, or one under an unknown URL, may refer to: what follows
+    each ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling."""
     found: dict[str, None] = {}
     markers = [("/" + DATA_PREFIX, DATA_PREFIX), *((f"/{name}/", "") for name in folders)]
     for form in _forms(_after_scheme(address)):
@@ -261,7 +261,7 @@ def _backslashes(form: str) -> str:
 
 
 def _cleaned(form: str) -> str:
-    """Without empty and dot segments."""
+    """The path without empty and dot segments."""
     parts: list[str] = []
     for part in form.split("/"):
         if part == "..":
@@ -320,8 +320,8 @@ def copied_key(sweep: str, part: str) -> str:
 
 
 def result_key(sweep: str, part: str, attempt: int = 0) -> str:
-    """The record of what became of every object of a part. A later attempt at failed objects has a separate
-    record, which replaces the earlier ones."""
+    """The key of the record of every object's result in a part. A later attempt at failed objects has a
+    separate record, which replaces earlier ones."""
     return f"{sweep}results/{part_id(part)}{f'.{attempt}' if attempt else ''}.parquet"
 
 
@@ -333,7 +333,7 @@ def attempt_of(key: str, sweep: str) -> int | None:
 
 
 def part_id(name: str) -> str:
-    """The text that the name of a part and the names of its records have in common."""
+    """The text that the names of a part and of its records share."""
     return name.rpartition("/")[2].partition(".")[0]
 
 

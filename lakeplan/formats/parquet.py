@@ -34,8 +34,8 @@ class _Page:
 
 
 def check_pages(data: bytes, metadata: pq.FileMetaData) -> None:
-    """Raises TooLarge for pages over the limits, and ArrowInvalid for a damaged header. Nobody reads what
-    follows the last value of a column."""
+    """Raises TooLarge for pages over the limits, and ArrowInvalid for a damaged header. Readers ignore bytes
+    after the last value of a column."""
     unpacked = pages = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -74,7 +74,7 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
 
 
 def _page(data: bytes, at: int, end: int) -> tuple[_Page, int]:
-    """The header at a place, and where it ends. Raises ValueError, IndexError or FormatError for a damaged
+    """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError for a damaged
     one."""
     fields, after = _struct(data, at, end, _DEPTH)
     unpacked, packed = fields.get(_UNPACKED), fields.get(_PACKED)

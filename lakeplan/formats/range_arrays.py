@@ -1,4 +1,4 @@
-"""Entries of a range as columns, their 64-bit hashes, and those that may mean an object elsewhere."""
+"""Entries of a range as columns, their 64-bit hashes, and those that may refer to an object elsewhere."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ class RangeArrays:
 
     @cached_property
     def unusual(self) -> npt.NDArray[np.bool_]:
-        """Rows whose stored address is perhaps not a usual key (``namespace.is_usual_key``): a superset,
-        found without making texts."""
+        """Rows whose stored address may not be a usual key (``namespace.is_usual_key``): a superset, computed
+        without making texts."""
         if self.flags is not None:
             odd: npt.NDArray[np.bool_] = (self.flags & 2) != 0
             return odd
@@ -209,8 +209,8 @@ def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
 def arrays_of(
     keys: Sequence[bytes], addresses: tuple[Bytes, Ints, Ints], address_types: Ints, sizes: Ints
 ) -> tuple[RangeArrays, bool]:
-    """The arrays of entries, given their paths' bytes and the places of addresses in a buffer, and whether
-    all addresses are ASCII."""
+    """The arrays of entries, given the bytes of their paths, the positions of addresses in a buffer, and
+    whether all addresses are ASCII."""
     hashes, ascii_only = hash_spans(*addresses)
     key_places = joined(keys)
     path_hashes, plain = hash_spans(*key_places)
@@ -225,14 +225,14 @@ Odd = tuple[str, int]
 
 
 def odd_entries(arrays: RangeArrays) -> list[Odd]:
-    """All addresses except relative ones in a usual spelling, each once, sorted."""
+    """The distinct addresses, sorted, except relative ones in a usual spelling."""
     rows = np.flatnonzero((arrays.address_types != AddressType.RELATIVE) | arrays.unusual)
     types = arrays.address_types[rows].tolist()
     return sorted(set(zip(arrays.addresses(rows), types, strict=True)))
 
 
 def pack_odd(entries: Sequence[Odd]) -> bytes:
-    """The entries as bytes; empty for none."""
+    """The entries as bytes, which are empty for no entries."""
     return zlib.compress(json.dumps(entries, separators=(",", ":")).encode(), 1) if entries else b""
 
 

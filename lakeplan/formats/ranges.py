@@ -115,16 +115,16 @@ def read_range(data: bytes, *, name: str, verify_id: str | None = None) -> Itera
 
 
 def read_range_columns(data: bytes, *, name: str, verify_id: str | None = None) -> RangeColumns:
-    """The same as columns, several times faster. e-tags, content types and metadata are not read. Raises
-    FormatError naming ``name``."""
+    """The entries as columns, which is several times faster. e-tags, content types and metadata are not read.
+    Raises FormatError naming ``name``."""
     return RangeColumns.of(read_range_arrays(data, name=name, verify_id=verify_id))
 
 
 def read_range_arrays(
     data: bytes, *, name: str, verify_id: str | None = None, use_compiled: bool = False
 ) -> RangeArrays:
-    """The same as numbers and places of texts, for callers that need few of the texts. ``use_compiled``: with
-    compiled loops, for callers that read many ranges. Raises FormatError."""
+    """The entries as numbers and text positions, for callers that need only some of the texts.
+    ``use_compiled`` uses compiled loops, for callers that read many ranges. Raises FormatError."""
     with blame(name):
         if use_compiled:
             arrays = _compiled(data, name, verify_id)
@@ -160,7 +160,7 @@ def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | No
 
 
 def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
-    """Offsets and sizes of data blocks, which follow one another, or None if the index is irregular."""
+    """Offsets and sizes of consecutive data blocks, or None if the index is irregular."""
     blocks = compiled.handles_of(load_block(data, frame.index, frame.limit))
     if blocks is None or not frame.is_two_level:
         return _in_order(blocks, frame.limit)
@@ -176,7 +176,7 @@ def _blocks_of(data: bytes, frame: Frame) -> Ints | None:
 
 
 def _in_order(blocks: Ints | None, limit: int) -> Ints | None:
-    """The blocks, or None if they do not follow one another inside the file."""
+    """The blocks, or None if they are not consecutive inside the file."""
     if blocks is None:
         return None
     ends = blocks[:, 0] + blocks[:, 1] + TRAILER_SIZE
@@ -209,7 +209,7 @@ def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, l
 
 
 def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
-    """All records as ``FileIdHash.add`` joins them (length, key, ``|``, length, value, ``|``), in pieces that
+    """All records as ``FileIdHash.add`` joins them (length, key, ``|``, length, value, ``|``), in chunks that
     fit into the processor's cache."""
     key_sizes = lanes.shared + lanes.key_end - lanes.key_start
     value_sizes = lanes.value_end - lanes.value_start
@@ -260,7 +260,7 @@ def read_metarange(
 
 
 def metarange_of(table: SSTable, known: KnownRanges | None = None) -> list[RangeInfo]:
-    """The ranges that a metarange's table names."""
+    """The ranges that a metarange's table lists."""
     known = {} if known is None else known
     infos = []
     with blame(table.name):
@@ -315,7 +315,7 @@ def write_range(entries: Iterable[Entry]) -> tuple[RangeInfo, bytes]:
 
 
 def write_ranges(entries: Iterable[Entry]) -> Iterator[tuple[RangeInfo, bytes]]:
-    """Entries split into ranges as a lakeFS server splits them; none for no entries."""
+    """The ranges of these entries, split as a lakeFS server splits them. No entries give no ranges."""
     return write_record_ranges(map(_entry_record, entries), {})
 
 
@@ -339,7 +339,7 @@ def write_record_ranges(
 def write_metarange(
     ranges: Iterable[RangeInfo], *, extra_properties: Mapping[str, str] | None = None
 ) -> tuple[str, bytes]:
-    """(id, file) of the metarange of these ranges, in ascending order. No ranges: an empty metarange."""
+    """The (id, file) of the metarange of these ranges (none, for an empty one), in ascending order."""
     properties = {**(extra_properties or {}), "type": METARANGES}
     records = ((r.max_key, join_value(r.id.encode(), encode_range(r))) for r in ranges)
     table = write_sstable(records, user_properties=properties)
@@ -347,7 +347,7 @@ def write_metarange(
 
 
 def fnv1a(key: bytes) -> int:
-    """64-bit FNV-1a."""
+    """The 64-bit FNV-1a hash of the bytes."""
     value = _FNV_OFFSET
     for byte in key:
         value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFFFFFFFFFF

@@ -31,7 +31,7 @@ from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
 
 
 def decode_commit(message: bytes) -> Commit:
-    """Raises FormatError, unnamed; a commit without an id is refused."""
+    """The commit in a message. Raises FormatError without a file name, also if the id is missing."""
     id = committer = text = meta_range_id = ""
     created: list[bytes] = []
     metadata: dict[str, str] = {}
@@ -92,7 +92,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_branch(message: bytes) -> Branch:
-    """Staging tokens, which a dump leaves empty, are not read."""
+    """The branch in a record's message. Staging tokens, which a dump leaves empty, are not read."""
     return Branch(*_id_and_commit(message))
 
 
@@ -101,13 +101,13 @@ def decode_tag(message: bytes) -> Tag:
 
 
 def encode_pointer(pointer: Branch | Tag) -> bytes:
-    """BranchData and TagData have the same two fields in a dump."""
+    """The message of a branch or tag: in a dump, BranchData and TagData have the same two fields."""
     return wire.field_text(1, pointer.id) + wire.field_text(2, pointer.commit_id)
 
 
 def compute_commit_id(commit: Commit) -> str:
-    """The id (64 hex digits) that the commit's content gives. Commits that a server wrote have exactly this
-    id. Version and generation are no part of it."""
+    """The id (64 hex digits) of a commit with this content, as a server computes it. Version and generation
+    are not part of it."""
     parents = hashlib.sha256(encode_strings(commit.parents)).digest()
     content = (
         *map(encode_string, ("commit:v1", commit.committer, commit.message, commit.meta_range_id)),
@@ -212,12 +212,12 @@ def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpI
 
 
 def write_manifest(ids: RefsDumpIds) -> bytes:
-    """The manifest as the server writes it: sorted keys, two spaces."""
+    """The bytes of the manifest as the server writes it: sorted keys, indented by two spaces."""
     return json.dumps({key: getattr(ids, key) for key in sorted(_KEYS)}, indent=2).encode()
 
 
 def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
-    """All refs of a dump, every file verified against its id. Raises FormatError, and what ``read`` does."""
+    """All refs of a dump, verified by their files' ids. Raises FormatError, and what ``read`` raises."""
     return Refs(
         commits=tuple(_read_all(ids.commits_meta_range_id, read, "commit", decode_commit)),
         branches=tuple(_read_all(ids.branches_meta_range_id, read, "branch", decode_branch)),
@@ -226,7 +226,7 @@ def read_refs(ids: RefsDumpIds, read: ReadMetadata) -> Refs:
 
 
 def write_refs_dump(refs: Refs) -> tuple[RefsDumpIds, dict[str, bytes]]:
-    """The ids of the dump's metaranges, and every file of it by its id."""
+    """The ids of the dump's metaranges, and its files by id."""
     files: dict[str, bytes] = {}
     commits = ((c.id, c.id, encode_commit(c)) for c in refs.commits)
     branches = ((b.id, b.commit_id, encode_pointer(b)) for b in refs.branches)
@@ -240,7 +240,7 @@ def write_refs_dump(refs: Refs) -> tuple[RefsDumpIds, dict[str, bytes]]:
 
 
 def _write_all(entity: EntityName, rows: Iterable[tuple[str, str, bytes]], files: dict[str, bytes]) -> str:
-    """Rows are (key, commit id, message): the identity of every record is a commit's id."""
+    """Writes rows of (key, commit id, message). The identity of every record is a commit's id."""
     properties = dump_properties(entity)
     records = sorted((key.encode(), join_value(commit.encode(), message)) for key, commit, message in rows)
     infos = []

@@ -41,7 +41,7 @@ from lakeplan.formats.wire import blame, damaged, uvarint
 
 @dataclass(frozen=True)
 class SSTable:
-    """A verified table. ``records`` are (key, value) in ascending order of keys, trailers dropped;
+    """A verified table. ``records`` are (key, value) in ascending order of keys, without trailers.
     ``properties`` are all properties as stored."""
 
     name: str
@@ -62,7 +62,7 @@ class SSTable:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A table taken apart: verified, decompressed data blocks in order, and the properties."""
+    """A table's verified, decompressed data blocks in order, and its properties."""
 
     properties: Mapping[bytes, bytes]
     data: tuple[bytes, ...]
@@ -70,14 +70,14 @@ class Blocks:
 
 
 def read_sstable(data: bytes, *, name: str) -> SSTable:
-    """Reads all of a table from the bytes of its file. Raises FormatError naming ``name``."""
+    """The table in the bytes of a file. Raises FormatError naming ``name``."""
     with blame(name):
         blocks = open_blocks(data)
         return SSTable(name, blocks.properties, tuple(read_records(blocks)))
 
 
 def open_blocks(data: bytes) -> Blocks:
-    """Verifies and decompresses every block; entries are not looked at yet."""
+    """Verifies and decompresses every block, without reading entries."""
     frame = open_frame(data)
     handles = _index_handles(data, frame.index, frame.limit)
     if frame.is_two_level:
@@ -89,7 +89,7 @@ def open_blocks(data: bytes) -> Blocks:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a table says of itself. ``limit`` is where the footer begins."""
+    """The properties and block positions of a table. ``limit`` is the offset of the footer."""
 
     properties: Mapping[bytes, bytes]
     index: Handle
@@ -99,7 +99,7 @@ class Frame:
 
 
 def open_frame(data: bytes) -> Frame:
-    """Verifies the footer and the properties. Raises FormatError, unnamed."""
+    """Verifies the footer and the properties. Raises FormatError without a file name."""
     if len(data) < FOOTER_SIZE:
         raise damaged(f"{len(data)} bytes are too few for an SSTable")
     if len(data) > limits.TABLE_BYTES:
@@ -132,14 +132,14 @@ def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Hand
 
 
 def _check_places(handles: list[Handle]) -> None:
-    """Blocks follow one another: an index that names a block many times would make a small file huge."""
+    """Checks that blocks follow one another, because an index may name a block many times."""
     for before, after in pairwise(handles):
         if after.offset < before.offset + before.size + TRAILER_SIZE:
             raise damaged("its index names blocks that overlap")
 
 
 def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
-    """The records of all blocks; checks key order, kinds and the count. Raises FormatError, unnamed."""
+    """The records of all blocks, with keys, kinds and count checked. Raises FormatError without a name."""
     records: list[tuple[bytes, bytes]] = []
     last: bytes | None = None
     key_bytes = 0
@@ -214,7 +214,7 @@ _EMPTY_TRAILER = bytes.fromhex("ff00000000000000")
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """A finished file."""
+    """A finished table: its id, its file and what the writer counted."""
 
     id: str
     data: bytes
@@ -224,8 +224,8 @@ class WrittenTable:
 def write_sstable(
     records: Iterable[tuple[bytes, bytes]], *, user_properties: Mapping[str, str]
 ) -> WrittenTable:
-    """A table of records in ascending order of keys. ``user_properties`` (``type`` and what a refs dump
-    adds) are part of its id. Raises ValueError for keys out of order."""
+    """The table of these records, which are in ascending order of keys. ``user_properties`` (``type``, and
+    those of a refs dump) are part of its id. Raises ValueError for keys out of order."""
     writer = SSTableWriter(user_properties)
     for key, value in records:
         writer.add(key, value)
@@ -233,7 +233,7 @@ def write_sstable(
 
 
 class SSTableWriter:
-    """Takes records one by one, in ascending order of keys."""
+    """Writes a table record by record, in ascending order of keys."""
 
     def __init__(self, user_properties: Mapping[str, str]) -> None:
         self._user_properties = dict(user_properties)
@@ -248,7 +248,7 @@ class SSTableWriter:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes written so far, and the open data and index blocks uncompressed."""
+        """The number of bytes written, plus the open data and index blocks before compression."""
         return self._offset + self._block.size + self._index.size
 
     def add(self, key: bytes, value: bytes) -> None:
@@ -267,7 +267,7 @@ class SSTableWriter:
         facts.records += 1
 
     def finish(self) -> WrittenTable:
-        """The file. The writer is of no use afterwards."""
+        """The finished file. The writer cannot be used afterwards."""
         facts = self._facts
         facts.estimated_size = self.estimated_size
         self._add_to_index(self._finish_block(), _successor(facts.max_key))
@@ -301,8 +301,8 @@ class SSTableWriter:
         self._index = BlockBuilder(1)
 
     def _write_index(self) -> Handle:
-        """One block of (separator, place of data block), or several and a block on top; where the (top) one
-        stands."""
+        """Writes one index block of (separator, handle of data block), or several and a top block. Returns
+        the handle of the (top) block."""
         if not self._index_parts:
             content = self._index.finish()
             self._facts.index_size = len(content) + TRAILER_SIZE
@@ -333,8 +333,8 @@ class SSTableWriter:
 
 
 def _is_full(block: BlockBuilder, restart_interval: int, key_size: int, value_size: int) -> bool:
-    """Whether a block ends before this entry: at its size, or from nine tenths of it on when the entry would
-    take it over. pebble's rule, kept so that files come out as the server's do."""
+    """Whether a block ends before this entry, by pebble's rule: at its size, or from 90% of it if the entry
+    would exceed it. The server's files have the same blocks."""
     if block.size >= BLOCK_SIZE:
         return True
     if block.size <= BLOCK_SIZE * 9 // 10:

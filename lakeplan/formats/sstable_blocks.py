@@ -1,4 +1,4 @@
-"""Blocks of an SSTable: layout, checksums, compression, properties."""
+"""Reads and writes blocks of an SSTable: layout, checksums, compression, properties."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TWO_LEVEL_INDEX = 2
 
 
 class Handle(NamedTuple):
-    """Where a block stands: offset and size in bytes, its trailer not counted."""
+    """The position of a block: offset and size in bytes, without its trailer."""
 
     offset: int
     size: int
@@ -67,7 +67,7 @@ def read_handle(data: bytes, position: int, end: int) -> tuple[Handle, int]:
 
 
 def handle_of(value: bytes) -> Handle:
-    """The handle that is the whole value of an index entry."""
+    """The handle that is the value of an index entry."""
     handle, end = read_handle(value, 0, len(value))
     if end != len(value):
         raise damaged("an index entry holds more than a block's place")
@@ -75,8 +75,8 @@ def handle_of(value: bytes) -> Handle:
 
 
 def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
-    """The block's bytes, checksum verified, decompressed. ``limit`` is where the footer begins. Nothing is
-    decompressed that claims to be larger than any block is."""
+    """The block's verified, decompressed bytes. ``limit`` is the offset of the footer. A block that claims to
+    be larger than any real block is not decompressed."""
     end = check_block(data, handle, limit)
     raw, compression = data[handle.offset : end], data[end]
     if compression not in (COMPRESSION_NONE, COMPRESSION_SNAPPY):
@@ -94,8 +94,8 @@ def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
 
 
 def check_block(data: bytes, handle: Handle, limit: int) -> int:
-    """Where the block ends, without its trailer. Raises FormatError, unnamed, when its checksum does not
-    match."""
+    """The offset at which the block ends, before its trailer. Raises FormatError without a file name if the
+    checksum does not match."""
     end = handle.offset + handle.size
     if end + TRAILER_SIZE > limit:
         raise damaged(f"a block at {handle.offset} of {handle.size} bytes lies outside the file")
@@ -106,7 +106,7 @@ def check_block(data: bytes, handle: Handle, limit: int) -> int:
 
 
 def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
-    """The restart offsets, and where the entries end. The first restart is 0, they ascend."""
+    """The restart offsets, which begin with 0 and ascend, and the offset at which the entries end."""
     if len(block) < 4:
         raise damaged("a block is too short")
     count = int.from_bytes(block[-4:], "little")
@@ -122,7 +122,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
-    """All entries of a block: whole keys (trailer included, where keys have one) and values."""
+    """All entries of a block: whole keys (with any trailer) and values."""
     points, end = restart_points(block)
     budget = min(limits.KEY_RATIO * len(block) + limits.KEY_BYTES, limits.TABLE_KEY_BYTES)
     restarts = frozenset(points)
@@ -159,7 +159,7 @@ def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 class BlockBuilder:
-    """Builds one block; a restart point every ``restart_interval`` entries."""
+    """Builds one block, with a restart point every ``restart_interval`` entries."""
 
     def __init__(self, restart_interval: int) -> None:
         self._interval = restart_interval
@@ -170,7 +170,7 @@ class BlockBuilder:
         self.count = 0
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Appends an entry; the caller adds keys in order."""
+        """Appends an entry. The caller adds keys in order."""
         shared = 0
         if self.count % self._interval == 0:
             self._restarts.append(self.entry_bytes)
@@ -186,11 +186,11 @@ class BlockBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of the block so far, before compression."""
+        """The size of the block so far in bytes, before compression."""
         return self.entry_bytes + 4 * len(self._restarts) + 4
 
     def finish(self) -> bytes:
-        """The block; an empty one has a single restart point at 0."""
+        """The finished block. An empty one has a single restart point at 0."""
         restarts = self._restarts or [0]
         return b"".join(self._parts) + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
 
@@ -218,7 +218,7 @@ _ENGINE_PREFIXES = (b"rocksdb.", b"pebble.")
 
 
 def user_properties(properties: Mapping[bytes, bytes]) -> dict[str, str]:
-    """What the writer had set before it added bounds, count and size: the part that the file's id covers.
+    """The properties set before bounds, count and size, which alone are part of the file's id.
 
     Raises UnicodeDecodeError for text that is not UTF-8 (``wire.blame`` turns it into a FormatError).
     """
@@ -249,7 +249,7 @@ class TableFacts:
 
 
 def engine_properties(facts: TableFacts, user: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Every property of the file: the same names, and values of the same kind, as a real server's files."""
+    """Every property of the file, with the names and types that a real server writes."""
     two_level = facts.index_partitions > 0
     properties = {
         **_CONSTANT,

@@ -1,5 +1,5 @@
-"""Protobuf and varints, bounded, and how decoders speak of damage: small parts raise without a name, the
-outermost one adds the file's."""
+"""Reads and writes protobuf and varints within limits. Decoders raise FormatError without a file name, which
+the caller adds with ``blame``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HINT = "The file is damaged or is not a lakeFS file; nothing was taken from it."
 
 
 def damaged(message: str) -> FormatError:
-    """A FormatError that does not know its file yet; ``blame`` adds the name."""
+    """A FormatError without a file name, which ``blame`` adds."""
     return FormatError(message, hint=HINT)
 
 
@@ -23,8 +23,8 @@ LIMIT_HINT = "See docs/limits.md. Nothing was taken from the file."
 
 @contextmanager
 def blame(name: str) -> Iterator[None]:
-    """Names the file in every FormatError raised inside, and turns a read past the end of a buffer
-    (IndexError) or bytes that are not UTF-8 into one."""
+    """Adds the file's name to every FormatError raised inside. Reads past the end of a buffer (IndexError)
+    and bytes that are not UTF-8 also become a FormatError."""
     try:
         yield
     except FormatError as error:
@@ -68,7 +68,7 @@ def read_uvarint(buffer: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """Encodes 0 … 2⁶⁴-1."""
+    """The varint of a number from 0 to 2⁶⁴-1."""
     if not 0 <= value <= MAX_UINT64:
         raise ValueError(f"{value} is not an unsigned 64-bit number")
     if value < 0x80:
@@ -82,24 +82,24 @@ def uvarint(value: int) -> bytes:
 
 
 def signed(value: int) -> int:
-    """A protobuf int32 or int64 as it was meant: negative ones travel as their 64-bit complement."""
+    """The signed value of a protobuf int32 or int64: negative numbers are 64-bit complements."""
     return value - 2**64 if value >= 2**63 else value
 
 
 def unsigned(value: int) -> int:
-    """The opposite of ``signed``, for -2⁶³ … 2⁶³-1."""
+    """The 64-bit complement of a number from -2⁶³ to 2⁶³-1: the inverse of ``signed``."""
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"{value} is not a 64-bit number")
     return value % 2**64
 
 
 def zigzag(value: int) -> bytes:
-    """Go's ``binary.PutVarint``: 0, -1, 1, -2 … as 0, 1, 2, 3 …"""
+    """The varint that Go's ``binary.PutVarint`` writes: 0, -1, 1, -2 … as 0, 1, 2, 3 …"""
     return uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def split_value(value: bytes) -> tuple[bytes, bytes]:
-    """(identity, message). Raises FormatError when the lengths do not fit."""
+    """The (identity, message) of a record's value. Raises FormatError if the lengths do not fit."""
     end = len(value)
     length, position = read_uvarint(value, 0, end)
     middle = position + (length >> 1)
@@ -122,7 +122,7 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) in the order of the message: an int for varints, bytes for everything else.
+    """Yields (field number, value) in order: an int for a varint, bytes for any other type.
 
     Raises FormatError for what is no protobuf (groups, which proto3 has not, among it).
     """
@@ -156,7 +156,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def as_int(value: int | bytes) -> int:
-    """A varint field. Raises FormatError when the field is of another type."""
+    """The number in a varint field. Raises FormatError if the field has another type."""
     if isinstance(value, bytes):
         raise damaged("a protobuf field that must be a number is none")
     return value
@@ -167,7 +167,7 @@ def as_int64(value: int | bytes) -> int:
 
 
 def as_int32(value: int | bytes) -> int:
-    """Takes the lowest 32 bits, as protobuf does."""
+    """The lowest 32 bits of a varint field as a signed number, as protobuf reads an int32."""
     number = as_int(value) & 0xFFFFFFFF
     return number - 2**32 if number >= 2**31 else number
 
@@ -186,7 +186,7 @@ def as_text(value: int | bytes) -> str:
 
 
 def as_text_pair(value: int | bytes) -> tuple[str, str]:
-    """One item of a map<string, string>; what it lacks is ""."""
+    """The (key, value) of one item of a map<string, string>. A missing part is ""."""
     key: int | bytes = b""
     item: int | bytes = b""
     for number, part in read_fields(as_bytes(value)):
@@ -198,7 +198,7 @@ def as_text_pair(value: int | bytes) -> tuple[str, str]:
 
 
 def timestamp_us(message: bytes) -> int:
-    """``google.protobuf.Timestamp`` as UTC microseconds; what is finer is cut off."""
+    """A ``google.protobuf.Timestamp`` as UTC microseconds, rounded down."""
     seconds = nanos = 0
     for number, value in read_fields(message):
         if number == 1:
@@ -213,19 +213,19 @@ def timestamp_us(message: bytes) -> int:
 
 
 def field_int(number: int, value: int, *, explicit: bool = False) -> bytes:
-    """A varint field; nothing for 0, as proto3 writes it, unless ``explicit``."""
+    """A varint field, or b"" for 0 (which proto3 omits) unless ``explicit``."""
     if value == 0 and not explicit:
         return b""
     return uvarint(number << 3 | VARINT) + uvarint(unsigned(value))
 
 
 def field_bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field, empty values included."""
+    """A length-delimited field, even for an empty value."""
     return uvarint(number << 3 | LENGTH) + uvarint(len(value)) + value
 
 
 def field_text(number: int, value: str) -> bytes:
-    """A string field; nothing for "", as proto3 writes it."""
+    """A string field, or b"" for "", which proto3 omits."""
     return field_bytes(number, value.encode()) if value else b""
 
 
@@ -234,7 +234,7 @@ def field_texts(number: int, values: Iterable[str]) -> bytes:
 
 
 def field_text_map(number: int, values: Mapping[str, str] | Iterable[tuple[str, str]]) -> bytes:
-    """A map<string, string> in the order of its keys' bytes; items always have both fields, as Go writes."""
+    """A map<string, string> in the order of its keys' bytes. Items have both fields, as in Go."""
     items = dict(values)
     return b"".join(
         field_bytes(number, field_bytes(1, key.encode()) + field_bytes(2, items[key].encode()))
@@ -243,7 +243,7 @@ def field_text_map(number: int, values: Mapping[str, str] | Iterable[tuple[str, 
 
 
 def field_timestamp(number: int, us: int) -> bytes:
-    """Microseconds as a Timestamp; nothing for 0."""
+    """A Timestamp field of UTC microseconds, or b"" for 0."""
     if us == 0:
         return b""
     seconds, rest = divmod(us, 1_000_000)
@@ -251,8 +251,8 @@ def field_timestamp(number: int, us: int) -> bytes:
 
 
 def write_gc_rules(rules: GcRules | None) -> bytes:
-    """The file of ``rules``; the empty file for None. Rules that hold only zeros are written as an explicit
-    zero, which protobuf allows: an empty file would mean no rules."""
+    """The file of ``rules``, which is empty for None. Rules with only zeros are written as an explicit zero,
+    which protobuf allows, because an empty file would mean no rules."""
     if rules is None:
         return b""
     body = field_int(1, rules.default_retention_days) + b"".join(

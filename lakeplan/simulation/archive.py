@@ -30,13 +30,13 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def is_folder() -> bool:
-    """Whether lakeplan runs from a folder; from an archive it cannot make another."""
+    """Whether lakeplan runs from a folder. An archive cannot make another archive."""
     return _ROOT.is_dir()
 
 
 def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ...]:
-    """Writes the zip and returns the packages that executors (and a driver in cluster mode) need beside it,
-    as ``name==version`` of what is installed here; the zip has them as ``requirements.txt`` too.
+    """Writes the zip. Returns the packages that executors (and a driver in cluster mode) also need, as
+    ``name==version`` of those installed here. The zip has them as ``requirements.txt`` too.
 
     The same files give the same bytes. ``schemas`` is put in as ``lakeplan/schemas``. Raises LakeplanError
     when it cannot be written, or when lakeplan itself runs from an archive.
@@ -56,12 +56,12 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
 
 
 def write_code(target: Path) -> None:
-    """The modules alone, for the executors of a session that is open. Raises LakeplanError."""
+    """Writes only lakeplan's modules, for the executors of an open session. Raises LakeplanError."""
     write_file(target, _zip({}), mode=SHARED)
 
 
 def _zip(files: Mapping[str, bytes]) -> bytes:
-    """Lakeplan's modules, then these files."""
+    """Writes a zip of lakeplan's modules and these files."""
     modules = {
         f"lakeplan/{p.relative_to(_ROOT).as_posix()}": p.read_bytes() for p in sorted(_ROOT.rglob("*.py"))
     }
@@ -76,7 +76,7 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
 
 
 def needed_packages() -> tuple[str, ...]:
-    """``name==version``: first what workers import, then what only the command line does."""
+    """The packages as ``name==version``: first those of workers, then those of the command line."""
     try:
         own = [
             re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The cache of what was read from ranges, so that no range is read twice: a folder or a store."""
+"""The cache of the facts about ranges, in a folder or a store, so that no range is read twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
 
 
 class RangeCache(Protocol):
-    """Files by key (parts between ``/``). Picklable, because Spark workers use it, several at once.
+    """Files by key (components separated by ``/``). Picklable, because Spark workers use it, several at once.
 
     Nothing in it is needed. A cache that cannot be read or written counts as empty, so no method raises.
     Callers must check what they read.
@@ -104,7 +104,7 @@ class FolderCache:
             total -= size
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """Time of last use, bytes and path of each file."""
+        """The time of last use, bytes and path of each file."""
         now = time.time()
         for folder, _, names in os.walk(self._root):
             for name in names:
@@ -160,7 +160,7 @@ class StoreCache:
                     store.write(key, data, if_version=found.version)
 
     def trim(self) -> None:
-        """Does nothing: nothing is listed or deleted."""
+        """Does nothing, because a lifecycle rule of the store removes old files."""
 
     def _opened(self) -> StateWriter:
         if self._store is None:  # two threads may open it twice, which is harmless
@@ -176,8 +176,8 @@ DEFAULT_LIMIT = 20 * 10**9
 def open_cache(
     where: str | None, *, limit_bytes: int = DEFAULT_LIMIT, environ: Mapping[str, str]
 ) -> RangeCache | None:
-    """A folder, or a URL of ``stores.open.open_namespace``; None for the user's cache directory
-    (``XDG_CACHE_HOME``, else ``~/.cache``), ``off`` for none. Nothing is made before the first put.
+    """The cache in a folder, or at a URL of ``stores.open.open_namespace``. None: in the user's cache
+    directory (``XDG_CACHE_HOME``, else ``~/.cache``). ``off``: no cache. The first put creates it.
 
     Raises StorageError for a URL of another kind or one that carries credentials.
     """

@@ -1,4 +1,4 @@
-"""Finds objects that commits name and that are not stored as the commits say."""
+"""Finds objects that commits need and that storage lacks or has in another size."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DAMAGE = (FormatError, StorageNotFound)
 
 @dataclass(frozen=True)
 class Lacking:
-    """Requests objects that kept commits name and that are not listed, or listed in another size."""
+    """Requests objects of kept commits that are not listed, or are listed in another size."""
 
     def wants(self, each: Class) -> bool:
         return is_kept_entry(each)
@@ -69,8 +69,8 @@ class StepChecker:
         self._progress = progress or Silent()
 
     def presence(self, request: PresenceRequest) -> Presence:
-        """See the port. A second job names objects if the first counts any. Most namespaces lack none, and
-        counting needs no texts."""
+        """Implements the port. A second job names objects if the first counts any. Most namespaces lack none,
+        and counting needs no texts."""
         metadata = NamespaceMetadata(request.store)
         collected, damaged = self._collected(metadata, request)
         source = Source(
@@ -102,7 +102,7 @@ class StepChecker:
         return _presence(answer.classes, collected, objects, damaged, choice)
 
     def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
-        """See the port. Only some of many ranges are read, because entries must be decoded one by one."""
+        """Implements the port. Reads only some of many ranges: entries must be decoded one by one."""
         metadata = NamespaceMetadata(request.store)
         collected, _ = self._collected(metadata, request)
         items = {item.name: item for item in collected.items if item.mask}
@@ -127,7 +127,7 @@ class StepChecker:
     def _ask(
         self, source: Source, question: Question, collected: Collected, into: list[NamedObject], limit: int
     ) -> tuple[Answer, RunnerChoice]:
-        """The answer to a question. At most ``limit`` of the requested objects are added to ``into``."""
+        """The answer to a question. Adds at most ``limit`` of the requested objects to ``into``."""
         items = [*required_listing(source.opened()), *collected.items]
         asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
         with (
@@ -171,7 +171,7 @@ class StepChecker:
 
 
 def _drawn(seed: str, name: str) -> float:
-    """A number in [0, 1) that depends only on the seed and the name."""
+    """A pseudorandom number in [0, 1) that depends only on the seed and the name."""
     data = f"{seed} {name}".encode(errors="surrogateescape")
     return int.from_bytes(blake2b(data, digest_size=7).digest(), "big") / 256**7
 

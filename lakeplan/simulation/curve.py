@@ -103,7 +103,7 @@ def scales_of(request: CurveRequest, graph: CommitGraph) -> Scales:
 
 
 def left_out(request: CurveRequest, graph: CommitGraph) -> tuple[list[str], list[str]]:
-    """Branches that get no curve: those that do not exist, and those beyond ``MAX_BRANCHES``."""
+    """Branches without a curve: those that do not exist, and those beyond ``MAX_BRANCHES``."""
     here = {branch.id for branch in graph.branches}
     if request.branch_ids is not None:
         return [b for b in request.branch_ids if b not in here], []
@@ -137,14 +137,14 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
 
 
 def _around(now: int, room: int) -> tuple[int, ...]:
-    """The usual points nearest to the present days, by ratio."""
+    """The usual points nearest to the current days, by ratio."""
     nearest = sorted(USUAL_POINTS, key=lambda days: max(days, now or 1) / max(1, min(days, now or 1)))
     return tuple(nearest[:room])
 
 
 def _days_left(request: CurveRequest, graph: CommitGraph, horizon: int) -> array[int]:
-    """Per commit, minus the number of the day in which it expires, assuming no new commits. Day n ends n
-    times 24 hours after ``as_of``. Day 0 means expired already, ``horizon + 1`` later or never."""
+    """For each commit, minus the number of the day in which it expires, assuming no new commits. Day n ends n
+    times 24 hours after ``as_of``. Day 0 means already expired, ``horizon + 1`` later or never."""
     start = to_us(request.as_of)
     ends = [start + n * DAY_US for n in range(horizon + 1)]
     kept_until = DocumentedRule(graph, request.rules).kept_until_us(request.zone)
@@ -168,7 +168,7 @@ class Coding:
         return [{n: (1 << len(of)) - (1 << rank) for rank, n in enumerate(of)} for of in self.values]
 
     def decode(self, holders: Sequence[int]) -> tuple[int, ...]:
-        """The least number of each scale."""
+        """The lowest number of each scale."""
         return tuple(
             values[(bits & -bits).bit_length() - 1] for values, bits in zip(self.values, holders, strict=True)
         )
@@ -271,9 +271,8 @@ def curve_document(
 
 
 def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
-    """What expires at this many days: everything that needs more. Stored rules can have any number of days.
-    One that is out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are outside
-    it."""
+    """What expires at this many days: all objects that need more. Stored rules can have any number of days.
+    One out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are outside it."""
     days = min(max(days, 0), MAX_DAYS)
     return total_of(each for needs, each in needed.items() if needs > days)
 
@@ -367,7 +366,7 @@ def of_namespace(
     storage_namespace: str | None = None,
     inventory: Inventory | None = None,
 ) -> CurveInput:
-    """The input of a namespace with a refs dump. Raises what ``read_history`` and ``find_run`` raise."""
+    """The input for a namespace with a refs dump. Raises what ``read_history`` and ``find_run`` raise."""
     now_us = to_us(request.as_of)
     source = Source(
         name=namespace.url,
@@ -396,7 +395,7 @@ def of_repository(
     inventory: Inventory | None = None,
     young_from_us: int = 0,
 ) -> CurveInput:
-    """The input of a repository on a server. Nothing is listed; stored objects come from an inventory, if
+    """The input for a repository on a server. Nothing is listed. Stored objects come from an inventory, if
     given."""
     source = Source(
         key, metadata, Addresses((storage_namespace,)), young_from_us=young_from_us, inventory=inventory
@@ -413,9 +412,8 @@ def curve(
     cache: RangeCache | None = None,
 ) -> CurveDocument:
     """The document of a curve. Raises UsageError for more points than one pass can evaluate, StorageError,
-    ServerError and FormatError for what cannot be read, and SimulationFailed when the runner stops. There is
-    no partial answer.
-    """
+    ServerError and FormatError for what cannot be read, and SimulationFailed if the runner stops. There is no
+    partial answer."""
     scales = scales_of(request, given.graph)
     facts, coding = metarange_facts(given.graph, scales)
     source = replace(given.source, cache=cache, verify_ids=False)

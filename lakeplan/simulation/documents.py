@@ -71,7 +71,7 @@ class InventoryRow(TypedDict):
 
 
 class Stored(TypedDict, total=False):
-    """The inventory, if one was read instead of a listing."""
+    """The inventory that was read instead of a listing, if any."""
 
     inventory: InventoryRow
 
@@ -139,7 +139,7 @@ FIGURES: tuple[Figure, ...] = get_args(Figure)
 
 
 class RuleSetRow(TypedDict):
-    """``objects``, ``prefixes`` and ``branches``: None with ``--commits-only``."""
+    """One rule set. ``objects``, ``prefixes`` and ``branches`` are None with ``--commits-only``."""
 
     name: str
     rules: RulesBody
@@ -151,7 +151,7 @@ class RuleSetRow(TypedDict):
 
 
 class SimulateDocument(Stored):
-    """``schemas/simulate.v1.json``. Times are ISO 8601 UTC, sizes bytes, ages seconds."""
+    """The document of ``schemas/simulate.v1.json``. Times are ISO 8601 UTC, sizes bytes, ages seconds."""
 
     schema: Literal["simulate.v1"]
     versions: Versions
@@ -184,7 +184,7 @@ class ServerDaysPoint(DaysPoint):
 
 
 class CurveRow(TypedDict):
-    """``branch_id`` None: the default days vary."""
+    """A curve. If ``branch_id`` is None, the default days vary."""
 
     branch_id: str | None
     days_now: int
@@ -226,7 +226,7 @@ class CurveAdditions(Stored, total=False):
 
 
 class CurveDocument(CurveAdditions):
-    """``schemas/curve.v1.json``. Times are ISO 8601 UTC, sizes bytes."""
+    """The document of ``schemas/curve.v1.json``. Times are ISO 8601 UTC, sizes bytes."""
 
     schema: Literal["curve.v1"]
     versions: CurveVersions
@@ -259,7 +259,7 @@ class ObjectsOf:
 
 @dataclass(frozen=True)
 class RangesRead:
-    """What was read, and by which runner."""
+    """The ranges that were read, and the runner that read them."""
 
     collected: Collected
     runner: RunnerChoice
@@ -275,7 +275,7 @@ class RangesRead:
 
 @dataclass(frozen=True)
 class ObjectSide:
-    """What ``--commits-only`` leaves out."""
+    """The part of the document that ``--commits-only`` omits."""
 
     staged: StagedRun
     read: RangesRead
@@ -291,7 +291,7 @@ def summary(
     judged: Sequence[Judged],
     side: ObjectSide | None,
 ) -> SimulateDocument:
-    """The whole document."""
+    """The complete document of a simulation."""
     versions: RunnerVersions = side.versions if side else {}
     stored: Stored = {"inventory": request.inventory.document()} if request.inventory and side else {}
     return {
@@ -357,7 +357,7 @@ def _rule_set(graph: CommitGraph, judged: Judged, side: ObjectSide | None) -> Ru
 
 
 def _branches(judged: Judged, held: BranchTotals) -> list[BranchRow]:
-    """The ``MAX_ROWS`` branches that alone hold the most bytes, then those that hold the most."""
+    """The ``MAX_ROWS`` branches with the most exclusive bytes, then those with the most bytes."""
     commits = judged.commits_of_branches()
     order = sorted(
         range(len(commits)),

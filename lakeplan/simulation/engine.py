@@ -74,7 +74,7 @@ def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits)
 
 
 def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
-    """``PREFIXES`` of these objects."""
+    """The rows of ``PREFIXES`` for these objects."""
     amounts = amounts_by_prefix(objects)
     columns = [
         pa.repeat(pa.scalar(name, pa.string()), len(amounts)),
@@ -94,7 +94,7 @@ def add_prefixes(found: ByPrefix, tables: Iterable[pa.Table]) -> None:
 
 
 def largest(amounts: Mapping[str, Amount], most: int) -> list[tuple[str, Amount]]:
-    """The prefixes with most bytes, then most objects, then by name."""
+    """The prefixes with the most bytes, then the most objects, then by name."""
     order = sorted(amounts.items(), key=lambda row: (-row[1].size_bytes, -row[1].objects, row[0]))
     return order[:most]
 
@@ -105,7 +105,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def sorted_paths(column: pa.ChunkedArray) -> pa.ListArray:
-    """Each list sorted; an empty list for null."""
+    """Each list of paths, sorted. Null becomes an empty list."""
     paths = column.combine_chunks().cast(_PATHS)
     if paths.null_count:
         paths = pc.if_else(paths.is_valid(), paths, pa.scalar([], _PATHS))
@@ -159,7 +159,7 @@ def prefixes_of(path: str) -> set[str]:
 
 
 class Naming(NamedTuple):
-    """Which objects of one repository are named one by one. ``key`` is ``server/name``. ``bits`` are, for
+    """The objects of one repository that are named one by one. ``key`` is ``server/name``. ``bits`` are, for
     each transition, the bit that its objects get and the transition's verdict bits before and after."""
 
     key: str
@@ -167,7 +167,7 @@ class Naming(NamedTuple):
 
 
 def records_of(objects: pa.Table, naming: Naming) -> bytes:
-    """Records of those of ``steps.OBJECTS`` that some transition lets expire."""
+    """Records of those objects in ``steps.OBJECTS`` that expire in some transition."""
     masks = objects["mask"].to_numpy().astype(np.int64, copy=False)
     bits: npt.NDArray[np.uint8] = np.zeros(masks.size, np.uint8)
     for bit, before, after in naming.bits:
@@ -178,7 +178,7 @@ def records_of(objects: pa.Table, naming: Naming) -> bytes:
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """The records of several parts as one, in order."""
+    """The ordered records of several parts as one ordered set."""
     every = np.frombuffer(b"".join(parts), RECORD)
     return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
 
@@ -188,7 +188,7 @@ CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
 
 @dataclass(frozen=True)
 class Nothing:
-    """Requests counts only."""
+    """Requests only counts."""
 
     def wants(self, each: Class) -> bool:
         return False
@@ -203,7 +203,7 @@ class Nothing:
 @dataclass(frozen=True)
 class ExpiryUnderRules:
     """Requests what the server's collector would delete under any of the rule sets. ``listing``: stored
-    objects were listed. ``rows``: whether the objects are wanted too, besides amounts by prefix."""
+    objects were listed. ``rows``: whether objects are requested too, besides amounts by prefix."""
 
     rule_sets: Sequence[RuleSetBits]
     listing: bool
@@ -229,8 +229,8 @@ class ExpiryUnderRules:
 
 @dataclass(frozen=True)
 class ExpiryInTransitions:
-    """Requests what changes of rules let expire. Objects of ``detail`` are counted by prefix, those of
-    ``naming`` are named one by one."""
+    """Requests what expires because of changes of rules. Objects of ``detail`` are counted by prefix, those
+    of ``naming`` are named one by one."""
 
     detail: Transition
     naming: Naming
@@ -285,7 +285,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Answer:
-    """``classes`` of all objects; or, without them, the ``error`` of what could not be read."""
+    """The ``classes`` of all objects, or the ``error`` of what could not be read."""
 
     classes: list[ObjectClass] = field(default_factory=list)
     error: LakeplanError | None = None
@@ -294,9 +294,8 @@ class Answer:
 def ask(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
 ) -> Iterator[tuple[int, Answer | tuple[Of, bytes]]]:
-    """Runs one job for all repositories. Yields, with the place of the repository, the answers of its
-    question as they arrive, and at the end an ``Answer`` for each repository. ``more`` are steps after
-    ``meet``."""
+    """Runs one job for all repositories. Yields (place of the repository, answer): answers to its question as
+    they arrive, and finally an ``Answer`` for each repository. ``more`` are steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
     of_source = {source: list(of) for source, of in groupby(items, key=attrgetter("source"))}
     kept = [_Kept(one.source, of_source.get(place, [])) for place, one in enumerate(asking)]
@@ -343,7 +342,7 @@ def _parts_of(one: Asking, parallelism: int) -> int:
 
 class _Kept:
     """What the cache has of one repository's ranges, and what a run adds. ``to_read`` are the items to read,
-    and ``share`` is their part of all bytes."""
+    and ``share`` is their share of all bytes."""
 
     def __init__(self, source: Source, items: Sequence[WorkItem]) -> None:
         self._source = source

@@ -17,7 +17,7 @@ ROWS_A_PIECE = 200_000
 
 
 class Of(IntEnum):
-    """The kind of a packet's data."""
+    """The kind of data in a packet."""
 
     BIN = 0
     """Work for the first step."""

@@ -138,7 +138,7 @@ class ForeignReader:
         return list(found.values())
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:
-        """Reads new metaranges and their new ranges."""
+        """Reads new metaranges and the new ranges in them."""
         wanted = [
             (other, id)
             for other in foreign
@@ -183,7 +183,7 @@ class ForeignReader:
         return found
 
     def _read_ranges(self, unread: Sequence[tuple[ForeignRanges, RangeInfo]]) -> list[tuple[str, str, bytes]]:
-        """Repository, id and packed entries of each range. Raises the first error. Nothing is kept then,
+        """Repository, id and packed entries of each range. Raises the first error. Nothing is cached then,
         because the mark cannot be made anyway."""
         if not unread:
             return []
@@ -210,7 +210,7 @@ class ForeignReader:
         return found
 
     def _check(self, foreign: Sequence[ForeignRanges]) -> None:
-        """Reads a sample of the cached facts again. Raises SimulationFailed on a difference."""
+        """Reads a sample of the cached facts again. Raises SimulationFailed if one differs."""
         cached = [
             (other, id)
             for other in foreign
@@ -281,7 +281,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignCache | None:
-    """The cache; None in CI, in a checkout that has the tree, and where no folder is this user's alone."""
+    """The cache. None in CI, or if a folder is in the tree's checkout or not private to this user."""
     home = environ.get("HOME", "")
     cache = environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     state = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
@@ -314,7 +314,7 @@ class FolderForeignCache:
 
     @property
     def where(self) -> str:
-        """The folder, for messages."""
+        """The folder, for error messages."""
         return str(self._folder)
 
     def load(self, repository: str) -> ForeignFacts:
@@ -332,8 +332,8 @@ class FolderForeignCache:
         return ForeignFacts(ranges, {id: tuple(ids) for id, ids in content["metaranges"].items()})
 
     def save(self, repository: str, facts: ForeignFacts, *, needed: Iterable[str]) -> None:
-        """Adds facts to the stored ones. If there are too many, only those of the ``needed`` metaranges are
-        kept."""
+        """Adds facts to the stored ones. If there are too many, keeps only those of the ``needed``
+        metaranges."""
         name = _name(repository)
         try:
             with self._locked():
@@ -362,7 +362,7 @@ class FolderForeignCache:
             new.unlink(missing_ok=True)
 
     def _trim(self) -> None:
-        """Removes the oldest files over the limit, and what killed writers left: there is one writer at a
+        """Removes the oldest files over the limit, and files of killed writers: there is one writer at a
         time."""
         found = []
         for path in self._folder.iterdir():
@@ -408,7 +408,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def _read_own(path: Path, most: int) -> bytes | None:
-    """The content of a regular file that only this user can change, else None."""
+    """The content of a regular file that only this user can change, or None."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
@@ -421,7 +421,7 @@ def _read_own(path: Path, most: int) -> bytes | None:
 
 
 def _key(path: Path) -> bytes | None:
-    """The user's key, which is made on first use. If two processes make one, the first counts."""
+    """The user's key, created on first use. If two processes create one, the first counts."""
     with contextlib.suppress(OSError):
         new = path.with_name(f".new-{secrets.token_hex(8)}")
         if not path.exists():
@@ -439,6 +439,6 @@ def _key(path: Path) -> bytes | None:
 
 
 def _checkout_of(tree: Path) -> Path:
-    """The real folder of the git work tree that has the tree, else that of the tree."""
+    """The real folder of the git work tree that contains the tree, or else of the tree itself."""
     real = Path(os.path.realpath(tree))
     return next((folder for folder in (real, *real.parents) if (folder / ".git").exists()), real)

@@ -1,4 +1,4 @@
-"""The simulation for plans: what changes of rules do to many repositories, in one job."""
+"""The simulation for plans: what changes of rules expire in many repositories, in one job."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class LocalOrSpark:
     inventories: Inventories | None = None
 
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
-        """See the port. If a runner fails, all its repositories get the error."""
+        """Implements the port. If a runner fails, all its repositories get the error."""
         results: dict[str, ImpactResult | LakeplanError] = {}
         asked: list[_Asked] = []
         for request, answer in zip(requests, self._prepare_all(requests), strict=True):
@@ -172,7 +172,7 @@ def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
 
 
 def _named(records: Sequence[int]) -> set[int]:
-    """Positions of the repositories whose objects are named one by one: the smallest, up to the limit."""
+    """The positions of the repositories whose objects are named: the smallest, up to the limit."""
     found, left = set(), limits.SHOWN_RECORDS
     for place in sorted(range(len(records)), key=records.__getitem__):
         if records[place] <= left:

@@ -1,5 +1,5 @@
-"""What a simulation reads before any range: rules from a file, and from a namespace its refs, the prefixes to
-list, and the ranges that commits use, with the verdicts on those commits."""
+"""Reads the inputs of a simulation: rules from a file, refs and listing prefixes of a namespace, and the
+ranges that commits use, with the verdicts on those commits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NamespaceMetadata:
 @dataclass(frozen=True)
 class CommitHistory:
     """A refs dump as a graph. ``dumped_us``: when the manifest was written, by the storage's clock (UTC
-    microseconds), or None where the namespace cannot be listed."""
+    microseconds), or None if the namespace cannot be listed."""
 
     ids: RefsDumpIds
     graph: CommitGraph
@@ -105,7 +105,7 @@ def _time_of(namespace: NamespaceReader, key: str) -> int | None:
 
 
 def listing_items(namespace: NamespaceReader) -> list[WorkItem] | None:
-    """The items that list every object that may be garbage; None where the namespace cannot be listed.
+    """The items that list every object that may be garbage, or None if the namespace cannot be listed.
 
     Each folder below ``data/`` is an item, so that a large namespace is listed in parallel.
     """
@@ -118,7 +118,7 @@ def listing_items(namespace: NamespaceReader) -> list[WorkItem] | None:
 
 
 def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
-    """``listing_items``. Raises StorageDenied where the namespace cannot be listed."""
+    """The items of ``listing_items``. Raises StorageDenied if the namespace cannot be listed."""
     items = listing_items(namespace)
     if items is None:
         raise StorageDenied(
@@ -130,7 +130,7 @@ def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
 
 
 def iso(us: int) -> str:
-    """UTC microseconds as ISO 8601, ending in Z."""
+    """UTC microseconds as ISO 8601 text that ends in Z."""
     moment = datetime.fromtimestamp(us // 1_000_000, tz=timezone.utc).replace(microsecond=us % 1_000_000)
     return moment.isoformat().replace("+00:00", "Z")
 
@@ -141,7 +141,7 @@ _EXAMPLE = 'Write {"default_retention_days": 21, "branches": [{"branch_id": "mai
 
 
 def read_rules(path: Path | str) -> GcRules:
-    """The rules in a file as ``lakectl gc set-config`` takes it.
+    """The rules in a file in the format of ``lakectl gc set-config``.
 
     Raises UsageError when it cannot be read, ConfigError when it holds no rules.
     """
@@ -245,7 +245,7 @@ class Regions:
             self._first[low] = least
 
     def key(self, first: bytes) -> bytes:
-        """The key of the region of the range that begins with ``first``: the least key in it, unique."""
+        """The key of the region of the range that begins with ``first``: its least key, which is unique."""
         return self._first[self._root((False, first))]
 
     def _root(self, end: tuple[bool, bytes]) -> tuple[bool, bytes]:
@@ -344,7 +344,7 @@ def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> 
 def fetch_metadata(
     metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields files in order, with a bounded number in flight."""
+    """Yields the files in order. Fetches a bounded number at a time."""
     for id, fetched in fetch_each(metadata, kind, ids):
         yield id, fetched()
 
@@ -352,6 +352,6 @@ def fetch_metadata(
 def fetch_each(
     metadata: MetadataReader, kind: MetadataKind, ids: Iterable[str]
 ) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Like ``fetch_metadata``, with a function that returns the file or raises what reading it raised."""
+    """Yields for each file, in order, a function that returns it or raises its error."""
     with ThreadPoolExecutor(FETCHES) as pool:
         yield from ahead(ids, partial(metadata.read_metadata, kind), pool, FETCHES)

@@ -49,14 +49,14 @@ AT_ONCE = 1 << 16
 def list_stored(
     reader: NamespaceReader, prefix: str = "", *, recursive: bool = True
 ) -> Iterator[StoredColumns]:
-    """``list_objects`` as columns, at least ``AT_ONCE`` rows at a time except at the end."""
+    """The columns of ``list_objects``, in batches of at least ``AT_ONCE`` rows except the last."""
     if isinstance(reader, ColumnReader):
         return in_batches(reader.list_columns(prefix, recursive=recursive), AT_ONCE)
     return map(columns_of, batches(reader.list_objects(prefix, recursive=recursive), AT_ONCE))
 
 
 def in_batches(listing: Iterable[StoredColumns], rows: int) -> Iterator[StoredColumns]:
-    """The same rows, at least so many at a time except at the end."""
+    """The same rows in batches of at least this size except the last."""
     waiting: list[StoredColumns] = []
     for columns in listing:
         waiting += [columns] if len(columns) else []
@@ -96,7 +96,7 @@ def chosen(columns: StoredColumns, mask: npt.NDArray[np.bool_]) -> StoredColumns
 
 
 def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """``namespace.is_candidate_key`` of each."""
+    """The result of ``namespace.is_candidate_key`` for each key."""
     below = pc.and_(
         pc.starts_with(keys, DATA_PREFIX.encode()), pc.greater(pc.binary_length(keys), len(DATA_PREFIX))
     )
@@ -109,7 +109,7 @@ def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def check_none_nested(keys: pa.Array) -> None:
-    """``namespace.check_not_nested`` of each."""
+    """Calls ``namespace.check_not_nested`` for each key."""
     for key in _texts(keys.filter(pc.match_substring(keys, f"/{METADATA_PREFIX}".encode()))):
         check_not_nested(key)
 
@@ -132,7 +132,7 @@ def strings_of(keys: pa.Array) -> pa.Array:
 
 
 def hash_strings(strings: pa.Array) -> Hashes:
-    """``range_arrays.hash_texts``."""
+    """The hashes of strings, as in ``range_arrays.hash_texts``."""
     if not len(strings):
         return np.zeros(0, np.uint64)
     _, offsets, data = strings.buffers()
@@ -248,7 +248,7 @@ class Inventory:
         )
 
     def check_covers(self) -> None:
-        """Raises LakeplanError unless its keys prove that the namespace is in it.
+        """Raises LakeplanError unless its keys prove that it covers the namespace.
 
         An inventory does not say for which prefix it was made, but all its keys begin with that prefix. So if
         the namespace begins with what all keys have in common, it begins with that prefix too.

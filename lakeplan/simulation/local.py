@@ -24,7 +24,7 @@ _HEAD = struct.Struct("<iiiiq")
 
 
 class LocalRunner:
-    """``Runner`` in threads."""
+    """A ``Runner`` in threads."""
 
     name = LOCAL
 
@@ -41,8 +41,8 @@ class LocalRunner:
         return self._threads
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
-        """See ``Runner``. Ctrl-C does not wait for the threads, which may read for long. What they write is
-        not used without an answer."""
+        """Implements ``Runner``. Ctrl-C does not wait for the threads, which may read for long. What they
+        write is not used without an answer."""
         with ExitStack() as stack, _threads(self._threads) as pool:
             waiting = _Waiting(0)
             for number, data in enumerate(bins):
@@ -94,8 +94,8 @@ def _disk() -> Iterator[None]:
 
 
 class _Waiting:
-    """Packets that wait between two steps, by place. Several threads use it. What does not fit into memory is
-    in an unnamed temporary file, of which nothing remains however this process ends."""
+    """Packets that wait between two steps, by place. Several threads use it. Packets that do not fit into
+    memory are in an unnamed temporary file, which disappears however this process ends."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes

@@ -1,4 +1,4 @@
-"""Marks: which objects may be deleted, written as parts."""
+"""Makes marks: decides which objects may be deleted, and writes them as parts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
 
 
 def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, prefix: str) -> Iterator[Packet]:
-    """The only step of a listing. The name of a listing's part is its whole key."""
+    """The only step of a listing job. The name of a listing's part is its whole key."""
     store: RecordWriter = source.opened()  # type: ignore[assignment]  # a SweepStore, by the marker
     for packet in packets:
         try:
@@ -102,7 +102,7 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
-    """Lists several prefixes at the same time, because a store lists each page by page."""
+    """Lists several prefixes at once, because a store lists each page by page."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:
         for _, listed in ahead(items, lambda item: list_item(source, item), pool, FETCH_AHEAD):
             yield from listed()
@@ -165,7 +165,7 @@ class StepMarker:
         self._others = ForeignReader(open_runner, self._progress, cache, verify=verify_cache)
 
     def list_candidates(self, store: SweepStore, prefix: str, *, older_than: datetime) -> tuple[Part, ...]:
-        """See the port. Raises StorageError."""
+        """Implements the port. Raises StorageError."""
         items = required_listing(store)
         source = Source(store.url, _NoMetadata(), Addresses(()), store, to_us(older_than))
         with self._progress.task("listing the namespace", None), self._open(0) as (runner, _):
@@ -174,7 +174,7 @@ class StepMarker:
             return _parts_of(map(_part, packets))[0]
 
     def mark(self, request: MarkRequest) -> Marked:
-        """See the port. Raises LakeplanError for what could not be read or written."""
+        """Implements the port. Raises LakeplanError for what could not be read or written."""
         source = _source(request)
         with self._progress.task("reading metaranges", len(request.metaranges)) as step:
             collected = collect_ranges(request.metadata, request.metaranges, name=source.name, step=step)
@@ -202,7 +202,7 @@ class StepMarker:
             return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
-        """See the port. Nothing is read if nothing new could hold an object."""
+        """Implements the port. Reads nothing if nothing new could hold an object."""
         facts = {id: Facts() for id in request.other_metaranges}
         facts |= {id: Facts(int(Keep.SERVER)) for id in request.metaranges}
         source = _source(request)
@@ -235,8 +235,8 @@ class StepMarker:
         store: SweepStore,
         names: Sequence[str] = (),
     ) -> list[Asking]:
-        """The question for full addresses of other repositories in this namespace, for the same job. Their
-        items have the bits of those repositories that are among ``names``."""
+        """The question, for the same job, that searches other repositories for full addresses in this
+        namespace. Their items have the bits of those repositories that are among ``names``."""
         packed = self._others.entries(foreign)
         if not packed:
             return []
@@ -296,7 +296,7 @@ class Marks:
                 yield place, Of.OBJECTS, to_bytes(some.slice(at, ROWS_A_PIECE))
 
     def _rows(self, objects: pa.Table) -> pa.Table:
-        """``MARKED`` rows."""
+        """The rows of ``MARKED``."""
         seen, mask = objects["seen"].to_numpy(), objects["mask"].to_numpy()
         committed = seen & int(Sighting.ENTRY | Sighting.ALIAS) != 0
         kinds = {pair: mark_class(*pair) for pair in set(zip(seen.tolist(), mask.tolist(), strict=True))}
@@ -318,7 +318,7 @@ class Marks:
         return pa.table(columns, names=MARKED.names)
 
     def _kept_by(self, objects: pa.Table, paths: pa.ListArray) -> pa.Array:
-        """The sorted names of what keeps each object, or would if an address in another spelling means it."""
+        """The sorted names of what keeps each object, or would if an unusual address refers to it."""
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
         found = [named[mask] for mask in masks.tolist()]
@@ -335,7 +335,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class HeldAgain:
-    """Requests objects of a mark that something holds."""
+    """Requests objects of a mark that something holds now."""
 
     def wants(self, each: Class) -> bool:
         # An uncommitted object has no path either, so both can be one row, whichever is read first.
@@ -351,8 +351,7 @@ class HeldAgain:
 
 def mark_class(seen: int, mask: int) -> MarkClass | None:
     """The class of an object, or None if it is no candidate or the server keeps it. The order of the tests is
-    the rule: what the server keeps is in no class, then comes all that anything else keeps. Only the rest may
-    be deleted."""
+    the rule: first what the server keeps, then what anything else keeps. Only the rest may be deleted."""
     if not seen & Sighting.OLD or seen & Sighting.UNCOMMITTED or mask & Keep.SERVER:
         return None
     if mask & Keep.DOCUMENTED:
@@ -387,7 +386,7 @@ def _part(packet: Packet) -> tuple[Of, Data]:
 
 
 class _NoMetadata:
-    """A listing reads no metadata."""
+    """A metadata reader for a listing, which reads no metadata."""
 
     def read_metadata(self, kind: str, id: str) -> bytes:
         raise SimulationFailed(f"a listing asked for {kind} {id}")

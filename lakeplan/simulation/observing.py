@@ -35,14 +35,13 @@ from lakeplan.values.objects import AddressType
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of one namespace, which is known under the URLs ``namespaces``. A full address under another
-    URL or in an unusual spelling may still mean an object of the namespace, and so protects it."""
+    """Addresses of one namespace, which has the URLs ``namespaces``. A full address under another URL or in
+    an unusual spelling may still refer to an object of the namespace, and so protects it."""
 
     namespaces: tuple[str, ...]
 
     def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The key that the address certainly means (None if it is not known to mean any), and other keys that
-        it may mean."""
+        """The key that the address certainly refers to (or None), and other keys that it may refer to."""
         if address_type == AddressType.RELATIVE:
             key: str | None = address
         else:
@@ -57,14 +56,14 @@ class Addresses:
         return None, others
 
     def protected(self, address: str, address_type: int) -> list[str]:
-        """Every key that the address means or may mean."""
+        """Every key that the address refers to or may refer to."""
         key, others = self.meaning(address, address_type)
         return others if key is None else [key, *others]
 
     def foreign(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """``meaning`` of an address in another repository. A relative address (or, in old entries, one that
-        is no URI) is in that repository's namespace, unless a store lets it lead out of it: ``../``, or a
-        URL."""
+        """The ``meaning`` of an address in another repository. A relative address (or, in old entries, one
+        that is no URI) is in that repository's namespace, unless a store lets it lead out of it: ``../``, or
+        a URL."""
         if address_type != AddressType.RELATIVE and "://" in address:
             return self.meaning(address, AddressType.FULL)
         if is_usual_key(address):
@@ -72,8 +71,8 @@ class Addresses:
         return None, possible_keys(f"//{address}", folder_names(self.namespaces))
 
     def staged(self, address: str) -> list[str]:
-        """Every key that an address in a run of uncommitted addresses may mean. The server writes full ones
-        that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
+        """Every key that an address in a run of uncommitted addresses may refer to. The server writes full
+        ones that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
         found = self.protected(address, AddressType.BY_PREFIX)
         if not is_usual_url(address):
             found += possible_keys(address, folder_names(self.namespaces))
@@ -129,8 +128,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Columns of equal length. ``codes`` are ``Code`` or ``Listed``. Listings have ``modified_us``, and the
-    listing of a mark has ``versions``."""
+    """Columns of equal length that say where addresses were seen. ``codes`` are ``Code`` or ``Listed``.
+    Listings have ``modified_us``, and the listing of a mark has ``versions``."""
 
     hashes: Hashes
     pairs: Hashes
@@ -146,8 +145,7 @@ def where_of(source: Source, item: WorkItem) -> str:
 
 
 def fetch(source: Source, item: WorkItem) -> Fetched:
-    """The data of an item for ``observe``. Of a listing the first rows are fetched, and the rest on
-    demand."""
+    """The data of an item for ``observe``. The first rows of a listing are fetched, the rest on demand."""
     match item.kind:
         case Kind.RANGE:
             return source.metadata.read_metadata("range", item.name)
@@ -162,8 +160,8 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
 
 
 def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
-    """The stored objects of a prefix, or those in a file of an inventory. When this returns, the first
-    ``LISTED_AHEAD`` rows are listed."""
+    """The stored objects of a prefix, or those in an inventory file. The first ``LISTED_AHEAD`` rows are
+    listed before this returns."""
     if item.kind is Kind.INVENTORY:
         assert source.inventory is not None, "items of an inventory come with it"
         return iter([source.inventory.read(item.name, item.sort_key.hex())])
@@ -203,7 +201,7 @@ def observe(
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:
-    """One row for each entry inside the namespace, and for each object that another entry may mean."""
+    """Sightings of each entry inside the namespace, and of each object that another entry may refer to."""
     relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual
     rows = np.flatnonzero(relative)
     codes = arrays.candidates(rows).astype(np.uint8)

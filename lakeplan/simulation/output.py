@@ -157,7 +157,7 @@ def write_table(folder: Path, table: pa.Table) -> None:
 
 
 def commits_table(graph: CommitGraph, judged: Sequence[Judged]) -> pa.Table:
-    """``commits/``: every commit of the dump, once for each rule set, in order of rule sets and ids."""
+    """The table ``commits/``: each commit of the dump for each rule set, by rule set and id."""
     parts = []
     for one in judged:
         branches = list(one.branches.rows(MAX_NAMES))
@@ -176,7 +176,7 @@ def commits_table(graph: CommitGraph, judged: Sequence[Judged]) -> pa.Table:
 
 
 def branches_table(judged: Sequence[Judged], totals: Mapping[str, BranchTotals]) -> pa.Table:
-    """``branches/``: every branch, once for each rule set."""
+    """The table ``branches/``: every branch, once for each rule set."""
     parts = []
     for one in judged:
         held = totals[one.rule_set.name]
@@ -199,8 +199,8 @@ def table_of(values: Mapping[str, Sequence[object]], columns: pa.Schema, *, with
 
 
 def _expiry(created_us: int, kept_until_us: int) -> int | None:
-    """When the documented rule lets a commit expire: just after the last instant at which it is kept. A
-    commit that no walk reaches expires when it is created. None for a HEAD."""
+    """When a commit expires by the documented rule: just after the last instant at which it is kept. A commit
+    that no walk reaches expires when it is created. None for a HEAD."""
     if kept_until_us == NEVER_EXPIRES:
         return None
     return _shown(created_us if kept_until_us == NEVER_KEPT else kept_until_us + 1)

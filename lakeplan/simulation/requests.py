@@ -1,4 +1,4 @@
-"""What plans, sweeps and checks ask of a simulation."""
+"""Requests of plans, sweeps and checks to a simulation, and its answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImpactRequest:
-    """What changes of rules do to one repository.
+    """Asks what changes of rules do to one repository.
 
     - ``key`` is ``server/name``, ``storage_namespace`` the URL that the server uses for it (full addresses
       inside it count as relative)
@@ -53,7 +53,7 @@ class ImpactRequest:
 class Simulator(Protocol):
     def impact(self, requests: Sequence[ImpactRequest]) -> Mapping[str, ImpactResult | LakeplanError]:
         """The results of all repositories, from one job. A repository that cannot be read gets its error, and
-        the others their result."""
+        the others get their results."""
 
 
 def simulate(
@@ -75,7 +75,7 @@ class UncommittedPreparer(Protocol):
         distinct runs with their folders (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
-        """How long the server asks collectors to keep young objects; None if it does not say."""
+        """How long the server asks collectors to keep young objects, or None if it does not say."""
 
 
 Holders = tuple[int, ...]
@@ -110,7 +110,7 @@ class ForeignRanges:
 
 @dataclass(frozen=True)
 class MarkRequest:
-    """A mark of one repository.
+    """Asks for a mark of one repository.
 
     - ``prefix``: the mark's folder in the namespace, with its final slash
     - ``storage_namespace``: the URL that the server uses
@@ -271,7 +271,7 @@ class Surveyed:
 
 class Surveyor(Protocol):
     def survey(self, request: SurveyRequest) -> Surveyed:
-        """Raises LakeplanError for what cannot be read."""
+        """The places of all objects of the repository. Raises LakeplanError for what cannot be read."""
 
 
 class Checker(Protocol):
@@ -314,7 +314,7 @@ class DeleteSettings:
 
 @dataclass(frozen=True)
 class DeleteRequest:
-    """A round of deletions.
+    """Asks for a round of deletions.
 
     - ``prefix``: the sweep's folder; ``quarantine_prefix``: where copies are put
     - ``saved``: addresses of these parts that must be kept, with the reason

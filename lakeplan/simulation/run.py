@@ -265,7 +265,7 @@ def simulate(
     progress: Progress,
     cache: RangeCache | None = None,
 ) -> SimulateDocument:
-    """The summary document of a whole run; writes the tables when an output is requested.
+    """The summary document of a complete run. Writes the tables if an output is requested.
 
     Raises UsageError for the output, StorageError and FormatError for what cannot be read, and
     SimulationFailed when the runner stops. There is no partial answer.

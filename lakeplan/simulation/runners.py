@@ -1,4 +1,4 @@
-"""What a runner does, and which runner is chosen."""
+"""The interface of runners, and the choice of one."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
 
 @dataclass(frozen=True)
 class Runners:
-    """The choice of a person, else of the tree: one of ``NAMES``, or None. ``master``, ``conf`` and
+    """The user's choice of a runner, else the tree's: one of ``NAMES``, or None. ``master``, ``conf`` and
     ``spark_home`` are for Spark, and a tree cannot set them."""
 
     asked: str | None = None
@@ -96,18 +96,18 @@ class Runners:
         return self.master is None or self.master.startswith("local")
 
     def or_else(self, asked: str | None) -> Runners:
-        """The same with the tree's choice, if no person chose."""
+        """The same choice, or the tree's if the user made none."""
         return self if self.asked is not None else replace(self, asked=asked)
 
     def choose(self, entries: int | None) -> RunnerChoice:
-        """The runner for this many entries, which is logged."""
+        """The runner for this many entries. The choice is logged."""
         choice = choose(self.asked or AUTO, entries, master=self.master)
         _log.info("runner %s: %s", choice.name, choice.reason)
         return choice
 
     @contextmanager
     def open(self, entries: int) -> Iterator[tuple[Runner, RunnerChoice]]:
-        """The open runner, and why it was chosen. Raises SimulationFailed if Spark does not start."""
+        """The open runner, and the reason for its choice. Raises SimulationFailed if Spark does not start."""
         choice = self.choose(entries)
         # Arrow takes long to import, and pyspark longer than most local runs take.
         if choice.name == LOCAL:

@@ -56,7 +56,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Opened:
-    """A segment that was read. The leaves of ``sets`` are those of its own ranges."""
+    """A segment that was read. The leaves of ``sets`` are its own ranges."""
 
     rows: Rows
     sets: Sets

@@ -1,4 +1,4 @@
-"""Where objects were seen, as sets of *leaves*.
+"""Sets of *leaves*, which say where objects were seen.
 
 A leaf is a place whose objects are all treated the same, such as the candidates of one range, or the old
 objects of one listing. The verdict on an object depends only on the leaves that hold it, and there are few
@@ -25,7 +25,7 @@ CODES = 8
 
 
 class Code(IntEnum):
-    """How an item holds an address."""
+    """How an item contains an address."""
 
     PLAIN = 0
     CANDIDATE = 1
@@ -116,7 +116,7 @@ def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
 
 
 class Classes:
-    """Classes by number. There are few, however many objects there are."""
+    """Numbered classes. There are not many, whatever the number of objects."""
 
     def __init__(self) -> None:
         self._numbers: dict[Class, int] = {}
@@ -150,7 +150,7 @@ class Sets:
         return len(self.leaf)
 
     def add(self, of: int, leaf: int) -> int:
-        """The set with one more leaf."""
+        """The number of the set with one more leaf."""
         if self.leaf[of] == leaf:
             return of
         key = of << 32 | leaf
@@ -170,18 +170,18 @@ class Sets:
         return found[::-1]
 
     def having(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Per set, whether it has any of the chosen leaves."""
+        """For each set, whether it has any of the chosen leaves."""
         found = [False]
         for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):
             found.append(found[of] or bool(chosen[leaf]))
         return np.array(found, np.bool_)
 
     def added(self, sets: Ints, leaves: Ints) -> Ints:
-        """``add``, row by row."""
+        """The result of ``add`` for each row."""
         return by_pairs(sets, leaves, self.add)
 
     def judged(self, classes: Classes, leaf_of: Callable[[int], Leaf]) -> tuple[Ints, Ints]:
-        """Per set, the number of its class among ``classes`` and the position of its last commit."""
+        """For each set, the number of its class among ``classes`` and the position of its last commit."""
         leaves: dict[int, tuple[int, int]] = {}
         numbers, lasts = [classes.number(NOWHERE)], [-1]
         for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):

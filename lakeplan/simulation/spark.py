@@ -1,5 +1,4 @@
-"""Spark: the installation and its Java, a session with the fewest settings, and steps in its Python
-workers."""
+"""Runs steps in Spark: checks the installation and its Java, and opens a session with the fewest settings."""
 
 from __future__ import annotations
 
@@ -150,7 +149,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """Settings that a person may choose. ``master`` None: ``local[*]``, or that of spark-submit."""
+    """Settings that a user may choose. ``master`` None: ``local[*]``, or that of spark-submit."""
 
     master: str | None = None
     driver_memory: str = "2g"
@@ -165,8 +164,8 @@ class SparkOptions:
 
 @contextmanager
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """A session. One that is active is used and left running. Raises SimulationFailed if Java is missing or
-    too old, or Spark does not start."""
+    """A session. An active one is used and left running. Raises SimulationFailed if Java is missing or too
+    old, or Spark does not start."""
     show_pandas()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -183,8 +182,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Translates Spark's errors into a SimulationFailed of one line. The rest is for ``--log-level
-    debug``."""
+    """Translates Spark's errors into a one-line SimulationFailed. ``--log-level debug`` logs the rest."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -203,7 +201,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _code_given(session: SparkSession) -> Iterator[None]:
-    """Gives executors on other machines the lakeplan that runs here, whatever is installed there."""
+    """Sends this lakeplan to executors on other machines, whatever is installed there."""
     if is_local(session) or not is_folder():
         # From an archive, spark-submit --py-files has given it to them.
         yield
@@ -300,8 +298,7 @@ def _context(conf: SparkConf, noise: IO[bytes], home: str | None) -> SparkContex
 
 @contextmanager
 def _logged() -> Iterator[int]:
-    """A pipe for a program that outlives the block. The log gets each of its
-    lines, and cleans it."""
+    """A pipe for a program that outlives the block. Each of its lines is cleaned and logged."""
     reader, writer = os.pipe()
 
     def follow() -> None:
@@ -360,7 +357,7 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
 
 
 def check_spark(options: SparkOptions) -> str:
-    """Starts a session, passes a row through a worker, and says what ran. Raises SimulationFailed."""
+    """Starts a session and sends a row through a worker. Returns what ran. Raises SimulationFailed."""
     with open_session(options) as session, explained():
         rows = session.range(1).mapInArrow(_through, "id long").count()
         if rows != 1:
@@ -378,7 +375,7 @@ _WORD = 0xFFFFFFFF
 
 
 class SparkRunner:
-    """``Runner`` over a session."""
+    """A ``Runner`` in a Spark session."""
 
     name = SPARK
 
@@ -396,7 +393,7 @@ class SparkRunner:
         return {"pyspark": pyspark.__version__, "java": java}
 
     def run(self, bins: Sequence[bytes], steps: Sequence[Step], leaves: Leaves) -> Iterator[Packet]:
-        """See ``Runner``. Raises SimulationFailed when Spark stops."""
+        """Implements ``Runner``. Raises SimulationFailed if Spark stops."""
         # Broadcasts are plain temporary files. Steps carry credentials, so they travel as functions over a
         # socket.
         given = self._session.sparkContext.broadcast((tuple(bins), leaves))
@@ -428,7 +425,7 @@ class SparkRunner:
 
 
 def _placing(numbers: Sequence[int]):  # type: ignore[no-untyped-def]
-    """Puts into ``place`` the number that Spark's ``repartition`` puts into a partition of its own."""
+    """Sets ``place`` to the number that Spark's ``repartition`` puts into a separate partition."""
 
     def run(batches):  # type: ignore[no-untyped-def]
         for packet in packets_in(batches):
@@ -438,7 +435,7 @@ def _placing(numbers: Sequence[int]):  # type: ignore[no-untyped-def]
 
 
 def places(partitions: int) -> tuple[int, ...]:
-    """For each partition a number that Spark's ``repartition`` puts into a partition of its own."""
+    """For each partition, a number that Spark's ``repartition`` puts into it alone."""
     found: dict[int, int] = {}
     number = 0
     while len(found) < partitions:
@@ -448,8 +445,8 @@ def places(partitions: int) -> tuple[int, ...]:
 
 
 def spark_hash(number: int) -> int:
-    """Spark SQL's ``hash`` of one int: Murmur3, 32 bits, seed 42, signed. Were it another, partitions would
-    be uneven, and nothing else."""
+    """The result of Spark SQL's ``hash`` for one int: Murmur3, 32 bits, seed 42, signed. A different hash
+    would only make partitions uneven."""
     mixed = _turned(number * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
     value = (_turned(42 ^ mixed, 13) * 5 + 0xE6546B64 & _WORD) ^ 4
     value = (value ^ value >> 16) * 0x85EBCA6B & _WORD

@@ -90,10 +90,10 @@ class Question(Protocol):
     """A question about the objects of one repository. Picklable."""
 
     def wants(self, each: Class) -> bool:
-        """Whether texts may be needed of an object that is known only from a leaf of this class."""
+        """Whether texts may be needed for an object that is known only from a leaf of this class."""
 
     def takes(self, each: Class) -> bool:
-        """Whether an object whose final class is this one is requested."""
+        """Whether objects of this final class are requested."""
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         """The answers about some of the requested objects (``OBJECTS``), each with the place that gets it in
@@ -139,7 +139,7 @@ def leaves_of(items: Sequence[WorkItem]) -> Leaves:
 
 
 def judge_of(leaves: Leaves) -> Callable[[int], Leaf]:
-    """A function from the number of a leaf to the leaf, by the facts of items."""
+    """A function from the number of a leaf to the leaf, according to the facts of items."""
 
     def leaf(number: int) -> Leaf:
         item, code = leaves[number // CODES], number % CODES
@@ -260,7 +260,7 @@ class _Reader:
         yield from self._send_wanted(opened.rows, opened.sets, numbers, opened.texts)
 
     def _send(self, rows: Rows, sets: Sets, numbers: Ints) -> Iterator[Packet]:
-        """``numbers`` are those of the items whose leaves are in ``sets``, -1 for items not asked about."""
+        """Sends rows. ``numbers`` are those of the items with leaves in ``sets``, -1 for other items."""
         leaves = leaves_among(numbers)
         if (numbers < 0).any():
             rows = rows.part(sets.having(leaves >= 0)[rows.sets])
@@ -285,7 +285,7 @@ class _Reader:
             yield from self._send_texts(pa.Table.from_arrays(columns, schema=TEXTS))
 
     def _send_texts(self, texts: pa.Table) -> Iterator[Packet]:
-        """``texts`` in ascending order of hashes."""
+        """Sends ``texts``, which are in ascending order of hashes."""
         hashes = texts["hash"].to_numpy()
         yield from self._by_part(
             hashes, lambda some: to_bytes(texts.slice(some.start, some.stop - some.start)), Of.TEXTS
@@ -442,13 +442,12 @@ def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) 
 
 
 def is_kept_entry(each: Class) -> bool:
-    """Whether an entry of a commit that has a mask, or one below a held prefix, certainly names the
-    object."""
+    """Whether an entry of a commit with a mask, or one below a held prefix, certainly names the object."""
     return bool(each.seen & Sighting.ENTRY and (each.mask or each.seen & Sighting.HELD))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:
-    """Per class, as JSON: where it was seen, verdict bits, holders, objects and bytes."""
+    """Counts of each class, as JSON: where it was seen, verdict bits, holders, objects and bytes."""
     amount = np.bincount(objects.classes, minlength=len(classes.all)).tolist()
     # in halves, so that no sum runs over 64 bits
     low, high = np.zeros(len(classes.all), np.int64), np.zeros(len(classes.all), np.int64)
@@ -495,7 +494,7 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
 
 
 def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> pa.Table:
-    """``ADDRESSES`` of the chosen objects."""
+    """The chosen objects as ``ADDRESSES``."""
     tables = []
     for table in texts:
         _, hit = places_in(chosen.hashes, table["hash"].to_numpy())
@@ -522,7 +521,7 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
 
 
 def _alone(paths: pa.ChunkedArray) -> pa.ListArray:
-    """Each path as a list of one, or an empty list for null."""
+    """Each path as a list of one. Null becomes an empty list."""
     places = np.concatenate((np.zeros(1, np.int32), np.cumsum(paths.is_valid().to_numpy(), dtype=np.int32)))
     return pa.ListArray.from_arrays(pa.array(places), paths.drop_null().combine_chunks())
 

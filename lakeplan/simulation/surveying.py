@@ -1,4 +1,4 @@
-"""Surveys where every object of a repository is seen, for figures under any rules."""
+"""Surveys the places of every object of a repository, for figures under any rules."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StepSurveyor:
         self._open = open_runner
 
     def survey(self, request: SurveyRequest) -> Surveyed:
-        """See the port."""
+        """Implements the port."""
         collected = collect_ranges(request.metadata, request.metaranges, name=request.name)
         read_url = request.storage_namespace if request.namespace is None else request.namespace.url
         source = Source(
@@ -131,7 +131,7 @@ def _sample(
     request: SurveyRequest, items: Mapping[str, WorkItem], source: Source, draw: random.Random, seen: set[str]
 ) -> Iterator[SampledEntry]:
     """Draws ranges by their bytes, then entries of each, which is about as good as drawing from all entries.
-    Objects in ``seen`` are left out, and drawn ones are added to it."""
+    Skips objects in ``seen``, and adds drawn ones to it."""
     if not items:
         return
     weights = [max(item.weight, 1) for item in items.values()]

@@ -1,4 +1,4 @@
-"""Sightings of objects joined into rows of numbers, without text.
+"""Joins sightings of objects into rows of numbers, without text.
 
 An object is identified by a 64-bit hash of its address, and a *pair* by a hash of its address, one of its
 paths and its size there. The size is part of it because entries may disagree, and which size counts depends
@@ -31,7 +31,7 @@ _HEAD = 24
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of equal length: where addresses were seen. ``sets`` are numbers of a ``Sets``."""
+    """Columns of equal length that say where addresses were seen. ``sets`` are numbers of a ``Sets``."""
 
     hashes: Hashes
     sizes: Ints
@@ -56,7 +56,7 @@ class Table(Protocol):
     """Pairs and the leaves that hold them, added item by item."""
 
     def __len__(self) -> int:
-        """About how many rows it holds."""
+        """The approximate number of rows."""
 
     def add(self, pairs: Hashes, hashes: Hashes, sizes: Ints, codes: Bytes, first_leaf: int) -> Booleans:
         """Adds the rows of an item, whose leaves are ``first_leaf`` plus codes. Returns which rows have a new
@@ -206,7 +206,7 @@ def starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
 
 
 def in_order(hashes: Hashes) -> Ints:
-    """The positions that sort hashes in ascending order. The sort is stable.
+    """The positions that sort hashes in ascending order, stably.
 
     numpy sorts numbers several times faster than positions by numbers. So each position replaces the low bits
     of its hash, which are rarely needed to distinguish hashes.

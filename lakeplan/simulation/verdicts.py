@@ -26,7 +26,7 @@ class RuleSet:
 
 @dataclass(frozen=True)
 class RuleSetBits:
-    """The bits of a rule set. ``server``: the server's walk keeps it. ``documented``: the documented rule
+    """The bits of a rule set: ``server`` if the server's walk keeps a commit, ``documented`` if the rule
     does."""
 
     name: str
@@ -50,7 +50,7 @@ class Judged:
     dangling: bytearray
 
     def holders(self, commit: int) -> int:
-        """What keeps a commit under the documented rule, as bits: one for each branch, then one for all
+        """What keeps a commit under the documented rule, as bits: one for each branch, and one for all
         dangling commits."""
         mask = self.branches.masks[self.branches.of_commit[commit]]
         return mask | self.dangling[commit] << len(self.branches.names)
@@ -62,7 +62,7 @@ class Judged:
 
     @property
     def commits_at_risk(self) -> int:
-        """The number of commits that the server lets expire and the documented rule keeps."""
+        """The number of commits that expire on the server although the documented rule keeps them."""
         return sum(
             kept and not active for kept, active in zip(self.documented.active, self.server, strict=True)
         )
@@ -95,7 +95,7 @@ def judge(graph: CommitGraph, rule_set: RuleSet, as_of: datetime, zone: tzinfo) 
 
 
 def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> bytearray:
-    """Per commit number, 1 when the documented walk from a dangling commit keeps it. Such walks have the
+    """For each commit number, 1 if the documented walk from a dangling commit keeps it. These walks have the
     default days, and a dangling commit counts as having a child of its own date (lakefs/retention.md)."""
     limit = limit_us(as_of, rules.default_retention_days, zone)
     below, kept = bytearray(len(graph)), bytearray(len(graph))
@@ -144,8 +144,8 @@ NOTHING = Amount()
 
 @dataclass(frozen=True)
 class ObjectClass:
-    """The ``amount`` of objects that are seen, kept and held alike. ``holders`` are numbers of holder
-    sets."""
+    """The ``amount`` of objects with the same sightings, verdicts and holders. ``holders`` are numbers of
+    holder sets."""
 
     seen: Sighting
     mask: int
@@ -195,7 +195,7 @@ class Totals:
 
 
 def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: bool) -> Totals:
-    """The figures of one rule set. ``missing``: kept commits hold it, and it is not stored."""
+    """The figures of one rule set. ``missing``: objects that kept commits hold and storage lacks."""
     found: dict[str, Amount] = {}
     for each in classes:
         for figure in _figures(each, bits, listing=listing):
@@ -204,7 +204,7 @@ def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: boo
 
 
 def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator[str]:
-    """The fields of ``Totals`` in which a class counts."""
+    """The fields of ``Totals`` that count a class."""
     if not each.counts(listing):
         if listing and each.mask & bits.server and each.seen & Sighting.CANDIDATE:
             yield "missing"

@@ -1,9 +1,9 @@
-"""Makes sessions start faster: an archive of the classes that Spark loads (class data sharing).
+"""Makes sessions start faster with an archive of the classes that Spark loads (class data sharing).
 
     python -P -m lakeplan.simulation.warm
 
-runs one small simulation and has Java write down what it loaded (about 160 MB, beside the installation). From
-then on a session starts in about half the time. It is optional; nothing is different without it.
+runs one small simulation, after which Java writes the classes that it loaded into an archive (about 160 MB,
+beside the installation). Sessions then start in about half the time. The archive is optional.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DAY_US = 86_400_000_000
 
 
 class MemoryNamespace:
-    """A namespace of three commits, of which one expires; enough to load all that a simulation needs."""
+    """A namespace of three commits, one of them expired: enough to load all classes of a simulation."""
 
     url = "memory://warm"
 
@@ -67,8 +67,8 @@ class MemoryNamespace:
 
 
 def write_archive(target: Path) -> None:
-    """Writes the archive, or replaces it. Raises SimulationFailed when Java or Spark does not start, or Java
-    writes none."""
+    """Writes or replaces the archive. Raises SimulationFailed if Java or Spark does not start, or Java writes
+    no archive."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         draft = Path(folder) / "spark.jsa"
@@ -87,7 +87,7 @@ def write_archive(target: Path) -> None:
 
 
 def _end_java() -> None:
-    """Java writes the archive when it ends, which it does when its standard input closes."""
+    """Ends Java by closing its standard input, so that it writes the archive."""
     gateway = SparkContext._gateway
     if gateway is None:
         return

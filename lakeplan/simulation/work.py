@@ -1,4 +1,4 @@
-"""The work of the first step: items to read, packed into bins and fetched ahead. Errors as reports."""
+"""Packs the items that the first step reads into bins, fetches them ahead, and reports errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def unpack_bin(packed: bytes) -> list[WorkItem]:
 
 
 def report_of(error: LakeplanError, where: str) -> str:
-    """An error as JSON. ``where`` is used if the error does not say where."""
+    """An error as JSON. ``where`` is used if the error has none."""
     report = {
         "kind": type(error).__name__,
         "message": error.message,
@@ -106,7 +106,7 @@ def report_of(error: LakeplanError, where: str) -> str:
 
 
 def failure(report: str | bytes) -> LakeplanError:
-    """The error of a report."""
+    """The error in a report."""
     fields = json.loads(report)
     kind = getattr(errors, fields.pop("kind"), FormatError)
     error: LakeplanError = FormatError.__new__(kind)
