@@ -405,10 +405,10 @@ class _Runner:
                 record.settle(outlook.id, end.fate, end.message, end.found)
                 if number % SAVE_EVERY == 0:
                     record.save()
+            self._remember(held, tuple(e.outlook.id for e in ends if e.is_new))
         except LakeplanError:
             self._save_fates(held, ends)
             raise
-        self._remember(held, tuple(e.outlook.id for e in ends if e.is_new))
         record.finished = True
         record.save()
 

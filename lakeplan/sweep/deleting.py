@@ -483,8 +483,13 @@ class _Part:
         try:
             self._store.create(key, data)
         except WriteConflict:
-            # Another attempt at this part was first: its record stands.
+            # Another run was first: its record stands, and a further one adds what this run deleted.
             data = self._store.read(key)
+            theirs = read_results(data, name=self._where(self._attempt))
+            ours = {k: v if v[0] is Status.DELETED else theirs.get(k, v) for k, v in self._status.items()}
+            if any(theirs.get(k, v)[0] is not v[0] for k, v in ours.items()):
+                self._status, self._attempt = ours, self._attempt + 1
+                return self._record(rows)
         return self._end(data)
 
     def _each(self, ask: Callable[[str], T], keys: Sequence[str]) -> list[T]:

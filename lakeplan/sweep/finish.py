@@ -101,9 +101,10 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
     # A mark that the state does not record may be forged, so other tools get no report of it.
     if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
         document = {**document, "official_run_id": _official(site, end, run_id, ports.now())}
-    site.store.put(prefix + SUMMARY_FILE, json_text(document, indent=1))
     kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
     note = _record(end, ports, run, document, versions_kept=kept)
+    # Last, because no later run of a sweep that has ended records it.
+    site.store.put(prefix + SUMMARY_FILE, json_text(document, indent=1))
     return {**document, "note": note} if note else document
 
 
@@ -135,7 +136,7 @@ def _record(
     end: SweepEnd, ports: SweepPorts, run: Run, document: SweepDocument, *, versions_kept: bool
 ) -> str:
     """Writes the run's step to the history, and the figures for drift. Returns why they could not be written,
-    or "". No safety depends on them, so they come last."""
+    or "". No safety depends on them."""
     status = "applied" if end.finished and not end.amount(Status.FAILED).objects else "failed"
     counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
     history = end.journal or sweep_journal(end.stored, end.approval, ports, run, closed=end.closed)

@@ -11,6 +11,7 @@ from lakeplan.cli.commands.sweep import exit_code_of
 from lakeplan.errors import FormatError, StalePlan, StorageError
 from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
+from lakeplan.state.sweeps import read_sweeps
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
@@ -103,6 +104,24 @@ def test_a_sweep_that_was_killed_at_any_call_that_writes_reports_what_is_gone(
         repo.drop_branch("audit")
         repo.drop_branch("older")
     assert deleted >= 4, "hardly anything was gone when something held it again"
+
+
+def it_records_in_the_state_what_a_run_that_was_killed_at_its_end_did(
+    world: SweepWorld, marked: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = world.run(marked)
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed("at its end")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeplan.sweep.finish.record_sweep", kill)
+        with pytest.raises(Killed):
+            world.finish(end)
+    summary = read_summary(world.site().store, marked.mark_id)
+    if summary is None or may_delete(summary):  # as ``sweep run`` and ``sweep abort`` decide
+        world.finish(world.run(marked))
+    assert read_sweeps(world.state, marked.key)[marked.mark_id].amounts["deleted"].objects == 2
 
 
 def _fresh_mark(world: SweepWorld, repo: LakeRepository) -> Mark:

@@ -59,11 +59,29 @@ class DescribeGoingOn:
         sweep.mark(["data/a"])
         sweep.saved = {"data/a": "held"}
         first = ends(sweep.run())
-        sweep.saved = {}
+        sweep.saved = {"data/a": "held by something else"}
         hidden = FaultyStore(sweep.store)
         # a second attempt that looked before the first one's record was written
         hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
         assert ends(sweep.run(hidden)) == first
+
+    def it_adds_what_it_deleted_to_the_record_that_was_there_first(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        sweep.saved = {"data/a": "held", "data/b": "held"}
+        sweep.run()
+        first = sweep.records
+        sweep.saved = {"data/b": "held by something else"}
+        hidden = FaultyStore(sweep.store)
+        # it took the lease over while the first run stood still
+        hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
+        (end,) = ends(sweep.run(hidden))
+        assert sweep.there() == {"data/b"}
+        assert end.amounts == {Status.DELETED: Amount(1, 1), Status.SAVED: Amount(1, 1)}
+        assert sweep.records == first
+        assert records(sweep.store, sweep.parts, {sweep.parts[0].name: 1}) == {
+            "data/a": ("deleted", ""),
+            "data/b": ("saved", "held"),
+        }
 
     @pytest.mark.parametrize("mode", ["delete", "quarantine", "close"])
     def it_reports_what_is_gone_as_deleted_whatever_holds_it_by_now(self, sweep: Sweep, mode: str) -> None:
