@@ -74,14 +74,17 @@ class Pairing:
 
     def lost_servers(self) -> Iterator[Loosening]:
         """Servers of the base that have repositories and whose endpoint the tree no longer has: nothing is
-        compared there, so the base's safety settings no longer apply."""
+        compared there, so the base's safety settings no longer apply. Also names that now belong to another
+        server: what refers to them, such as overrides and ``manages``, is now about that one."""
         if self.base is None:
             return
         known = {_endpoint(server) for server in self.head.servers.values()}
         for name, server in self.base.servers.items():
-            if _endpoint(server) in known or not self.base.directory.names_any(name):
-                continue
             now = self.head.servers.get(name)
+            is_another = now is not None and _endpoint(now) != _endpoint(server)
+            is_lost = is_another or _endpoint(server) not in known
+            if not is_lost or not self.base.directory.names_any(name):
+                continue
             after = now.endpoint_url if now is not None else "renamed or dropped"
             where = str(now.source) if now is not None and now.source else ""
             yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)

@@ -18,6 +18,7 @@ from lakeplan.review.strictness import (
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
+from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import SweepGuard
 from lakeplan.values.settings import LifecycleSettings
 
@@ -112,14 +113,16 @@ class HeldTree(_Wrapped):
                 hint="Widen the bounds in a separate pull request first.",
             )
         before = self.before(server, {desired.name for desired in found})
-        return [
-            replace(
-                desired,
-                safety=stricter_safety(self.base.safety, desired.safety),
-                holds=all_holds(desired.holds, *(one.holds for one in before.get(desired.name, ()))),
-            )
-            for desired in found
-        ]
+        return [self._held(desired, before.get(desired.name, ())) for desired in found]
+
+    def _held(self, desired: DesiredRepository, before: Sequence[DesiredRepository]) -> DesiredRepository:
+        most_pins = min([one.pins.max for one in before] or [PinSettings().max])
+        return replace(
+            desired,
+            safety=stricter_safety(self.base.safety, desired.safety),
+            holds=all_holds(desired.holds, *(one.holds for one in before)),
+            pins=replace(desired.pins, max=min(most_pins, desired.pins.max)),
+        )
 
 
 @dataclass(frozen=True)

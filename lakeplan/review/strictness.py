@@ -21,6 +21,7 @@ from lakeplan.values.declare import (
     LESS,
     POLICY,
     UNLIMITED,
+    Order,
     Rule,
     Setting,
     SinceMark,
@@ -140,7 +141,7 @@ def since_mark(
     for setting in SWEEP:
         name, rule = setting.field, setting.rule
         then, now, used = (getattr(block, name) for block in (tree_then, tree_now, marked))
-        if not rule.knows_stricter or setting.since_mark is SinceMark.GATE:
+        if rule.order is not Order.STRICTER or setting.since_mark is SinceMark.GATE:
             settings = replace(settings, **{name: now})
             continue
         changed = setting.since_mark is SinceMark.ANY_CHANGE and now != used

@@ -82,20 +82,28 @@ BRANCH_GLOBS = Kind("names", tuple, recorded="strings")
 TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 
 
+class Order(Enum):
+    """How the values of a setting compare, and so what ``plan --base`` lists."""
+
+    STRICTER = "one of two values may be stricter: a weaker one is listed"
+    UNORDERED = "no value is stricter, but the choice matters: every change is listed"
+    NEUTRAL = "no value is stricter: no change is listed"
+
+
 @dataclass(frozen=True)
 class Rule:
     """Which of two values is stricter. ``combine(then, now)`` returns the stricter one, or ``now`` if neither
-    is. ``knows_stricter`` is False if neither of two values is ever stricter, and ``ordered`` is False if
-    every change of such a value is listed. ``why`` explains the rule."""
+    is. ``why`` explains the rule."""
 
     combine: Callable[[Any, Any], Any]
-    ordered: bool = True
+    order: Order = Order.STRICTER
     why: str = ""
-    knows_stricter: bool = True
 
     def weakens(self, before: Any, after: Any) -> bool:
-        """Whether ``after`` is weaker than ``before`` anywhere."""
-        return bool(self.combine(before, after) != after) if self.ordered else bool(before != after)
+        """Whether a change of the value is listed: ``after`` is weaker than ``before`` anywhere."""
+        if self.order is Order.UNORDERED:
+            return bool(before != after)
+        return bool(self.combine(before, after) != after)
 
 
 def lower_limit(one: Any, other: Any) -> Any:
@@ -112,13 +120,13 @@ def strictest_first(*values: Any) -> Rule:
 
 def neutral(why: str) -> Rule:
     """Return the rule for values of which none is stricter: the new one counts, and no change is listed."""
-    return Rule(lambda then, now: now, why=why, knows_stricter=False)
+    return Rule(lambda then, now: now, Order.NEUTRAL, why)
 
 
 def unordered(why: str) -> Rule:
     """Return the rule for values of which none is stricter: the new one counts, and every change is
     listed."""
-    return Rule(lambda then, now: now, ordered=False, why=why, knows_stricter=False)
+    return Rule(lambda then, now: now, Order.UNORDERED, why)
 
 
 def _union(then: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:

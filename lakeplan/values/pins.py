@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.declare import ALL_OF_BOTH, COUNT, FLAG, ON, TAG_GLOBS, neutral, setting, settings_of
+from lakeplan.values.declare import ALL_OF_BOTH, COUNT, FLAG, LESS, ON, TAG_GLOBS, setting, settings_of
 
 PREFIX = "lakeplan-pin-"
 DIGITS = 12
@@ -93,7 +93,7 @@ class PinSettings:
     max: int = setting(
         COUNT,
         MOST_PINS,
-        stricter=neutral("limits what is written, not what is deleted"),
+        stricter=LESS,
         help="Gate pins: pins of one repository.",
     )
 

@@ -70,10 +70,31 @@ def it_keeps_a_hold_that_goes_while_two_servers_swap_their_names(renamed):
         *("plan", "--base", "HEAD", "--server", "lake", "--target", "analytics"),
         *("--format", "json", "--no-simulate"),
     ).json
-    assert [(i["scope"], i["path"]) for i in document["loosenings"]] == [
-        ("lake/analytics", "holds[prefix audit/]")
+    assert [(i["scope"], i["path"], i["after"]) for i in document["loosenings"]] == [
+        ("tree", "server prod", AWAY),
+        ("lake/analytics", "holds[prefix audit/]", "not there"),
     ]
     assert held_prefixes(document) == {"lake/analytics": ["audit/"]}
+
+
+def it_lists_a_name_that_belongs_to_another_server_now_because_overrides_follow_the_name(renamed):
+    world = renamed
+    here = world.handle.endpoint_url
+    until = "reason: a sandbox, expires: 2099-12-31"
+    overrides = f"overrides: [{{repository: lake/analytics, gate: expired-objects, {until}}}]\n"
+    entries = (f"prod/analytics: {{{BARE}}}", f"lake/analytics: {{{BARE}}}")
+    for servers in ({"prod": here, "lake": AWAY}, {"prod": AWAY, "lake": here}):
+        on_servers(world, servers, *entries)
+        tree = world.tree / "lakeplan.yaml"
+        tree.write_text(tree.read_text() + overrides)
+        if servers["prod"] == here:
+            committed(world)
+    more = ("--server", "lake", "--no-simulate", "--format", "json")
+    document = world.lakeplan("plan", "--base", "HEAD", *more).json
+    assert [(i["path"], i["before"], i["after"]) for i in document["loosenings"]] == [
+        ("server prod", here, AWAY),
+        ("server lake", AWAY, here),
+    ]
 
 
 def it_keeps_what_the_one_of_two_names_of_a_server_holds_when_only_the_other_stays(renamed):

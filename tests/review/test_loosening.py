@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -16,49 +16,66 @@ from lakeplan.review.strictness import (
     outside_bounds,
     stricter_safety,
 )
-from lakeplan.values.desired import BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
+from lakeplan.values.declare import ALL_OF_BOTH, LESS, POLICY, Setting
+from lakeplan.values.desired import SAFETY, BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
 from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.plan import Plan
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import Hold, SweepSettings
+from tests.review.declared import strategy, strictest, values, weakest
 
 HERE = Source("lakeplan.yaml", 7, 3)
 TODAY = date(2026, 3, 31)
-LIMIT = st.none() | st.integers(0, 1000)
-POLICY = st.sampled_from(["ignore", "warn", "fail"])
-SAFETIES = st.builds(
-    Safety,
-    max_expired_objects_percent=st.none() | st.floats(0, 100),
-    max_expired_bytes=LIMIT,
-    max_deleted_branches=LIMIT,
-    protected_tags=st.lists(st.sampled_from(["v*", "rel-*", "keep"]), unique=True).map(tuple),
-    on_tag_loss=POLICY,
-    on_server_divergence=POLICY,
-    impact_tolerance_percent=st.floats(0, 1000),
-    max_plan_age_seconds=st.integers(0, 10**7),
-)
+SAFETIES = strategy(SAFETY, Safety)
 
 
-def passes(safety: Safety, percent: float, size: int, branches: int, lost: bool) -> bool:
-    """The question the limits answer, asked plainly."""
-    limits = (
-        (safety.max_expired_objects_percent, percent),
-        (safety.max_expired_bytes, size),
-        (safety.max_deleted_branches, branches),
-    )
-    return all(limit is None or value <= limit for limit, value in limits) and not (
-        lost and safety.on_tag_loss == "fail"
-    )
+def happenings(setting: Setting) -> list[Any]:
+    """What may happen that a setting is about: figures at and around every limit, whether a policy has
+    something to judge, or a tag."""
+    if setting.rule is POLICY:
+        return [False, True]
+    if setting.rule is ALL_OF_BOTH:
+        return sorted({item for value in values(setting) for item in value})
+    assert setting.rule is LESS, f"{setting.path} needs a question of its own"
+    limits = [value for value in values(setting) if value is not None]
+    return [value + more for value in limits for more in (-1, 0, 1)]
+
+
+HAPPENS = st.fixed_dictionaries({s.field: st.sampled_from(happenings(s)) for s in SAFETY})
+
+
+def refuses(limit: Any, what: Any) -> bool:
+    """The question that a setting of ``safety`` answers, asked plainly."""
+    match limit:
+        case None:
+            return False
+        case "fail" | "warn" | "ignore":
+            return bool(what) and limit == "fail"
+        case tuple():
+            return what in limit
+        case _:
+            return bool(what > limit)
+
+
+def passes(safety: Safety, happened: dict[str, Any]) -> bool:
+    assert happened.keys() == {field.name for field in fields(safety)}
+    return not any(refuses(getattr(safety, name), what) for name, what in happened.items())
 
 
 class DescribeTheStricterOfBoth:
-    @given(SAFETIES, SAFETIES, st.floats(0, 100), st.integers(0, 1000), st.integers(0, 1000), st.booleans())
-    def it_lets_through_exactly_what_both_let_through(
-        self, one, other, percent, size, branches, lost
-    ) -> None:
-        figures = (percent, size, branches, lost)
-        both = passes(one, *figures) and passes(other, *figures)
-        assert passes(stricter_safety(one, other), *figures) == both
+    @given(SAFETIES, SAFETIES, HAPPENS)
+    def it_lets_through_exactly_what_both_let_through(self, one, other, happened) -> None:
+        both = passes(one, happened) and passes(other, happened)
+        assert passes(stricter_safety(one, other), happened) == both
+
+    @pytest.mark.parametrize("setting", SAFETY, ids=lambda setting: setting.path)
+    def it_refuses_by_every_setting_alone_what_the_stricter_side_refuses(self, setting: Setting) -> None:
+        strict, weak = strictest(setting), weakest(setting)
+        sides = [replace(Safety(), **{setting.field: value}) for value in (strict, weak)]
+        both = getattr(stricter_safety(*sides), setting.field)
+        weakened = [what for what in happenings(setting) if refuses(strict, what) and not refuses(weak, what)]
+        assert weakened
+        assert all(refuses(both, what) for what in weakened)
 
     @given(SAFETIES, SAFETIES)
     def it_does_not_matter_which_is_the_base(self, one: Safety, other: Safety) -> None:

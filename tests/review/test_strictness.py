@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from lakeplan.review.strictness import (
     SAFETY_REVIEWED as SAFETY,
@@ -27,13 +26,14 @@ from lakeplan.review.strictness import (
     weakened,
 )
 from lakeplan.tree.schemas import bundled_schema
-from lakeplan.values.declare import SinceMark, lower_limit
+from lakeplan.values.declare import Order, SinceMark, lower_limit
 from lakeplan.values.desired import DesiredRepository, Safety
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings, Versions
+from tests.review.declared import extreme, kind_of, strategy
 
 RULED = (*SWEEP, *SAFETY, *LIFECYCLE, *PINS, *TREE, *SERVER)
 _HOLD = "identifies the hold; all_holds keeps every one, and one that the head lacks is listed"
@@ -88,58 +88,15 @@ JUDGED_ELSEWHERE = {
 """Settings without a rule, and why they need none."""
 
 SOONER, LATER = date(2027, 1, 1), date(2028, 1, 1)
-SETTINGS = st.builds(
-    SweepSettings,
-    engine=st.sampled_from(["builtin", "lakefs-spark-client"]),
-    automatic=st.booleans(),
-    mode=st.sampled_from(["delete", "quarantine"]),
-    min_age_seconds=st.integers(0, 9),
-    settle_seconds=st.integers(0, 9),
-    margin_seconds=st.integers(0, 9),
-    never_committed=st.sampled_from(["keep", "collect"]),
-    versions=st.sampled_from(list(Versions)),
-    verify=st.sampled_from(["sample", "all"]),
-    max_objects=st.integers(0, 9),
-    max_bytes=st.integers(0, 9),
-    rate=st.none() | st.integers(1, 9),
-    quarantine_age_seconds=st.integers(0, 9),
-)
-STRICTEST = SweepSettings(
-    engine="builtin",
-    automatic=False,
-    mode="quarantine",
-    min_age_seconds=9,
-    settle_seconds=9,
-    margin_seconds=9,
-    never_committed="keep",
-    versions=Versions.MARKER,
-    verify="all",
-    max_objects=0,
-    max_bytes=0,
-    rate=1,
-    quarantine_age_seconds=9,
-)
+SETTINGS = strategy(SWEEP, SweepSettings)
+STRICTEST = extreme(SWEEP, SweepSettings, strict=True)
+WEAKEST = extreme(SWEEP, SweepSettings, strict=False)
 
 
 def repository(**more: Any) -> DesiredRepository:
     return DesiredRepository("prod", "a", "a", None, "0", {}, {}, **more)
 
 
-WEAKEST = SweepSettings(
-    engine="lakefs-spark-client",
-    automatic=True,
-    mode="delete",
-    min_age_seconds=0,
-    settle_seconds=0,
-    margin_seconds=0,
-    never_committed="collect",
-    versions=Versions.ALL,
-    verify="sample",
-    max_objects=99,
-    max_bytes=99,
-    rate=None,
-    quarantine_age_seconds=0,
-)
 BLOCKS = ("sweep", "safety", "branch_lifecycle", "bounds", "holds", "gc", "state", "pins")
 """Blocks whose settings have an entry each; other blocks have one entry."""
 
@@ -176,7 +133,7 @@ def it_combines_in_either_order_to_one_of_the_two_values(one, other):
     found, back = stricter_sweep(one, other), stricter_sweep(other, one)
     for setting in SWEEP:
         old, new, both = (getattr(side, setting.field) for side in (one, other, found))
-        if setting.rule.knows_stricter:
+        if setting.rule.order is Order.STRICTER:
             assert both in (old, new), setting.path
             assert both == getattr(back, setting.field), setting.path
         else:
@@ -186,54 +143,65 @@ def it_combines_in_either_order_to_one_of_the_two_values(one, other):
 @given(SETTINGS)
 def it_never_gives_up_what_is_strictest(settings):
     assert stricter_sweep(settings, STRICTEST) == STRICTEST
-    assert replace(stricter_sweep(STRICTEST, settings), rate=1) == STRICTEST
+    assert replace(stricter_sweep(STRICTEST, settings), rate=STRICTEST.rate) == STRICTEST
     assert stricter_sweep(settings, settings) == settings
     assert stricter_sweep(WEAKEST, settings) == settings
 
 
-@pytest.mark.parametrize(
-    ("path", "strict", "weak"),
-    [
-        ("sweep.engine", "builtin", "lakefs-spark-client"),
-        ("sweep.automatic", False, True),
-        ("sweep.mode", "quarantine", "delete"),
-        ("sweep.min_age", 8, 7),
-        ("sweep.settle", 8, 7),
-        ("sweep.margin", 8, 7),
-        ("sweep.never_committed", "keep", "collect"),
-        ("sweep.versions", Versions.MARKER, Versions.ALL),
-        ("sweep.verify", "all", "sample"),
-        ("sweep.max_objects", 7, 8),
-        ("sweep.max_bytes", 7, 8),
-        ("sweep.quarantine_age", 8, 7),
-        ("safety.max_expired_objects_percent", 7, 8),
-        ("safety.max_expired_objects_percent", 7, None),
-        ("safety.max_expired_bytes", 0, None),
-        ("safety.max_deleted_branches", 7, 8),
-        ("safety.impact_tolerance_percent", 7, 8),
-        ("safety.max_plan_age", 7, 8),
-        ("safety.on_tag_loss", "fail", "warn"),
-        ("safety.on_tag_loss", "warn", "ignore"),
-        ("safety.on_server_divergence", "fail", "ignore"),
-        ("safety.protected_tags", ("v*", "w*"), ("v*",)),
-        ("branch_lifecycle.exempt", ("a", "b"), ("a",)),
-        ("branch_lifecycle.require_merged", True, False),
-        ("branch_lifecycle.min_keep", 8, 7),
-        ("branch_lifecycle.keep_with_uncommitted", True, False),
-        ("branch_lifecycle.keep_with_open_pull_request", True, False),
-        ("branch_lifecycle.keep_protected", True, False),
-        ("branch_lifecycle.assume_created", "never", "head_commit"),
-        ("branch_lifecycle.notice_period", 8, 7),
-        ("bounds.min_retention_days", 8, 7),
-        ("bounds.max_retention_days", 7, None),
-        ("unmanaged", "warn", "ignore"),
-    ],
-)
+WHICH_IS_STRICTER = [
+    ("sweep.engine", "builtin", "lakefs-spark-client"),
+    ("sweep.automatic", False, True),
+    ("sweep.mode", "quarantine", "delete"),
+    ("sweep.min_age", 8, 7),
+    ("sweep.settle", 8, 7),
+    ("sweep.margin", 8, 7),
+    ("sweep.never_committed", "keep", "collect"),
+    ("sweep.versions", Versions.MARKER, Versions.ALL),
+    ("sweep.verify", "all", "sample"),
+    ("sweep.max_objects", 7, 8),
+    ("sweep.max_bytes", 7, 8),
+    ("sweep.quarantine_age", 8, 7),
+    ("safety.max_expired_objects_percent", 7, 8),
+    ("safety.max_expired_objects_percent", 7, None),
+    ("safety.max_expired_bytes", 0, None),
+    ("safety.max_deleted_branches", 7, 8),
+    ("safety.impact_tolerance_percent", 7, 8),
+    ("safety.max_plan_age", 7, 8),
+    ("safety.on_tag_loss", "fail", "warn"),
+    ("safety.on_tag_loss", "warn", "ignore"),
+    ("safety.on_server_divergence", "fail", "ignore"),
+    ("safety.protected_tags", ("v*", "w*"), ("v*",)),
+    ("branch_lifecycle.exempt", ("a", "b"), ("a",)),
+    ("branch_lifecycle.require_merged", True, False),
+    ("branch_lifecycle.min_keep", 8, 7),
+    ("branch_lifecycle.keep_with_uncommitted", True, False),
+    ("branch_lifecycle.keep_with_open_pull_request", True, False),
+    ("branch_lifecycle.keep_protected", True, False),
+    ("branch_lifecycle.assume_created", "never", "head_commit"),
+    ("branch_lifecycle.notice_period", 8, 7),
+    ("bounds.min_retention_days", 8, 7),
+    ("bounds.max_retention_days", 7, None),
+    ("unmanaged", "warn", "ignore"),
+    ("pins.tags", ("a", "b"), ("a",)),
+    ("pins.holds", True, False),
+    ("pins.at_risk", True, False),
+    ("pins.max", 7, 8),
+    ("checks", ("a", "b"), ("a",)),
+]
+"""A stricter and a weaker value of every setting that has them, written down a second time."""
+
+
+@pytest.mark.parametrize(("path", "strict", "weak"), WHICH_IS_STRICTER)
 def it_knows_which_of_two_values_is_stricter(path: str, strict: object, weak: object) -> None:
     rule = next(setting.rule for setting in RULED if setting.path == path)
     assert rule.combine(strict, weak) == rule.combine(weak, strict) == strict
     assert (rule.weakens(strict, weak), rule.weakens(weak, strict)) == (True, False)
     assert not rule.weakens(strict, strict)
+
+
+def it_knows_that_of_every_setting() -> None:
+    known = {setting.path for setting in RULED if setting.rule.order is Order.STRICTER}
+    assert known - {path for path, _, _ in WHICH_IS_STRICTER} == {"notify"}, "a test below is about that"
 
 
 def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_matter() -> None:
@@ -250,7 +218,8 @@ def it_lists_any_change_where_neither_value_is_stricter_unless_that_does_not_mat
     assert engine.weakens("none", "server")
     assert engine.weakens("server", "none")
     assert zone.weakens("UTC", "Europe/Berlin")
-    assert not any(rule.knows_stricter for rule in (state, rate, engine, zone))
+    assert [rule.order for rule in (state, engine, zone)] == [Order.UNORDERED] * 3
+    assert rate.order is Order.NEUTRAL
 
 
 @pytest.mark.parametrize(
@@ -262,17 +231,11 @@ def it_takes_the_lower_of_two_limits_where_none_is_no_limit(one, other, found):
 
 
 def it_reads_every_setting_of_a_sweep_from_the_block_that_has_it() -> None:
-    units = {
-        "min_age": "seconds",
-        "settle": "seconds",
-        "margin": "seconds",
-        "quarantine_age": "seconds",
-        "max_bytes": "bytes",
-    }
     for setting in SWEEP:
         key = setting.path.removeprefix("sweep.")
-        assert setting.unit == units.get(key, "")
-        assert setting.field == (f"{key}_seconds" if setting.unit == "seconds" else key)
+        unit = {"duration": "seconds", "bytes": "bytes"}.get(kind_of(setting), "")
+        assert setting.unit == unit
+        assert setting.field == (f"{key}_seconds" if unit == "seconds" else key)
     assert {setting.field for setting in SWEEP} == {field.name for field in fields(SweepSettings)}
 
 
@@ -319,7 +282,7 @@ def it_says_both_values_of_what_is_weaker() -> None:
 
 def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
     paths = [setting.path for setting, _, _ in weakened(SWEEP, STRICTEST, WEAKEST)]
-    assert paths == [setting.path for setting in SWEEP if setting.rule.knows_stricter]
+    assert paths == [setting.path for setting in SWEEP if setting.rule.order is Order.STRICTER]
     assert list(weakened(SWEEP, WEAKEST, STRICTEST)) == []
 
 
@@ -357,7 +320,8 @@ class DescribeSinceTheMark:
     def it_is_never_weaker_than_the_mark_or_than_what_the_tree_tightened(self, marked, now) -> None:
         settings, refused = since_mark(marked, marked, now)
         found = {setting.path for setting, _, _ in weakened(SWEEP, marked, settings)}
-        assert found <= {"sweep.max_objects", "sweep.max_bytes"}, "limits, which gates judge"
+        limits = {setting.path for setting in SWEEP if setting.since_mark is SinceMark.GATE}
+        assert found <= limits, "which gates judge"
         left = [setting.path for setting, _, _ in weakened(SWEEP, now, settings)]
         assert set(left) <= {setting.path for setting in refused}
 
