@@ -18,6 +18,16 @@ from lakeplan.values.desired import Price
 
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE = frozenset(
+    chr(code)
+    for first, last in (
+        *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800)),
+        *((0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)),
+    )
+    for code in range(first, last + 1)
+)
+"""Fillers and variation selectors, which are letters, marks or symbols of Unicode. With one of them, a name
+looks like another one."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 """GitHub's runner runs a line that begins with two colons as a command, on either stream."""
 _MARKED_COMMAND = re.compile(r"#(?=#[A-Za-z]*\[)")
@@ -27,7 +37,7 @@ _JSON_COMMAND = re.compile(r"##(?=[A-Za-z]*\[)")
 
 def safe(text: str, encoding: str = "utf-8") -> str:
     """Return ``text`` on one line, without characters that a terminal acts on or ``encoding`` lacks."""
-    shown = "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
+    shown = "".join(_escape(c) if _is_unsafe(c) else c for c in text)
     return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
@@ -49,15 +59,17 @@ def safe_segments(line: Sequence[Segment]) -> list[Segment]:
 
 def safe_output(text: str) -> str:
     """Return the text of a file, such as XML or Markdown, with every unsafe character escaped."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE else _escape(c) for c in text)
+    return "".join(c if c in "\n\t" or not _is_unsafe(c) else _escape(c) for c in text)
 
 
 def safe_json(text: str) -> str:
     """Return the same JSON document with such characters as JSON escapes, and no command for a CI runner."""
-    shown = "".join(
-        c if c == "\n" or unicodedata.category(c) not in _UNSAFE else _json_escape(c) for c in text
-    )
+    shown = "".join(c if c == "\n" or not _is_unsafe(c) else _json_escape(c) for c in text)
     return _JSON_COMMAND.sub("#\\\\u0023", shown)
+
+
+def _is_unsafe(character: str) -> bool:
+    return unicodedata.category(character) in _UNSAFE or character in _INVISIBLE
 
 
 def _no_command(line: str) -> str:

@@ -49,6 +49,7 @@ HOSTILE = (
     "c1 \x9b31m\x85",
     "\u202eevil\u2066\u2069",
     "zero\u200b\u2060\ufeff\U000e0041",
+    "blank\u3164\u115f\uffa0\u2800\u034f\ufe0f\U000e0100",
     "cr\rlf\nls\u2028ps\u2029vt\x0bff\x0c",
     "::error::x",
     "\n::add-mask::x",
@@ -181,7 +182,13 @@ TEXTS: dict[str, tuple[str, str | None, Show]] = {
 
 def harmful(text: str) -> list[str]:
     return [
-        c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+        c
+        for c in text
+        if c != "\n"
+        and (
+            unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+            or re.search("FILLER|VARIATION SELECTOR|PATTERN BLANK|JOINER", unicodedata.name(c, ""))
+        )
     ]
 
 
