@@ -66,7 +66,7 @@ class PlannedRepository(Following):
 
 
 class PlanDocument(TypedDict):
-    """``schemas/lifecycle.v1.json``, which also has the next two documents."""
+    """The document of ``schemas/lifecycle.v1.json``, which also has the next two documents."""
 
     format: Literal["lakeplan.lifecycle-plan/v1"]
     now: str

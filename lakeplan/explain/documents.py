@@ -180,7 +180,7 @@ class ReadRow(TypedDict):
 
 
 class ExplainDocument(TypedDict):
-    """``schemas/explain.v1.json``."""
+    """The document of ``schemas/explain.v1.json``."""
 
     format: Literal["lakeplan.explain/v1"]
     name: str

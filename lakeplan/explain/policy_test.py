@@ -74,7 +74,7 @@ class ResultRow(TypedDict):
 
 
 class PolicyTestDocument(TypedDict):
-    """``schemas/test.v1.json``."""
+    """The document of ``schemas/test.v1.json``."""
 
     format: Literal["lakeplan.test/v1"]
     tests: list[ResultRow]

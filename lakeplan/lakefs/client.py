@@ -230,7 +230,7 @@ class _Reader(Adapter):
 
 
 class LakeFSServer(_Reader):
-    """``lakeplan.lakefs.protocols.LakeFSReader`` over HTTP. May be used from several threads."""
+    """Implements ``LakeFSReader`` over HTTP. May be used from several threads."""
 
     _ALLOWED = READS_AND_DUMPS
 
@@ -304,7 +304,7 @@ class LakeFSServer(_Reader):
         return dump_refs(self._transport, repository)
 
     def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
-        """See ``StagingReader``."""
+        """Implements ``StagingReader``."""
         call = of_repository(
             *("GET", repository, "branches", branch, "diff"),
             operation="list uncommitted changes",
@@ -314,7 +314,7 @@ class LakeFSServer(_Reader):
         return (path for path, kind in changes if kind != "removed")
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """See ``StagingReader``."""
+        """Implements ``StagingReader``."""
         call = of_repository(
             *("GET", repository, "refs", ref, "objects", "stat"),
             operation="read an object's address",
@@ -412,7 +412,8 @@ class LakeFSBranchReader(_Reader):
         return iter(read_list(self._transport, call, parse))
 
     def readable_sample(self, repository: str, commit_id: str, count: int) -> tuple[int, int]:
-        """See ``BranchReader``. Reads one byte of each: HEAD and stat return 200 for collected data too."""
+        """Implements ``BranchReader``. Reads one byte of each: HEAD and stat return 200 for collected data
+        too."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects", "ls"),
             operation="list objects of a commit",
@@ -426,7 +427,7 @@ class LakeFSBranchReader(_Reader):
         return len(paths), sum(not self.readable(repository, commit_id, path) for path in paths)
 
     def readable(self, repository: str, commit_id: str, path: str) -> bool:
-        """See ``ObjectPinger``."""
+        """Implements ``ObjectPinger``."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects"),
             operation="read an object",

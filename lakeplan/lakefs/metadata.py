@@ -78,7 +78,7 @@ REDIRECTS = frozenset({302, 303, 307})
 
 
 class LakeFSMetadata:
-    """``lakeplan.lakefs.protocols.MetadataReader`` of one repository. May be used from several threads.
+    """Implements ``MetadataReader`` of one repository. May be used from several threads.
 
     A pickle has the credentials, which ``repr`` and ``str`` do not show. It is for the Spark workers of this
     run only.

@@ -29,7 +29,7 @@ class _Writer(Adapter):
 
 
 class LakeFSRulesWriter(_Writer):
-    """``lakeplan.lakefs.protocols.GcRulesWriter`` over HTTP. The server stores rules without validating them
+    """Implements ``GcRulesWriter`` over HTTP. The server stores rules without validating them
     (lakefs/api.md)."""
 
     _ALLOWED = re.compile(
@@ -49,7 +49,7 @@ class LakeFSRulesWriter(_Writer):
 
 
 class LakeFSSettingsWriter(_Writer):
-    """``lakeplan.lakefs.protocols.SettingsWriter`` over HTTP."""
+    """Implements ``SettingsWriter`` over HTTP."""
 
     _ALLOWED = re.compile(
         r"GET /repositories/[^/]+/settings/branch_lifecycle/set_allowed"
@@ -78,7 +78,7 @@ class LakeFSSettingsWriter(_Writer):
 
 
 class LakeFSMetadataWriter(_Writer):
-    """``lakeplan.lakefs.protocols.MetadataWriter`` over HTTP."""
+    """Implements ``MetadataWriter`` over HTTP."""
 
     _ALLOWED = re.compile(r"(POST|DELETE) /repositories/[^/]+/metadata")
 
@@ -92,7 +92,7 @@ class LakeFSMetadataWriter(_Writer):
 
 
 class LakeFSBranchWriter(LakeFSMetadataWriter):
-    """``lakeplan.lakefs.protocols.BranchWriter`` over HTTP."""
+    """Implements ``BranchWriter`` over HTTP."""
 
     _ALLOWED = re.compile(
         r"DELETE /repositories/[^/]+/branches/[^/]+|POST /repositories/[^/]+/(branches|metadata)"
@@ -114,7 +114,7 @@ BRANCH_TRIES = 4
 
 
 class LakeFSPreparer(Adapter):
-    """``lakeplan.simulation.requests.UncommittedPreparer`` over HTTP."""
+    """Implements ``UncommittedPreparer`` over HTTP."""
 
     _ALLOWED = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
 

@@ -189,7 +189,8 @@ class NotificationItem(TypedDict):
 
 
 class Notification(TypedDict):
-    """``schemas/notification.v1.json``. ``id`` is the same when the same notification is sent again."""
+    """The document of ``schemas/notification.v1.json``. ``id`` is the same when the same notification is sent
+    again."""
 
     format: Literal["lakeplan.notification/v1"]
     id: str

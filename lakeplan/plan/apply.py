@@ -1,4 +1,4 @@
-"""Applies a plan file, and its report (``schemas/apply.v1.json``)."""
+"""Applies a plan file and reports the result (``schemas/apply.v1.json``)."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def apply_plan(
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
-    """How to sync the pins of every repository that is written and has, or requires, pins."""
+    """How to sync the pins of every repository that is written and has or requires pins."""
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
@@ -176,7 +176,7 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
 
 
 def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
-    """By ``server/name`` the commits whose pins may be deleted, because the plan showed that."""
+    """By ``server/name``, the commits whose pins may be deleted, because the plan listed that."""
     return {
         r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
         for r in reviewed.writes
@@ -203,8 +203,8 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
 
 def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
     """How to plan again: the whole tree is compared, but only the writes are judged. Figures, gates and
-    overrides are those of today, whatever the plan file says. ``--allow`` counts later, when it is known
-    which repositories it concerns."""
+    overrides are today's, whatever the plan file says. ``--allow`` counts later, when it is known which
+    repositories it concerns."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
         as_of=run.now(),
@@ -320,7 +320,7 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
 def _replayed(
     reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
 ) -> list[str]:
-    """What a plan that was applied before would write again although a later apply wrote something else: an
+    """What a plan that was applied before would write again although a later apply wrote something else. An
     old job that is run again must not undo a newer review."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}

@@ -73,11 +73,11 @@ class Attempt(ABC):
     @property
     @abstractmethod
     def called(self) -> str:
-        """Its name in messages, such as ``the rules``."""
+        """The setting's name in messages, such as ``the rules``."""
 
     @abstractmethod
     def etags(self) -> tuple[str, str]:
-        """lakeplan's ETags of the value before the write and of the planned one."""
+        """The ETags (lakeplan's) of the value before the write and of the planned one."""
 
     @abstractmethod
     def action(self) -> str:
@@ -90,11 +90,11 @@ class Attempt(ABC):
 
     @abstractmethod
     def check_unchanged(self) -> None:
-        """Raises StalePlan if the value read last is not the one when planned."""
+        """Raises StalePlan if the value read last differs from the one when planned."""
 
     @abstractmethod
     def bodies(self) -> Mapping[str, Any]:
-        """``before`` and ``after`` for the history."""
+        """The values ``before`` and ``after`` for the history."""
 
     @abstractmethod
     def prepare(self, connection: WritableServer) -> None:
@@ -186,7 +186,7 @@ class Attempt(ABC):
         raise lost[-1]
 
     def _check_again(self, connection: WritableServer) -> None:
-        """Raises StalePlan if the check was a while ago and somebody changed the value since."""
+        """Raises StalePlan if the check was a while ago and somebody has changed the value since."""
         if 0 <= (self.run.now() - self._checked_at).total_seconds() <= FRESH_SECONDS:
             return
         self.read(connection)
@@ -235,7 +235,7 @@ class Attempt(ABC):
         )
 
     def failed(self, error: LakeplanError) -> Applied:
-        """The end after an error. A value that was read back is applied, whatever failed afterwards."""
+        """The result after an error. A value that was read back is applied, whatever failed afterwards."""
         text, outcome, code = str(error), Outcome.FAILED, int(error.exit_code)
         if self._written:
             text = f"{self.called} were written and read back, but could not be recorded: {text}"
@@ -481,5 +481,5 @@ class SettingAttempt(Attempt):
 
 
 def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:
-    """A list in its wire form."""
+    """A list in its wire format."""
     return None if items is None else [item_body(item) for item in items]

@@ -1,4 +1,4 @@
-"""The baseline of each repository, which drift compares with the server.
+"""Reads and writes the baseline of each repository, which drift compares with the server.
 
 It has what the last apply wrote, or what an import or a later apply found to agree with the tree.
 """
@@ -224,7 +224,7 @@ def _agreeing(plan: RepositoryPlan, run: Run, at: datetime) -> dict[str, Sightin
 
 
 def _is_on_record(last: LastApplied | None, seen: Mapping[str, Sighting]) -> bool:
-    """Whether the observed values are on record."""
+    """Whether the observed values are already recorded."""
     if last is None:
         return False
     for name, sighting in seen.items():

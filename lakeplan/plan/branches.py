@@ -1,4 +1,4 @@
-"""Branches in a plan: what ``branches run`` would delete, and what is lost when a server's job deletes one.
+"""Branches in a plan: which ``branches run`` would delete, and what is lost when a server deletes one.
 
 Writes nothing. A repository is surveyed if its server's engine is ``lakeplan`` and the tree has policies for
 it. An apply deletes no branch, so it does not inspect them again.
@@ -50,8 +50,8 @@ def inspect_branches(
     rules: GcRules | None,
     options: InspectionOptions,
 ) -> Inspection | LakeplanError:
-    """Every branch of one repository, judged under ``rules``, which the plan leaves behind. A returned error
-    does not fail the plan of the rules."""
+    """Every branch of one repository, judged under ``rules``, which are those after the plan. A returned
+    error does not fail the plan of the rules."""
     try:
         found, warnings = inspect(tree, desired, ports.readers, ports.state, options)
     except LakeplanError as error:
@@ -90,7 +90,7 @@ def branches_plan(
 
 
 def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) -> bool:
-    """Whether a run deletes the branch by a moment, if nobody writes. A hold may end before that."""
+    """Whether a run deletes the branch by this time, assuming no new commits. A hold may end before that."""
     if is_exempt(row.branch_id, desired.lifecycle_settings):
         return False
     if row.reason == Keep.HELD.value:

@@ -36,7 +36,7 @@ class ResultRow(TypedDict):
 
 
 class ApplyDocument(TypedDict):
-    """``schemas/apply.v1.json``."""
+    """The document of ``schemas/apply.v1.json``."""
 
     format: Literal["lakeplan.apply/v1"]
     run_id: str
@@ -158,8 +158,8 @@ class NotWrittenRow(TypedDict):
 
 
 class DriftDocument(TypedDict):
-    """``schemas/drift.v1.json``. ``repositories`` are those that drifted. Only ``--write`` adds ``written``
-    and ``not_written``."""
+    """The document of ``schemas/drift.v1.json``. ``repositories`` are those that drifted. Only ``--write``
+    adds ``written`` and ``not_written``."""
 
     format: Literal["lakeplan.drift/v1"]
     as_of: str

@@ -1,5 +1,5 @@
-"""How a repository drifted: compares last applied, stored and wanted values. Also records HEADs where a
-server deletes branches."""
+"""Compares last applied, stored and wanted values to find how a repository drifted. Also records HEADs where
+a server deletes branches."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ Values = Mapping[str, str]
 @dataclass(frozen=True)
 class DriftedItem:
     """One policy or object rule in one class. ``item`` is its id, or its patterns. The three sides have its
-    values as text under the names of the tree; a side without the item is empty."""
+    values as text under the tree's names. A side without the item is empty."""
 
     drift: DriftClass
     setting: SettingKind

@@ -47,7 +47,7 @@ class Drawing:
 
 
 def draw(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> Drawing:
-    """The places of all commits. ``parents`` has for each commit number the numbers of all its parents,
+    """The positions of all commits. ``parents`` has for each commit number the numbers of all its parents,
     including the main one."""
     order = _top_down(graph, parents)
     if len(order) < len(graph):
@@ -270,7 +270,7 @@ def _counts(verdicts: Sequence[str], place: int) -> dict[str, int]:
 
 
 def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], limit: int) -> list[int]:
-    """At most ``limit`` commits, in the order of drawing. Those whose fate changes are chosen first, then
+    """At most ``limit`` commits, in the order of drawing. Those whose verdict changes are chosen first, then
     HEADs, then the newest."""
     if len(order) <= limit:
         return list(order)

@@ -109,7 +109,7 @@ def _chosen(
 def _connect(
     connect: Callable[[str], LakeFSReader], lost: Mapping[str, LakeplanError], server: str
 ) -> LakeFSReader:
-    """Asks no server again that did not answer: what it was not asked about must not be planned."""
+    """Connects to a server. Raises its error if it failed before: nothing unread may be planned."""
     if server in lost:
         raise lost[server]
     return connect(server)

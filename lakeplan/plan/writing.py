@@ -1,4 +1,4 @@
-"""The writes of an apply, one repository after the other: lease, check, write, read back, record.
+"""Writes an apply, one repository after the other: lease, check, write, read back, record.
 
 Reports have what was observed, not what was intended. A repository that fails does not stop the others, but
 the first setting that fails ends its repository.

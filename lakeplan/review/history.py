@@ -429,7 +429,7 @@ class RunRow(TypedDict):
 
 
 class HistoryDocument(TypedDict):
-    """``schemas/history.v1.json``."""
+    """The document of ``schemas/history.v1.json``."""
 
     format: Literal["lakeplan.history/v1"]
     runs: list[RunRow]

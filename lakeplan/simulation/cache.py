@@ -46,8 +46,8 @@ any."""
 
 
 class FolderCache:
-    """``RangeCache`` in a folder. Files are written under another name and renamed, so that readers find a
-    whole file or none. The time of last use is the file's modification time."""
+    """Implements ``RangeCache`` in a folder. Files are written under another name and renamed, so that
+    readers find a whole file or none. The time of last use is the file's modification time."""
 
     def __init__(self, root: str, limit_bytes: int) -> None:
         self._root = root
@@ -124,8 +124,8 @@ _log = logging.getLogger(__name__)
 
 
 class StoreCache:
-    """``RangeCache`` in a store, by conditional puts. A pickle has only the URL, and every process opens the
-    store with credentials from its environment."""
+    """Implements ``RangeCache`` in a store, by conditional puts. A pickle has only the URL, and every process
+    opens the store with credentials from its environment."""
 
     def __init__(self, url: str) -> None:
         self._url = url

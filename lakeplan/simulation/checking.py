@@ -62,7 +62,7 @@ class Lacking:
 
 
 class StepChecker:
-    """``lakeplan.simulation.requests.Checker`` on either runner."""
+    """Implements ``Checker`` on either runner."""
 
     def __init__(self, open_runner: OpenRunner, progress: Progress | None = None) -> None:
         self._open = open_runner

@@ -78,8 +78,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class LocalOrSpark:
-    """``lakeplan.simulation.requests.Simulator`` on either runner. No runner is started if nothing can
-    expire."""
+    """Implements ``Simulator`` on either runner. No runner is started if nothing can expire."""
 
     runners: Runners = field(default_factory=Runners)
     progress: Progress = field(default_factory=Silent)

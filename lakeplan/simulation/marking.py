@@ -150,7 +150,7 @@ _NEIGHBOURHOOD = re.compile(rf"^(?:.*/)?[^/]{{0,{NAME_BEGINS}}}")
 
 
 class StepMarker:
-    """``lakeplan.simulation.requests.Marker`` on either runner."""
+    """Implements ``Marker`` on either runner."""
 
     def __init__(
         self,

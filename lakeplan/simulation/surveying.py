@@ -80,7 +80,7 @@ class Places:
 
 
 class StepSurveyor:
-    """``lakeplan.simulation.requests.Surveyor`` on either runner."""
+    """Implements ``Surveyor`` on either runner."""
 
     def __init__(self, open_runner: OpenRunner) -> None:
         self._open = open_runner

@@ -312,7 +312,7 @@ def content_ids(response: Any) -> list[str | None]:
 
 
 class AzureStore(AzureDeleter, AzureCopier):
-    """``lakeplan.stores.protocols.SweepStore`` under a path of a container."""
+    """Implements ``SweepStore`` under a path of a container."""
 
     def stat(self, key: str) -> StoredObject | None:
         return unless_missing(lambda: stored_object(self._properties(key), self._base))
@@ -334,8 +334,8 @@ class AzureStore(AzureDeleter, AzureCopier):
         return False
 
     def facts(self) -> StoreFacts:
-        """See ``ObjectProber``. The blob service does not return the setting for versions, so they are known
-        only if a listing has one."""
+        """Implements ``ObjectProber``. The blob service does not return the setting for versions, so they are
+        known only if a listing has one."""
         return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
 
     def put(self, key: str, data: bytes) -> None:
@@ -375,7 +375,7 @@ def _is_odd(error: StorageError) -> bool:
 
 
 class AzureState(ConditionalState[AzureStore]):
-    """``lakeplan.stores.protocols.StateWriter`` under a path of a container. A version is the blob's ETag."""
+    """Implements ``StateWriter`` under a path of a container. A version is the blob's ETag."""
 
     def __init__(self, location: AzureLocation, access: Access = NO_ACCESS) -> None:
         super().__init__(AzureStore(location, access))

@@ -265,7 +265,7 @@ class AzureReader(AzurePlace):
             yield stored
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
-        """See ``ClassReader``: access tiers."""
+        """Implements ``ClassReader``: access tiers."""
         for item in self._items("", recursive=True):
             if not (isinstance(item, BlobPrefix) or _is_folder(item)):
                 tier = getattr(item.blob_tier, "value", item.blob_tier)
@@ -279,8 +279,8 @@ class AzureReader(AzurePlace):
         )
 
     def remnants(self) -> Remnants:
-        """See ``RemnantReader``. Older versions and blobs that soft delete still keeps; a listing does not
-        distinguish unfinished uploads from empty blobs."""
+        """Implements ``RemnantReader``. Older versions and blobs that soft delete still keeps; a listing does
+        not distinguish unfinished uploads from empty blobs."""
         found = Amount()
         for number, item in enumerate(self._items("", recursive=True, more=("versions", "deleted"))):
             if number == REMNANT_PAGES * 1_000:
@@ -307,8 +307,8 @@ class AzureReader(AzurePlace):
                 yield from page
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """See ``ObjectProber``. Azure lists only from the beginning of a prefix, so the keys of each folder
-        are listed with the prefix that they share."""
+        """Implements ``ObjectProber``. Azure lists only from the beginning of a prefix, so the keys of each
+        folder are listed with the prefix that they share."""
 
         def of_folder(wanted: list[str]) -> list[StoredObject]:
             found, done = self._listed(wanted)

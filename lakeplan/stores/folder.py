@@ -230,7 +230,7 @@ LINKED = "its path has a symbolic link, which leads to the place of another obje
 
 
 class FolderStore(BatchDeleter, FolderReader):
-    """``lakeplan.stores.protocols.SweepStore`` in a folder.
+    """Implements ``SweepStore`` in a folder.
 
     Deletes files and links that are objects, but no folder (empty ones remain) and nothing in a linked
     folder. It opens the folders of a path without following links, so that a link that is created meanwhile
@@ -463,7 +463,7 @@ LEFTOVER = ".new-"
 
 
 class FolderState(Opened):
-    """``lakeplan.stores.protocols.StateWriter`` in a folder. A version is the SHA-256 of the record.
+    """Implements ``StateWriter`` in a folder. A version is the SHA-256 of the record.
 
     Writers lock a file of the folder, which the system unlocks when a process ends. A record is written to a
     new file, flushed and then renamed, so that a reader always finds either the old or the new record. Only

@@ -34,8 +34,8 @@ DESCRIBING = (
 
 
 class GcsStore(BatchDeleter, GcsReader):
-    """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket. Each object is deleted by a
-    separate request, on the condition that its generation is still the expected one."""
+    """Implements ``SweepStore`` under a prefix of a bucket. Each object is deleted by a separate request, on
+    the condition that its generation is still the expected one."""
 
     batch_size = BATCH
 
@@ -218,7 +218,7 @@ def _lock(answer: Answer) -> str:
 
 
 class GcsState(ConditionalState[GcsStore]):
-    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is a generation."""
+    """Implements ``StateWriter`` under a prefix of a bucket. A version is a generation."""
 
     def __init__(self, location: GcsLocation, access: Access = NO_ACCESS) -> None:
         super().__init__(GcsStore(location, access))

@@ -430,7 +430,8 @@ class GcsReader(GcsPlace):
         return sorted(one for page in self._pages(prefix, delimiter="/") for one in page.prefixes)
 
     def remnants(self) -> Remnants:
-        """See ``RemnantReader``. There are no delete markers, and unfinished uploads are not listed."""
+        """Implements ``RemnantReader``. There are no delete markers, and unfinished uploads are not
+        listed."""
         found, whole = Amount(), True
         for number, page in enumerate(self._pages("", versions="true")):
             if number == REMNANT_PAGES:
@@ -440,13 +441,13 @@ class GcsReader(GcsPlace):
         return Remnants(found, 0, None, None, whole)
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
-        """See ``ClassReader``."""
+        """Implements ``ClassReader``."""
         for page in self._pages(""):
             for one, name in zip(page.objects, page.classes, strict=True):
                 yield one.key, one.size, name
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """See ``ObjectProber``."""
+        """Implements ``ObjectProber``."""
 
         def page_from(key: str) -> tuple[list[StoredObject], bool]:
             params = {"prefix": self._base, "maxResults": str(PAGE), "startOffset": self._base + key}

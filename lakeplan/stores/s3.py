@@ -232,7 +232,7 @@ def _plain_md5(head: dict[str, Any]) -> str:
 
 
 class S3Store(S3Deleter, S3Copier):
-    """``lakeplan.stores.protocols.SweepStore`` under a prefix of a bucket."""
+    """Implements ``SweepStore`` under a prefix of a bucket."""
 
     def stat(self, key: str) -> StoredObject | None:
         try:
@@ -274,7 +274,7 @@ class S3Store(S3Deleter, S3Copier):
         return StoreFacts(versioned=bool(answer.get("Status")), soft_delete=False)
 
     def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
-        """See ``ObjectCopier``. With ``create``, it asks before like ``create``."""
+        """Implements ``ObjectCopier``. With ``create``, it asks before like ``create``."""
         if create and not self.is_gone(target):
             raise error_of(Kind.CONFLICT, self._where(target))
         return super().copy(source, target, create=create)
@@ -291,7 +291,7 @@ class S3Store(S3Deleter, S3Copier):
 
 
 class S3State(ConditionalState[S3Store]):
-    """``lakeplan.stores.protocols.StateWriter`` under a prefix of a bucket. A version is the store's ETag.
+    """Implements ``StateWriter`` under a prefix of a bucket. A version is the store's ETag.
 
     A deleted record is an empty object, because fewer stores have conditional deletes than conditional puts.
     """

@@ -56,7 +56,7 @@ class S3Reader(S3Place):
             yield from columns.objects()
 
     def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
-        """See ``ColumnReader``. Yields a page at a time."""
+        """Implements ``ColumnReader``. Yields a page at a time."""
         start, where = self._base + prefix, self._where(prefix)
         for page in self._listing(prefix, recursive=recursive):
             yield columns_of(page, self._base, start, where)
@@ -69,7 +69,7 @@ class S3Reader(S3Place):
         )
 
     def remnants(self) -> Remnants:
-        """See ``RemnantReader``."""
+        """Implements ``RemnantReader``."""
         try:
             noncurrent, markers, whole = self._older_versions()
         except StorageError as error:
@@ -105,7 +105,7 @@ class S3Reader(S3Place):
         return len(begun), min(begun, default=None), True
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
-        """See ``ClassReader``."""
+        """Implements ``ClassReader``."""
         for page in self._pages("list_objects_v2", _first, client=self._client.whole()):
             items = page.get("Contents", ())
             check_inside([item["Key"] for item in items], self._base, self._where(""))
@@ -117,7 +117,7 @@ class S3Reader(S3Place):
         return self._pages("list_objects_v2", _first, prefix, **options)
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
-        """See ``ObjectProber``."""
+        """Implements ``ObjectProber``."""
 
         def page_from(key: str) -> tuple[list[StoredObject], bool]:
             # ``StartAfter`` excludes its own key.

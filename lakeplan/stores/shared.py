@@ -205,8 +205,8 @@ R = TypeVar("R", bound=RecordReader)
 
 
 class ConditionalState(Opened, ABC, Generic[R]):
-    """``lakeplan.stores.protocols.StateWriter`` by conditional puts. A store that may ignore conditions is
-    tested before its first write, and refused if it does."""
+    """Implements ``StateWriter`` by conditional puts. A store that may ignore conditions is tested before its
+    first write, and refused if it does."""
 
     def __init__(self, store: R) -> None:
         super().__init__(store)

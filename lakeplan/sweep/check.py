@@ -1,4 +1,4 @@
-"""``check``: whether every object that commits name is stored. Reads only.
+"""``check``: reports whether every object that commits need is stored. Reads only.
 
 Refs are read before storage is listed, so later commits are not checked. An object that the listing lacks is
 requested before it is reported as missing.
@@ -65,7 +65,7 @@ FIND_AT_ONCE = 1_000
 
 
 class Names(IntFlag):
-    """Why a commit's objects must be stored."""
+    """Why the objects of a commit must be stored."""
 
     HEAD = 1
     RULES = 2
@@ -87,7 +87,7 @@ NAMED_BY: dict[Names, NamedBy] = {
 
 @dataclass(frozen=True)
 class ReadData:
-    """The share (0 to 1) of the objects whose data is read, chosen by ``seed``."""
+    """The share (0 to 1) of objects whose data is read, chosen by ``seed``."""
 
     share: float
     seed: str
@@ -233,7 +233,7 @@ def _summary(row: CheckedRow) -> CheckSummary:
 
 # ---- commits
 class _History:
-    """Which commits must be complete, and how a finding names one of them."""
+    """The commits that must be complete, and how a finding names one of them."""
 
     def __init__(
         self, site: Site, refs: Refs, stored: GcRules | None, recorded: Sequence[HeldCommit], now: datetime
@@ -299,7 +299,7 @@ class _History:
         return masks
 
     def _in_order(self) -> list[int]:
-        """All commits, those that a finding should name last: the default branch's HEAD is the last."""
+        """All commits. Those that a finding should name come last, the default branch's HEAD last of all."""
         default = {branch.commit_id for branch in self.refs.branches if branch.id == self._default}
         dates, graph = by_date(self.graph), self.graph
 
@@ -453,7 +453,7 @@ def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
 
 
 def _unconfirmed(presence: Presence, confirmed: _Confirmed) -> int:
-    """How many objects count as missing or as having the wrong size by the listing alone."""
+    """The number of objects that are missing or have the wrong size by the listing alone."""
     return (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual
 
 

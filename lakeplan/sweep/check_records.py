@@ -71,7 +71,7 @@ class _Run:
 
 
 def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
-    """For each address the newest run of any collector, or sweep of lakeplan, whose records name it. Records
+    """For each address, the newest run of any collector, or sweep of lakeplan, whose records name it. Records
     that cannot be read are skipped with a warning, because other programs write them too. Raises
     StorageError."""
     left, found = set(addresses), dict[str, RunFinding]()
@@ -241,8 +241,8 @@ _Outcome = Literal["matched", "differs", "incomparable", "unreadable"]
 
 @dataclass(frozen=True)
 class DataRead:
-    """How many objects had which outcome, the amount that was read, and the ``differing`` objects, whose data
-    does not match their entries."""
+    """The number of objects for each outcome, the amount that was read, and the ``differing`` objects, whose
+    data does not match their entries."""
 
     outcomes: Counter[str]
     amount: Amount

@@ -73,7 +73,7 @@ def read_contents(
 
 
 def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
-    """The digest of the contents that a person was shown, which an approval records."""
+    """The digest of the contents as shown to a person, which an approval records."""
     shown = {key: value for key, value in contents.items() if key != "digest"}
     text = json.dumps({"mark": mark_digest, "contents": shown}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -210,7 +210,7 @@ def list_objects(
     prefix: str | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> ObjectsDocument:
-    """The objects of these classes (by default, those that would be deleted) of which a path begins with
+    """The objects of these classes (by default, those that would be deleted) with a path that begins with
     ``prefix``, at most ``MOST_OBJECTS``. Raises as ``read_marked``."""
     wanted = list(classes) or [kind.value for kind in deleted_classes(mark.settings.never_committed)]
     objects: list[ObjectRow] = []
@@ -251,7 +251,7 @@ def _object_row(row: Mapping[str, Any]) -> ObjectRow:
 
 
 def prefixes_of(table: pa.Table, depth: int) -> pa.ChunkedArray:
-    """The folder of each object's first path, ``depth`` folders deep at most; null without a path."""
+    """The folder of each object's first path, at most ``depth`` folders deep. Null without a path."""
     paths = table["paths"]
     first = pc.list_element(pc.list_slice(paths, 0, 1, return_fixed_size_list=True), 0)
     return pc.replace_substring_regex(first, rf"(?s)^((?:[^/]*/){{0,{depth}}}).*$", r"\1")

@@ -47,7 +47,7 @@ LONG_AGO = 1.0
 
 @dataclass(frozen=True)
 class Waiting:
-    """A worker's monotonic clock, its sleep, and its random numbers in [0, 1)."""
+    """A worker's monotonic clock, sleep function, and source of random numbers in [0, 1)."""
 
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -55,7 +55,7 @@ class Waiting:
 
 
 class DeletingStore(ObjectDeleter, ObjectProber, Protocol):
-    """Deletes, and reports what is stored."""
+    """A store that deletes, and reports what is stored."""
 
 
 def delete_all(
@@ -124,7 +124,7 @@ def _one_batch(
 def changed_since(
     store: ObjectProber, keys: Sequence[str], expected: Mapping[str, StoredObject]
 ) -> list[str]:
-    """Those of these keys, which ascend, that now have another object than the expected one."""
+    """The keys (given in ascending order) that now have another object than the expected one."""
     return [key for key, stored in store.find(keys).items() if stored != expected.get(key, stored)]
 
 
@@ -144,13 +144,13 @@ def ask(request: Callable[[], T], settings: DeleteSettings, waiting: Waiting) ->
 
 
 class CopyStore(ObjectCopier, ObjectProber, Protocol):
-    """Copies, and reports what is stored."""
+    """A store that copies, and reports what is stored."""
 
 
 @dataclass(frozen=True)
 class CopyEnd:
-    """``copied``: the copy exists and has the same size, so the original may be deleted. Otherwise
-    ``problem`` says why not; it is "" when there was no original."""
+    """The result of a copy. ``copied``: the copy exists and has the same size, so the original may be
+    deleted. Otherwise ``problem`` says why not; it is "" when there was no original."""
 
     copied: bool
     problem: str = ""
@@ -159,7 +159,7 @@ class CopyEnd:
 def copy_one(
     store: CopyStore, source: str, target: str, settings: DeleteSettings, waiting: Waiting
 ) -> CopyEnd:
-    """Copies an object, and compares the size of the copy. Raises StoreBusy when the store stays busy."""
+    """Copies an object and compares the size of the copy. Raises StoreBusy if the store stays busy."""
     try:
         copied, seen = ask(lambda: (store.copy(source, target), store.stat(target)), settings, waiting)
     except StoreBusy:
@@ -214,11 +214,11 @@ class Work:
 
 
 class RoundOver(Exception):
-    """The round ends in the middle of a part, which the next round repeats."""
+    """Ends the round in the middle of a part, which the next round repeats."""
 
 
 class Halt:
-    """A stop from another thread: after ``set``, no request that changes anything begins, and waits end."""
+    """A stop from another thread. After ``set``, no request that changes anything begins, and waits end."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -282,7 +282,7 @@ class _RoundClock:
 
 @dataclass(frozen=True)
 class _Row:
-    """An object as the mark names it."""
+    """An object as recorded in the mark."""
 
     address: str
     size: int
@@ -341,7 +341,7 @@ class _Part:
 
     def _left(self, rows: Sequence[_Row]) -> dict[str, StoredObject]:
         """The objects of these rows that may be deleted, as they are stored now. All others get their status.
-        An object that is gone counts as deleted even if something needs it."""
+        An object that is gone counts as deleted even if it is needed."""
         keys = [row.address for row in rows]
         stored = ask(lambda: self._store.find(keys), self._settings, self._waiting)
         left: dict[str, StoredObject] = {}
@@ -372,7 +372,7 @@ class _Part:
         return CLOSED if self._settings.mode == "close" else ""
 
     def _quarantine(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
-        """Copies a batch, then records how much was copied. Only then may it be deleted."""
+        """Copies a batch, then records how much was copied. Only then may the batch be deleted."""
 
         def copy(key: str) -> CopyEnd:
             target = self._work.quarantine_prefix + key
@@ -394,8 +394,8 @@ class _Part:
         return self._unchanged(left) if left else left
 
     def _unchanged(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
-        """These objects without those that were replaced since. Copies take long, and not every store
-        compares when it deletes."""
+        """Those of these objects that were not replaced since. Copies take long, and not every store compares
+        when it deletes."""
         changed = ask(lambda: changed_since(self._store, [*objects], objects), self._settings, self._waiting)
         self._status |= dict.fromkeys(changed, (Status.SAVED, CHANGED))
         return {key: stored for key, stored in objects.items() if key not in changed}
@@ -444,7 +444,7 @@ class _Part:
             self._asked([key for key in gone if key not in seen])
 
     def _asked(self, keys: Sequence[str]) -> bool:
-        """Whether all of these are gone. Those that are count as verified, the others as failed."""
+        """Whether all of these are gone. Objects that are gone count as verified, others as failed."""
         answers = self._each(self._store.is_gone, keys)
         for key, is_gone in zip(keys, answers, strict=True):
             if is_gone:
@@ -471,7 +471,7 @@ class _Part:
         return end_of(self._part.name, record, where=self._where(self._attempt))
 
     def _earlier(self) -> dict[str, tuple[Status, str]]:
-        """The results of the attempt before this one. Only objects that failed are tried again."""
+        """The results of the previous attempt. Only objects that failed are tried again."""
         before = self._attempt - 1
         data = self._recorded(before)
         return {} if data is None else read_results(data, name=self._where(before))

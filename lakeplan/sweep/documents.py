@@ -1,4 +1,4 @@
-"""The JSON documents of the sweep commands, as their schemas have them. Moments are ISO 8601 in UTC."""
+"""The JSON documents of the sweep commands, as in their schemas. Times are ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AgeRow(AmountRow):
 
 
 class LastCommitRow(AmountRow):
-    """The last commit that had the objects."""
+    """The last commit that contained the objects."""
 
     commit_id: str
     created: str | None
@@ -75,7 +75,7 @@ class ObjectRow(_ClassOf):
 
 
 class ObjectsDocument(TypedDict):
-    """``schemas/mark-objects.v1.json``. ``more``: how many objects are left out."""
+    """The document of ``schemas/mark-objects.v1.json``. ``more``: how many objects are left out."""
 
     format: Literal["lakeplan.mark-objects/v1"]
     mark_id: str
@@ -88,8 +88,8 @@ class ObjectsDocument(TypedDict):
 
 
 class ForecastRow(TypedDict):
-    """The forecast of the plan of the mark's rules, made ``as_of``: what newly expires by the mark is at
-    least ``least`` and at most ``most`` (None: the forecast ends before). ``found``: what is newly
+    """The forecast of the plan of the mark's rules, made ``as_of``: what newly expires by the mark's date is
+    at least ``least`` and at most ``most`` (None: the forecast ends before). ``found``: what is newly
     expired."""
 
     plan_digest: str
@@ -181,7 +181,7 @@ class MarkPageDocument(TypedDict):
 
 
 class MarksDocument(TypedDict):
-    """``schemas/marks.v1.json``. ``skipped`` and ``failed`` are by ``server/name``."""
+    """The document of ``schemas/marks.v1.json``. ``skipped`` and ``failed`` are by ``server/name``."""
 
     format: Literal["lakeplan.marks/v1"]
     marks: list[MarkDocument]
@@ -197,8 +197,8 @@ end."""
 
 
 class ListedMark(TypedDict):
-    """``repository`` is ``?`` and ``goes`` None where the state's record is damaged. ``deleted`` and
-    ``swept_at`` are None for marks that were not swept."""
+    """A mark in a list. ``repository`` is ``?`` and ``goes`` None if the state's record is damaged.
+    ``deleted`` and ``swept_at`` are None for marks that were not swept."""
 
     mark_id: str
     repository: str
@@ -217,7 +217,7 @@ class MarkListDocument(TypedDict):
 
 
 class ApprovalRow(TypedDict):
-    """``mark_record.Approval`` without what the gates were judged by."""
+    """A ``mark_record.Approval`` without the inputs of the gates."""
 
     mark_id: str
     digest: str
@@ -254,7 +254,7 @@ class ChecksRow(TypedDict):
 
 
 class SweepDocument(TypedDict):
-    """``schemas/sweep.v1.json``: what a run observed."""
+    """The document of ``schemas/sweep.v1.json``: what a run observed."""
 
     format: Literal["lakeplan.sweep/v1"]
     mark_id: str
@@ -317,7 +317,7 @@ class TraceRow(TypedDict):
 
 
 class RestoreDocument(TypedDict):
-    """``schemas/restore.v1.json``."""
+    """The document of ``schemas/restore.v1.json``."""
 
     format: Literal["lakeplan.restore/v1"]
     mark_id: str
@@ -333,8 +333,8 @@ class RestoreDocument(TypedDict):
 
 
 class PurgedRow(TypedDict):
-    """``needed``: kept copies of objects that something needs and that are not at their address. ``newest``:
-    when the last copy was written."""
+    """A purged quarantine. ``needed``: kept copies of objects that are needed and not at their address.
+    ``newest``: when the last copy was written."""
 
     repository: str
     mark_id: str
@@ -357,7 +357,7 @@ class NotPurgedRow(TypedDict):
 
 
 class PurgeDocument(TypedDict):
-    """``schemas/purge.v1.json``."""
+    """The document of ``schemas/purge.v1.json``."""
 
     format: Literal["lakeplan.purge/v1"]
     older_than: str | None
@@ -366,7 +366,7 @@ class PurgeDocument(TypedDict):
 
 
 class CollectorRunRow(TypedDict):
-    """``objects``: the number of addresses in a report. Reports of lakeFS's jobs name what they marked."""
+    """A run. ``objects``: the number of addresses in its report. lakeFS's jobs report what they marked."""
 
     run_id: str
     by: str
@@ -378,7 +378,7 @@ class CollectorRunRow(TypedDict):
 
 
 class CollectorRunsDocument(TypedDict):
-    """``schemas/collector-runs.v1.json``. Both maps are by ``server/name``."""
+    """The document of ``schemas/collector-runs.v1.json``. Both maps are by ``server/name``."""
 
     format: Literal["lakeplan.collector-runs/v1"]
     repositories: Mapping[str, list[CollectorRunRow]]
@@ -401,7 +401,7 @@ class NamedCommitsRow(TypedDict):
 
 
 class RunFinding(TypedDict):
-    """The last collector run whose records name an object. ``started`` as its report writes it."""
+    """The last collector run whose records name an object. ``started`` is as written in its report."""
 
     run_id: str
     by: str
@@ -442,9 +442,8 @@ class DamagedRow(TypedDict):
 
 class QuarantineRow(TypedDict):
     """A quarantine compared with the records of its sweep. ``recorded``: what was moved there. ``present``:
-    what of that exists. ``lost``: copies that are neither present, restored nor purged. ``addresses`` name
-    some of the ``lost`` and ``resized``. ``readable`` False: the mark or a record of its sweep cannot be
-    read, so the expected content is unknown; ``present`` then counts all copies, and ``note`` says why."""
+    the part of that which exists. ``lost``: copies that are neither present, restored nor purged.
+    ``addresses`` name some of these."""
 
     mark_id: str
     readable: bool
@@ -499,7 +498,8 @@ class CheckedRow(TypedDict):
 
 
 class CheckDocument(TypedDict):
-    """``schemas/check.v1.json``. ``failed``: repositories that could not be checked, by ``server/name``."""
+    """The document of ``schemas/check.v1.json``. ``failed``: repositories that could not be checked, by
+    ``server/name``."""
 
     format: Literal["lakeplan.check/v1"]
     at: str

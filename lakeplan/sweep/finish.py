@@ -1,5 +1,5 @@
-"""The end of a sweep: its summary, the report for other tools, the record in the state; and reports of
-runs."""
+"""Ends a sweep: writes its summary, the report for other tools and the record in the state. Also reads
+reports of runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Version
 
 
 def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> SweepDocument:
-    """The outcome of a run as JSON (``schemas/sweep.v1.json``)."""
+    """The outcome of a run as a document (``schemas/sweep.v1.json``)."""
     mark = end.mark
     reasons: Counter[str] = Counter()
     for one in end.ends:
@@ -64,7 +64,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
 
 
 def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree"]]:
-    """Where each setting comes from: the approval, today's tree if it differs there, or the mark without an
+    """The source of each setting: the approval, today's tree if it differs, or the mark if there is no
     approval."""
     if end.approval is None:
         return dict.fromkeys(vars(end.settings), "mark")
@@ -75,7 +75,7 @@ def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree
 
 
 def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
-    """Why deleted bytes may still use storage; "" when they do not."""
+    """Why deleted bytes may still use storage, or ""."""
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""

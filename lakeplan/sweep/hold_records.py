@@ -1,5 +1,5 @@
-"""Records in the namespace of what holds keep: one small file per hold and commit. A prefix that no path
-begins with yet is recorded without a commit.
+"""Records in the namespace what holds keep: one small file per hold and commit. A prefix that no path begins
+with yet is recorded without a commit.
 
 A hold on a branch or a tag names no commit once somebody deletes it, and the state can be lost. So every
 inspection of a mark or a sweep records the commits that holds name, and keeps earlier records.

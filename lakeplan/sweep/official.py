@@ -85,8 +85,8 @@ def withdraw(site: Site, mark: Mark) -> None:
 
 
 class OfficialSweeper:
-    """``lakeplan.simulation.requests.Sweeper`` by lakeFS's own job. The first round marks, the second sweeps.
-    ``run_sweep`` inspects before each."""
+    """Implements ``Sweeper`` by lakeFS's own job. The first round marks, the second sweeps. ``run_sweep``
+    inspects before each."""
 
     def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
         self._site = site
@@ -106,11 +106,11 @@ class OfficialSweeper:
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """See the port. The collector deletes only objects of its marks, so lakeplan deletes these."""
+        """Implements the port. The collector deletes only objects of its marks, so lakeplan deletes these."""
         return self._ports.sweeper.delete_objects(store, objects, settings, before_each=before_each)
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
-        """See the port. Raises GateRefused or StalePlan when it may not continue; nothing was deleted
+        """Implements the port. Raises GateRefused or StalePlan when it may not continue; nothing was deleted
         then."""
         if (begun := self._recorded()) is not None:
             return self._go_on(begun, request)

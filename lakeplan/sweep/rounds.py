@@ -43,12 +43,12 @@ class OpenWorkers(Protocol):
 
 
 class SweepStopped(Exception):
-    """The workers themselves failed, not a part. Finished parts have their records."""
+    """The workers failed, not a part. Finished parts have their records."""
 
 
 class ThreadWorkers:
-    """``Workers`` in this process. ``cancel`` stops them before their next request that deletes anything. A
-    copy that is in progress is finished."""
+    """Implements ``Workers`` in this process. ``cancel`` stops them before their next request that deletes
+    anything. A copy in progress is finished."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism
@@ -59,7 +59,7 @@ class ThreadWorkers:
         return self._parallelism
 
     def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
-        """See ``Workers``. Ctrl-C stops the threads first."""
+        """Implements ``Workers``. Ctrl-C stops the threads first."""
 
         def sweep(parts: Sequence[Part]) -> list[PartResult | LakeplanError]:
             return list(sweep_parts(parts, work, self._halt))
@@ -85,9 +85,9 @@ STOPPED = "stopped by a signal"
 
 
 class PartSweeper:
-    """``Sweeper`` on the workers of ``open_workers``. ``parallelism``: the number of shares, or None for the
-    workers' own. ``stop`` is called about twice a second during a round; once it returns True, the workers
-    are stopped."""
+    """Implements ``Sweeper`` on the workers of ``open_workers``. ``parallelism``: the number of shares, or
+    None for the workers' own. ``stop`` is called about twice a second during a round; once it returns True,
+    the workers are stopped."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class PartSweeper:
         *,
         before_each: Callable[[], None],
     ) -> list[Deletion]:
-        """See the port. Runs in one thread."""
+        """Implements the port. Runs in one thread."""
         waiting = Waiting(time.monotonic, time.sleep, random.random)
         throttle = Throttle(settings.rate)
         expected = {one.key: one for one in objects}
@@ -124,8 +124,8 @@ class PartSweeper:
         return answers
 
     def delete(self, request: DeleteRequest) -> RoundEnd:
-        """See the port. A failure of the workers themselves becomes the round's problem; the next run reads
-        the records of finished parts."""
+        """Implements the port. A failure of the workers themselves becomes the round's problem; the next run
+        reads the records of finished parts."""
         total = sum(part.rows for part in request.parts)
         with (
             self._progress.task("deleting", total) as step,
@@ -179,8 +179,8 @@ def _watched(
 
 @contextmanager
 def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
-    """While the block runs, a thread lists every few seconds which parts have their record, and advances the
-    progress by their objects. When the records cannot be listed, no progress is shown."""
+    """While the block runs, lists in a thread every few seconds which parts have records, and advances the
+    progress by their objects. If the records cannot be listed, no progress is shown."""
     if step is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Pure rules of a sweep: gates, rate, settling, overlap of storage, the official collector."""
+"""Pure rules of a sweep: gates, rate, settling, shared storage, the official collector."""
 
 from __future__ import annotations
 
@@ -40,23 +40,22 @@ MAX_BACKOFF_SECONDS = 120.0
 def backoff_seconds(
     failures: int, jitter: float, *, least: float = MIN_BACKOFF_SECONDS, most: float = MAX_BACKOFF_SECONDS
 ) -> float:
-    """How long to wait after so many consecutive failures (1 or more). Each failure doubles the wait, and
-    ``jitter``, a random number in [0, 1), takes up to half of it off, so that workers do not return at
-    once."""
+    """The wait in seconds after this many consecutive failures (1 or more). Each failure doubles the wait,
+    and ``jitter``, a random number in [0, 1), subtracts up to half, so that workers do not return at once."""
     doubled = min(most, least * 2.0 ** min(failures - 1, 30))
     return doubled * (0.5 + jitter / 2)
 
 
 @dataclass
 class Throttle:
-    """Spreads deletions over time. ``rate`` is objects a second for this worker (None: no limit). Times are
-    seconds of a monotonic clock."""
+    """Spreads deletions over time. ``rate`` is in objects per second for this worker (None: no limit). Times
+    are seconds of a monotonic clock."""
 
     rate: float | None
     _free_at: float = 0.0
 
     def wait_seconds(self, objects: int, now: float) -> float:
-        """How long to wait before a batch of so many objects. Call it once for each batch."""
+        """The wait in seconds before a batch of this many objects. Call it once for each batch."""
         if not self.rate:
             return 0.0
         start = max(now, self._free_at)
@@ -166,7 +165,7 @@ def candidate_age_seconds(settings: SweepSettings) -> int:
 
 
 def min_age_seconds(*, cutoff: datetime, now: datetime) -> int:
-    """The minimum age, at least 1, with which a job that starts now deletes nothing that was modified after a
+    """The minimum age, at least 1, for a job that starts now to delete nothing that was modified after a
     mark's cutoff."""
     return max(1, ceil((now - cutoff).total_seconds()) + START_SECONDS)
 
@@ -202,7 +201,7 @@ class Place:
 def overlapping(
     repository: Repository, others: Iterable[Repository], *, any_store: bool = False
 ) -> list[tuple[Repository, str]]:
-    """The repositories whose namespace equals, contains or is inside this one's in any spelling, with how.
+    """The repositories whose namespace equals, contains or is inside this one's in any spelling, and how.
     ``any_store`` includes those that overlap only if another endpoint or account is the same storage."""
     own = places(repository.storage_namespace)
     found = []
@@ -218,7 +217,7 @@ def overlapping(
 
 @lru_cache(maxsize=4096)
 def places(url: str) -> tuple[Place, ...]:
-    """The places that a namespace may mean: a server drops a query and decodes escapes, and some stores
+    """The places that a namespace may refer to: a server drops a query and decodes escapes, and some stores
     resolve ``..``."""
     kind, rest = _taken_apart(url)
     cut = rest.partition("?")[0]
@@ -229,7 +228,7 @@ def places(url: str) -> tuple[Place, ...]:
 
 @lru_cache(maxsize=4096)
 def place_of(url: str) -> Place:
-    """The place that a namespace most probably means."""
+    """The place that a namespace most probably refers to."""
     kind, rest = _taken_apart(url)
     return _place(kind, resolved(unquote(rest.partition("?")[0])))
 
@@ -282,7 +281,7 @@ def lowered(before: GcRules | None, after: GcRules) -> bool:
 
 @dataclass(frozen=True)
 class Window:
-    """The time between which moments a mark may be swept."""
+    """The times between which a mark may be swept."""
 
     opens: datetime
     closes: datetime
@@ -310,5 +309,5 @@ def window(mark: Mark, settle_seconds: int, *, lowered_at: datetime | None = Non
 
 def proven_absent(*, first_seen: datetime, now: datetime, settle_seconds: int) -> bool:
     """Whether two inspections of uncommitted data and refs that both missed an object are far enough apart.
-    One alone is no proof (lakefs/retention.md, "What a safe mark must respect")."""
+    One alone proves nothing (lakefs/retention.md, "What a safe mark must respect")."""
     return now - first_seen >= timedelta(seconds=settle_seconds)

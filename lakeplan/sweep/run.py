@@ -1,4 +1,4 @@
-"""``sweep run``: deletes the objects of an approved mark, and records what became of each.
+"""``sweep run``: deletes the objects of an approved mark and records the result for each.
 
 Before the first batch and every ten minutes, it reads rules, uncommitted data and refs again. Objects that
 something needs now are saved. Records are written before and after every part (``lakeplan.sweep.deleting``),
@@ -97,7 +97,7 @@ class SweepEnd:
 
 
 def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
-    """Sweeps an approved mark, or continues its sweep. Raises LakeplanError when it may not be swept (not
+    """Sweeps an approved mark, or continues its sweep. Raises LakeplanError if it may not be swept (not
     approved, not settled, stale, another collector ran). A later failure is in the answer."""
     mark = stored.mark
     approval = load_approval(ports.state, stored)
@@ -268,7 +268,7 @@ def check_alone(site: Site, mark: Mark) -> None:
 
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
-    """The ids that this sweep itself leaves among the runs of collectors."""
+    """The run ids that this sweep leaves among those of collectors."""
     own = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
     if (run_id := official_run(site.store, mark.mark_id)) is not None:
         own.add(run_id)
@@ -295,7 +295,7 @@ class _Runner:
         self._chosen: RunnerChoice | None = None
 
     def read_records(self) -> None:
-        """Reads which parts are finished, and what became of their objects, from the namespace."""
+        """Reads from the namespace which parts are finished, and the results of their objects."""
         self._done = newest_attempts(self._site.store, self._mark.mark_id)
         self.ends = []
         for part in self._mark.marked.going:
@@ -318,7 +318,7 @@ class _Runner:
         return [part for part, name in parts if self._done.get(name, -1) < self._again.get(name, 0)]
 
     def ended(self, stored: StoredMark, approval: Approval | None, settings: SweepSettings) -> SweepEnd:
-        """What is left, and of what is gone how much is held: both as they are now."""
+        """The objects that are left, and how many of the deleted ones are held, as of now."""
         self.read_records()
         never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
         pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
@@ -354,7 +354,7 @@ class _Runner:
         return bool(self._done) or next(iter(begun), None) is not None
 
     def close(self, left: list[Part]) -> None:
-        """Records what became of every object of these parts, and deletes none."""
+        """Records the result of every object of these parts, and deletes none."""
         self._noted(self._ports.sweeper.delete(self._request(left, "close")))
 
     def _request(self, left: list[Part], mode: Literal["delete", "quarantine", "close"]) -> DeleteRequest:
@@ -378,7 +378,7 @@ class _Runner:
         )
 
     def _came_back(self, end: SweepEnd) -> int:
-        """How many deleted objects something needs now, by a last inspection. Restored ones do not count."""
+        """How many deleted objects are needed now, by a last inspection. Restored ones do not count."""
         if not end.amount(Status.DELETED).objects:
             return 0
         held, _, _ = self._look(list(self._mark.marked.going))

@@ -66,7 +66,7 @@ class MarkReport:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Repositories without a mark that need none, with why."""
+        """Repositories that need no mark, and why."""
         return {
             key: made if isinstance(made, str) else made.message
             for key, made in self.made.items()
@@ -225,7 +225,7 @@ class _PurgeSteps:
 
 
 def marks_document(report: MarkReport) -> MarksDocument:
-    """``schemas/marks.v1.json``."""
+    """The document of ``schemas/marks.v1.json``."""
     return {
         "format": MARKS_FORMAT,
         "marks": [mark_document(mark) for mark in report.marks],
@@ -235,7 +235,7 @@ def marks_document(report: MarkReport) -> MarksDocument:
 
 
 def mark_document(mark: Mark) -> MarkDocument:
-    """A mark's document with the times between which it may be swept."""
+    """A mark's document, including the times between which it may be swept."""
     times = window(mark, mark.settings.settle_seconds)
     return {
         **mark.to_document(),

@@ -19,7 +19,7 @@ ENDS = "kind string, text string"
 
 
 class SparkWorkers:
-    """``Workers`` of a session."""
+    """Implements ``Workers`` of a session."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class SparkWorkers:
         return self._session.sparkContext.defaultParallelism
 
     def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
-        """See ``Workers``. ``work`` contains credentials, so it is sent with the function over a socket."""
+        """Implements ``Workers``. ``work`` has credentials, so it is sent with the function over a socket."""
 
         def sweep(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
             for batch in batches:
@@ -51,12 +51,12 @@ class SparkWorkers:
         ]
 
     def cancel(self) -> None:
-        """See ``Workers``. Spark ends the processes."""
+        """Implements ``Workers``. Spark ends the processes."""
         self._session.sparkContext.cancelAllJobs()
 
 
 def to_batch(end: PartResult | LakeplanError) -> pa.RecordBatch:
-    """One row for the driver."""
+    """A result as one row for the driver."""
     if isinstance(end, LakeplanError):
         fields = {"message": end.message, "where": end.where, "hint": end.hint}
         return pa.RecordBatch.from_pydict({"kind": ["error"], "text": [json.dumps(fields)]})

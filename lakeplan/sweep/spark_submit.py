@@ -63,8 +63,8 @@ class LakefsAccess:
 
 @dataclass(frozen=True)
 class S3Access:
-    """``endpoint_url``: only for stores other than AWS, which are addressed path-style. Without keys the job
-    finds credentials itself (a role)."""
+    """Access to S3. ``endpoint_url``: only for stores other than AWS, which are addressed path-style. Without
+    keys the job finds credentials itself (a role)."""
 
     region: str
     endpoint_url: str | None = None
@@ -212,7 +212,7 @@ def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> 
 
 
 def check_no_delete(texts: Mapping[str, str]) -> None:
-    """Raises UsageError when a text names the setting of the old dry run. ``texts``: settings by location."""
+    """Raises UsageError if a text has the setting of the old dry run. ``texts``: settings by location."""
     for where, text in texts.items():
         if NO_DELETE in text:
             raise UsageError(
@@ -507,7 +507,7 @@ class SparkSubmit:
 
 
 def _telling(lines: Sequence[str]) -> Sequence[str]:
-    """The lines that name a fault, because Spark prints more after it; or the last lines."""
+    """The lines that name a fault, because Spark prints more after it, or else the last lines."""
     return [line for line in lines if FAULT.search(line)][:SHOWN] or lines[-SHOWN:]
 
 
@@ -536,7 +536,7 @@ class _Watch:
     stop: Callable[[], bool]
 
     def wait(self, process: subprocess.Popen[str], lines: Sequence[str]) -> int | None:
-        """The exit code; None when a stop was requested first."""
+        """The exit code, or None if a stop was requested first."""
         what = "deletes" if self.job.mark_id else "marks"
         self.tell(f"{self.job.repository}: the official collector {what}; it can take hours")
         began = kept = told = time.monotonic()
