@@ -37,14 +37,14 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         watcher = threading.Thread(target=_watch, args=(process.pid, stop, taken, seconds))
         watcher.start()
         try:
-            output, said = process.communicate()
+            output, errors = process.communicate()
         finally:
             stop.set()
             watcher.join()
     taken.wall, taken.cpu, taken.output = time.perf_counter() - begin, sum(seconds.values()), output
     if process.returncode:
         raise subprocess.CalledProcessError(
-            process.returncode, command, output, said[:1500] + "\n…\n" + said[-1500:]
+            process.returncode, command, output, errors[:1500] + "\n…\n" + errors[-1500:]
         )
     return taken
 

@@ -310,12 +310,12 @@ def report(modules: list[str]) -> bool:
         for stale in listed - {(m.function, m.removed, m.added) for kind, m in kinds if kind == "equivalent"}:
             print(f"listed as equivalent, but did not survive: {': '.join(stale)}")
             fine = False
-        counted = n["killed"] + n["survived"]
-        score = 100 * n["killed"] / max(1, counted)
-        share = 100 * n["equivalent"] / max(1, counted + n["equivalent"])
+        judged = n["killed"] + n["survived"]
+        score = 100 * n["killed"] / max(1, judged)
+        share = 100 * n["equivalent"] / max(1, judged + n["equivalent"])
         fine = fine and not n["not run"] and score >= THRESHOLD
         fine = fine and (share <= MOST_EQUIVALENT or n["equivalent"] <= 1)
-        rows.append([module, *(str(n[kind]) for kind in KINDS), f"{score:.1f}%" if counted else "no results"])
+        rows.append([module, *(str(n[kind]) for kind in KINDS), f"{score:.1f}%" if judged else "no results"])
     print()
     for row in [["module", *KINDS, "score"], *rows]:
         print(f"{row[0]:28}" + "".join(f"{cell:>13}" for cell in row[1:]))

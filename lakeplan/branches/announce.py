@@ -62,16 +62,18 @@ def give_notice(
     """Publishes the notices that are due. Returns the results by ``server/name``. ``now`` is the time of the
     latest clock; the notice period begins with the channel's answer. A notice that cannot be recorded counts
     as not published."""
-    due = {s.desired.key: _deleted_from(s, now()) for s in surveys}
-    items = {(s.desired.key, o.id): _item(s, o, due[s.desired.key]) for s in surveys for o in s.notice_due}
+    deletes_at = {s.desired.key: _deleted_from(s, now()) for s in surveys}
+    items = {
+        (s.desired.key, o.id): _item(s, o, deletes_at[s.desired.key]) for s in surveys for o in s.to_announce
+    }
     sent = publisher.publish(Event.BRANCH_DELETION, TITLE, list(items.values()), HINT)
     accepted_at = now()
     answers = {id(item): part for part in sent for item in part.items}
     announced = {}
     for survey in surveys:
         key = survey.desired.key
-        parts = {o.id: answers.get(id(items[key, o.id]), _UNANSWERED) for o in survey.notice_due}
-        announced[key] = _recorded(survey, parts, state, accepted_at, due[key])
+        parts = {o.id: answers.get(id(items[key, o.id]), _UNANSWERED) for o in survey.to_announce}
+        announced[key] = _recorded(survey, parts, state, accepted_at, deletes_at[key])
     return announced
 
 
@@ -79,18 +81,18 @@ _UNANSWERED = Sent((), problem="nobody tried to send it")
 
 
 def _recorded(
-    survey: Survey, parts: Mapping[str, Sent], state: StateWriter, accepted_at: datetime, due: datetime
+    survey: Survey, parts: Mapping[str, Sent], state: StateWriter, accepted_at: datetime, deletes_at: datetime
 ) -> Announced:
     refused = Counter((p.channel, p.problem) for p in parts.values() if p.problem)
     problems = [_postponed(count, channel, why) for (channel, why), count in sorted(refused.items())]
-    accepted = {o.id: o for o in survey.notice_due if not parts[o.id].problem}
+    accepted = {o.id: o for o in survey.to_announce if not parts[o.id].problem}
     period = timedelta(seconds=survey.desired.lifecycle_settings.notice_period_seconds)
     notices = {
         name: Notice(
             o.facts.commit_id,
             o.staged.fingerprint if o.staged is not None else NOTHING_STAGED,
             accepted_at,
-            due,
+            deletes_at,
             parts[name].channel,
         )
         for name, o in accepted.items()
@@ -109,7 +111,13 @@ def _recorded(
         text = f"published and not recorded ({error.message})"
         return Announced((), (*problems, _postponed(len(notices), "", text)))
     noticed = tuple(
-        Noticed(name, n.head, accepted[name].verdict.policy, n.channel, n.due(period).replace(microsecond=0))
+        Noticed(
+            name,
+            n.head,
+            accepted[name].verdict.policy,
+            n.channel,
+            n.deletes_at(period).replace(microsecond=0),
+        )
         for name, n in sorted(notices.items())
     )
     return Announced(noticed, tuple(problems))
@@ -131,11 +139,11 @@ def _deleted_from(survey: Survey, now: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
-def _item(survey: Survey, outlook: BranchOutlook, due: datetime) -> Item:
+def _item(survey: Survey, outlook: BranchOutlook, deletes_at: datetime) -> Item:
     key, name, verdict = survey.desired.key, outlook.id, outlook.verdict
-    until = (due + LONGER).date().isoformat()
+    until = (deletes_at + LONGER).date().isoformat()
     command = shlex.join(["lakeplan", "branches", "exempt", key, name, "--until", until])
-    text = f"will be deleted from {due:%Y-%m-%d %H:%M} UTC on, by policy {verdict.policy}"
+    text = f"will be deleted from {deletes_at:%Y-%m-%d %H:%M} UTC on, by policy {verdict.policy}"
     return Item(
         subject=f"{key} {name}",
         text=text,
@@ -147,7 +155,7 @@ def _item(survey: Survey, outlook: BranchOutlook, due: datetime) -> Item:
             "commit_id": outlook.facts.commit_id,
             "policy": verdict.policy,
             "expired_since": utc_second_text(verdict.since),
-            "deleted_from": utc_second_text(due),
+            "deleted_from": utc_second_text(deletes_at),
             "keep_with": command,
         },
     )

@@ -56,7 +56,7 @@ class Notice:
     deleted_from: datetime
     channel: str = ""
 
-    def due(self, period: timedelta) -> datetime:
+    def deletes_at(self, period: timedelta) -> datetime:
         """The moment from which the branch may be deleted: ``period`` after the notice was accepted, but not
         before the moment that it gave."""
         return max(self.accepted_at + period, self.deleted_from)
@@ -102,12 +102,12 @@ def after_notice(
         unannounced = BranchVerdict(Keep.NOTICE_DUE, verdict.policy, verdict.since, as_of + period)
     if notice is None or not is_about(notice, outlook, exemption):
         return unannounced
-    due = notice.due(period)
+    deletes_at = notice.deletes_at(period)
     if period and channel is not None and notice.channel not in ("", channel):
         return unannounced
-    if as_of < due:
-        return BranchVerdict(Keep.NOTICE_GIVEN, verdict.policy, verdict.since, due)
-    return verdict if as_of < due + LAPSE else unannounced
+    if as_of < deletes_at:
+        return BranchVerdict(Keep.NOTICE_GIVEN, verdict.policy, verdict.since, deletes_at)
+    return verdict if as_of < deletes_at + LAPSE else unannounced
 
 
 def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str, ...]:

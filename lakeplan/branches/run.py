@@ -71,9 +71,9 @@ def serve(
     """Calls ``tick`` at every moment of the schedule. Missed runs are not made up for, and a failed run is
     logged. ``wait`` sleeps for seconds and returns whether to stop. Returns the number of runs."""
     ticks = 0
-    due = _next(cron, now())
+    next_run = _next(cron, now())
     while True:
-        left = (due - now()).total_seconds()
+        left = (next_run - now()).total_seconds()
         if left > 0:
             if wait(min(left, LONGEST_SLEEP)):
                 return ticks
@@ -85,7 +85,7 @@ def serve(
         ticks += 1
         if wait(0):
             return ticks
-        due = _next(cron, max(now(), due))
+        next_run = _next(cron, max(now(), next_run))
 
 
 def _next(cron: Cron, moment: datetime) -> datetime:
@@ -222,7 +222,7 @@ class _Runner:
                 lease = stack.enter_context(self._lease(desired, clocks))
                 held = self._survey(desired, lease, stack, clocks)
                 held.ahead = clocks.latest - began
-                if held.survey.deleted or held.survey.notice_due:
+                if held.survey.deleted or held.survey.to_announce:
                     held.stack = stack.pop_all()
                     return held
                 return self._nothing_to_delete(held)
@@ -252,7 +252,7 @@ class _Runner:
         # New branches are dated by the latest clock and all are judged by the earliest.
         when = When(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
         found = survey(desired, readers, recalled, when, whole=False)
-        if (found.deleted or found.notice_due) and found.hold_problems:
+        if (found.deleted or found.to_announce) and found.hold_problems:
             raise LakeplanError(
                 f"{found.hold_problems[0]}; nothing is deleted until the hold is corrected",
                 where=desired.key,
@@ -297,7 +297,7 @@ class _Runner:
     # ---- notices
     def give_notice(self, held: list[_Held]) -> None:
         """Publishes notices of the deletions that need one, unless the run is to stop."""
-        waiting = [item for item in held if item.survey.notice_due]
+        waiting = [item for item in held if item.survey.to_announce]
         if not waiting or self._ports.stop():
             return
         ahead = max(item.ahead for item in waiting)

@@ -75,7 +75,7 @@ class Survey:
     spared: Spared = field(default_factory=Spared)
 
     @property
-    def notice_due(self) -> tuple[BranchOutlook, ...]:
+    def to_announce(self) -> tuple[BranchOutlook, ...]:
         """The branches that would be deleted if their notice had been given, by name."""
         return tuple(o for _, o in sorted(self.outlooks.items()) if o.verdict.kept_by is Keep.NOTICE_DUE)
 

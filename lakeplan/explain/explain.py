@@ -298,13 +298,13 @@ def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> S
     """Adds uncommitted changes at all paths of objects that may not be kept."""
     paths = sorted({path for holding in holdings for path in holding.paths})
     more = world.staging.find([h.address for h in holdings], paths, None)
-    return Staged({**more.holders, **staged.holders}, staged.paths, more.looked, more.complete)
+    return Staged({**more.holders, **staged.holders}, staged.paths, more.inspected, more.complete)
 
 
 def _staged_notes(staged: Staged) -> list[str]:
-    if staged.complete or not staged.looked:
+    if staged.complete or not staged.inspected:
         return []
-    return [f"uncommitted changes can only keep more objects; inspected: {staged.looked}"]
+    return [f"uncommitted changes can only keep more objects; inspected: {staged.inspected}"]
 
 
 def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:

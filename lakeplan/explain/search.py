@@ -276,12 +276,12 @@ MAX_ENTRIES = 1_000
 @dataclass(frozen=True)
 class Staged:
     """Uncommitted objects. ``holders``: by address, where it is uncommitted (``branch main``, ``run …``).
-    ``paths``: by address, its uncommitted paths. ``looked``: what was inspected, in words. ``complete``:
+    ``paths``: by address, its uncommitted paths. ``inspected``: what was inspected, in words. ``complete``:
     everything was, so no other object is uncommitted."""
 
     holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    looked: str = ""
+    inspected: str = ""
     complete: bool = True
 
 
@@ -304,7 +304,7 @@ class RunStaging:
         named = (f"run {self.run_id}",)
         return Staged(
             {address: named for address in addresses if address in self.addresses},
-            looked=f"the run of uncommitted addresses {self.run_id}",
+            inspected=f"the run of uncommitted addresses {self.run_id}",
         )
 
 
@@ -337,7 +337,7 @@ class BranchStaging:
         return Staged(
             {address: tuple(sorted(names)) for address, names in found.items()},
             {address: tuple(sorted(names)) for address, names in at.items()},
-            looked=f"staged changes of {where}, {what}",
+            inspected=f"staged changes of {where}, {what}",
             # An old address can be uncommitted at an unknown path.
             complete=not paths and not capped and not left_out,
         )
@@ -346,11 +346,11 @@ class BranchStaging:
         """Path and address of uncommitted objects, and whether some were left out."""
         found: list[tuple[str, str]] = []
         try:
-            return found, self._look(branch, paths, found)
+            return found, self._search_branch(branch, paths, found)
         except (PermissionDenied, NotFound):
             return found, True  # no permission, or the branch is gone
 
-    def _look(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
+    def _search_branch(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):
             listed = self.reader.list_uncommitted(self.repository, branch, wanted)
             for seen, path in enumerate(listed):

@@ -219,15 +219,15 @@ def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:
     for at in range(0, len(keys), _RECORDS_A_PIECE):
         rows = slice(at, at + _RECORDS_A_PIECE)
         some = keys[rows]
-        pieces = [b""] * (4 * len(some))
-        pieces[0::4] = written[np.searchsorted(sizes, key_sizes[rows])].tolist()
-        pieces[1::4] = some
-        pieces[2::4] = written[np.searchsorted(sizes, value_sizes[rows])].tolist()
+        chunks = [b""] * (4 * len(some))
+        chunks[0::4] = written[np.searchsorted(sizes, key_sizes[rows])].tolist()
+        chunks[1::4] = some
+        chunks[2::4] = written[np.searchsorted(sizes, value_sizes[rows])].tolist()
         spans = zip(lanes.value_start[rows].tolist(), lanes.value_end[rows].tolist(), strict=True)
-        pieces[3::4] = [lanes.buffer[start:end] for start, end in spans]
+        chunks[3::4] = [lanes.buffer[start:end] for start, end in spans]
         if at == 0:
-            pieces[0] = pieces[0][1:]
-        yield b"".join(pieces)
+            chunks[0] = chunks[0][1:]
+        yield b"".join(chunks)
     yield b"|"
 
 

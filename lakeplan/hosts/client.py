@@ -155,7 +155,7 @@ class HostClient:
         return Answer(response.status_code, response.content, response.headers.get("Location", ""))
 
     def _refused(self, answer: Answer, what: str) -> HostError:
-        return self._failed(what, f"status {answer.status}{_said(answer.content)}", answer.status)
+        return self._failed(what, f"status {answer.status}{_message_of(answer.content)}", answer.status)
 
     def _failed(self, what: str, reason: str, status: int = 0) -> HostError:
         hints = {
@@ -181,7 +181,7 @@ def _value(header: str, token: Secret) -> str:
     return f"Bearer {token.reveal()}" if header == "Authorization" else token.reveal()
 
 
-def _said(content: bytes) -> str:
+def _message_of(content: bytes) -> str:
     """The ``message`` in the body of an error, on one short line."""
     try:
         body = parse_json(content, limit=limits.MESSAGE_BYTES)

@@ -184,12 +184,12 @@ class GitHub:
     @reads_answers
     def approvers(self, request: Request) -> list[str]:
         """Each person's last review counts, if it is of the commit that was merged."""
-        said: dict[str, bool] = {}
+        latest: dict[str, bool] = {}
         for review in self.client.pages(f"{self._root}/pulls/{request.number}/reviews"):
             login, state = str((review.get("user") or {}).get("login") or ""), review["state"]
             if login and state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
-                said[login] = state == "APPROVED" and review["commit_id"] == request.head
-        return [login for login, approves in said.items() if approves]
+                latest[login] = state == "APPROVED" and review["commit_id"] == request.head
+        return [login for login, approves in latest.items() if approves]
 
     # ---- plans
     @reads_answers

@@ -150,15 +150,15 @@ def upright(f: Frame, at: float, cls: str, content: str) -> list[Markup]:
     """A vertical line with a label beside it, inside the chart."""
     end = at > f.span * 0.8
     line = el("line", cls=cls, x1=f.x(at), x2=f.x(at), y1=f.top, y2=f.floor)
-    beside = float(f.x(at)) + (-6 if end else 6)
-    return [line, words(f"{beside:.1f}", f.top + 12, content, "on end" if end else "on")]
+    text_at = float(f.x(at)) + (-6 if end else 6)
+    return [line, words(f"{text_at:.1f}", f.top + 12, content, "on end" if end else "on")]
 
 
-def column(f: Frame, at: float, width: float, value: float, cls: str, said: str) -> Markup:
+def column(f: Frame, at: float, width: float, value: float, cls: str, title: str) -> Markup:
     top = float(f.y(value))
     return el(
         "rect",
-        el("title", said),
+        el("title", title),
         cls=cls,
         x=f"{float(f.x(at)):.1f}",
         y=f"{top:.1f}",
@@ -167,15 +167,15 @@ def column(f: Frame, at: float, width: float, value: float, cls: str, said: str)
     )
 
 
-def picture(name: str, said: str, parts: Iterable[Markup], height: int = 200) -> Markup:
-    """The SVG. ``name`` is its title, ``said`` describes it to people who do not see it."""
+def picture(name: str, description: str, parts: Iterable[Markup], height: int = 200) -> Markup:
+    """The SVG. ``name`` is its title, ``description`` describes it to people who do not see it."""
     return el(
         "svg",
         el("title", name),
         *parts,
         cls="picture",
         role="img",
-        aria_label=f"{name}. {said}",
+        aria_label=f"{name}. {description}",
         viewBox=f"0 0 {WIDTH} {TOP + height + BOTTOM}",
     )
 

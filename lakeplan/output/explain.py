@@ -193,10 +193,10 @@ def _branch(page: Page, subject: BranchSubject) -> None:
             indent=4,
         )
         lost = verdict["commits_lost_if_deleted"]
-        said = (
+        outcome = (
             f"{count_of(lost, 'commit')} would expire on the server" if lost else "no commit expires at once"
         )
-        page.line(f"if the branch is deleted now: {said}", indent=4)
+        page.line(f"if the branch is deleted now: {outcome}", indent=4)
 
 
 def _verdict(page: Page, verdict: Verdict, holders: int) -> None:

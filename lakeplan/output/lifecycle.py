@@ -300,8 +300,8 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     """Print what a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
-        said = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
-        if not any(said):
+        parts = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
+        if not any(parts):
             continue
         page.heading(repository["repository"], f"{count_of(repository['kept'], 'branch')} kept")
         page.warnings(repository["warnings"])

@@ -108,12 +108,12 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         names = ", ".join(r["branch"] for r in there[:5]) + (", …" if len(there) > 5 else "")
         radius = 4 + min(6.0, 2 * math.log10(len(there)) * 2)
         cls = "dot goes" if goes else "dot"
-        said = f"{count_of(len(there), 'branch')}: {names}"
-        parts.append(el("circle", el("title", said), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
+        summary = f"{count_of(len(there), 'branch')}: {names}"
+        parts.append(el("circle", el("title", summary), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
-    said = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
-    caption = f"{said} Ringed: policies delete it within 30 days. Both scales are logarithmic."
-    return figure(picture(f"Branches of {key}", said, parts, _HEIGHT), caption)
+    summary = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
+    caption = f"{summary} Ringed: policies delete it within 30 days. Both scales are logarithmic."
+    return figure(picture(f"Branches of {key}", summary, parts, _HEIGHT), caption)
 
 
 def _table(key: str, rows: Sequence[Json]) -> Markup:
@@ -217,24 +217,24 @@ def _commits(timeline: Json) -> Markup:
     width = (WIDTH - LEFT - RIGHT) / span
     for d in days:
         proposed, stored = d["proposed"] or 0, d["stored"] or 0
-        said = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
-        parts.append(column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", said))
-        parts.append(column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", said))
+        title = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
+        parts.append(column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", title))
+        parts.append(column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", title))
         if d["branches"]:
             parts.append(_branch_mark(f, d))
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
-    said = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
+    summary = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
     caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
     if any(d["branches"] for d in days):
         caption += " Triangles: branches that policies delete."
-    drawn = picture(f"Commits that expire within {span} days", said, parts, _TIMELINE_HEIGHT)
+    drawn = picture(f"Commits that expire within {span} days", summary, parts, _TIMELINE_HEIGHT)
     return figure(drawn, caption)
 
 
 def _branch_mark(f: Frame, day: Json) -> Markup:
-    said = f"{moment(day['until'])}: {count_of(len(day['branches']), 'branch')}: {_names(day['branches'])}"
+    title = f"{moment(day['until'])}: {count_of(len(day['branches']), 'branch')}: {_names(day['branches'])}"
     at = f"translate({f.x(day['day'] - 0.5)} {TOP - 8})"
-    return el("path", el("title", said), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
+    return el("path", el("title", title), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
 
 
 def _objects(timeline: Json) -> Markup:
@@ -243,8 +243,8 @@ def _objects(timeline: Json) -> Markup:
     parts = axes(f, size, day_ticks(span), "bytes that expire, by days from now")
     width = (WIDTH - LEFT - RIGHT) / span * 0.8
     for d in days:
-        said = f"{moment(d['until'])}: {volume(d)}"
-        parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", said))
+        title = f"{moment(d['until'])}: {volume(d)}"
+        parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", title))
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
     drawn = picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
     return figure(drawn, "Under the proposed rules, from the horizon of the curve that was given.")
@@ -483,7 +483,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
         parts += _mark(f, curve, proposed, "then", "proposed")
     parts += [_worse(f, point) for point in worse]
     name = title_of(curve)
-    said = [
+    summary = [
         f"{days(at)}: {size(expiring_at(curve, at)['size_bytes'])} expire." for at in dict.fromkeys(marked)
     ]
     caption = f"{name}: filled: what expires by the documented rule."
@@ -492,7 +492,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     return join(
         [
             el("h4", name),
-            figure(picture(name, " ".join(said), parts), caption),
+            figure(picture(name, " ".join(summary), parts), caption),
             behind(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
@@ -509,11 +509,11 @@ def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> lis
 
 
 def _worse(f: Frame, point: ServerDaysPoint) -> Markup:
-    said = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of it at risk " + size(
+    title = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of it at risk " + size(
         point["at_risk"]["size_bytes"]
     )
     at = f"translate({f.x(point['days'])} {f.y(point['size_bytes'])})"
-    return el("path", el("title", said), cls="worse", d="M-6 0l6-6 6 6-6 6z", transform=at)
+    return el("path", el("title", title), cls="worse", d="M-6 0l6-6 6 6-6 6z", transform=at)
 
 
 def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:

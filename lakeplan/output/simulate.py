@@ -441,7 +441,7 @@ def _horizon_row(horizon: HorizonRow, top: int) -> Markup:
         f = frame(span, map(of, losses), HEIGHT, left=left, top=top + 30, width=PANEL)
         parts += axes(f, label, day_ticks(span), f"{name} that expire, by days from now")
         for loss in losses:
-            said = f"by {moment(loss['until'])}: {label(of(loss))}"
+            caption = f"by {moment(loss['until'])}: {label(of(loss))}"
             width = max(1.0, PANEL / span * 0.8)
-            parts.append(column(f, loss["day"] - 0.8, width, of(loss), "bar", said))
+            parts.append(column(f, loss["day"] - 0.8, width, of(loss), "bar", caption))
     return join(parts)

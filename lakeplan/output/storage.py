@@ -446,14 +446,14 @@ def _parent(prefix: str) -> str | None:
     return "".join(f"{part}/" for part in prefix.rstrip("/").split("/")[:-1]) if prefix else None
 
 
-def _tile(box: Box, cls: str, said: str, name: str) -> Markup:
+def _tile(box: Box, cls: str, title: str, name: str) -> Markup:
     left, top, width, height = box
     letters, name = int((width - 12) / 7.5), safe(name)
     shown = name if len(name) <= letters else f"{name[: letters - 1]}…"
     fits = name and letters > 3 and height > 26
     label = el("text", shown, x=f"{left + 7:.1f}", y=f"{top + 20:.1f}") if fits else None
     at = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
-    return el("g", el("rect", el("title", said), cls=cls, **at), label)
+    return el("g", el("rect", el("title", title), cls=cls, **at), label)
 
 
 def split(weights: Sequence[float], box: Box) -> list[Box]:

@@ -107,14 +107,14 @@ def forecast_words(row: ForecastRow) -> str:
     """What the plan forecast, and what the mark has."""
     least, most = row["least"], row["most"]
     if most is None:
-        said = f"at least {volume(least)}" if least is not None else "nothing of this moment"
+        bounds = f"at least {volume(least)}" if least is not None else "nothing of this moment"
     elif least is None or least == most:
-        said = f"up to {volume(most)}"
+        bounds = f"up to {volume(most)}"
     else:
-        said = f"{count(least['objects'])} to {volume(most)}"
+        bounds = f"{count(least['objects'])} to {volume(most)}"
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
     return (
-        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} said {said} would newly expire by then;"
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} said {bounds} would newly expire by then;"
         f" the mark has {volume(row['found'])}{fewer}"
     )
 

@@ -273,13 +273,13 @@ class Handler(BaseHTTPRequestHandler):
         return self.rfile.read(length)
 
     def _chunks(self) -> bytes:
-        pieces = []
+        chunks = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            pieces.append(self.rfile.read(size))
+            chunks.append(self.rfile.read(size))
             self.rfile.readline()
         while self.rfile.readline().strip():
             pass
-        return b"".join(pieces)
+        return b"".join(chunks)
 
     def _send(self, response: Response) -> None:
         headers: Mapping[str, str] = {"Content-Length": str(len(response.body)), **response.headers}

@@ -348,11 +348,11 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
     if wrong is not None:
         return wrong
     noise.seek(0)
-    said = noise.read().decode(errors="replace")[-4000:]
+    output = noise.read().decode(errors="replace")[-4000:]
     return SimulationFailed(
         f"Spark did not start: {_first_line(error)}",
         hint="Check --master and --spark-conf. Run with --log-level debug to see Spark's output.",
-        detail=f"{error}\n{said}",
+        detail=f"{error}\n{output}",
     )
 
 

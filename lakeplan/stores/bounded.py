@@ -36,23 +36,23 @@ class BoundedRaw:
         return getattr(self._raw, name)
 
     def stream(self, amt: int | None = None, decode_content: bool | None = None) -> Iterator[bytes]:
-        while piece := self._next(amt or _PIECE, decode_content):
-            yield piece
+        while chunk := self._next(amt or _PIECE, decode_content):
+            yield chunk
 
     def read(self, amt: int | None = None, decode_content: bool | None = None, **_: Any) -> bytes:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
         while amt is None or size < amt:
-            piece = self._next(_PIECE if amt is None else amt - size, decode_content)
-            if not piece:
+            chunk = self._next(_PIECE if amt is None else amt - size, decode_content)
+            if not chunk:
                 break
-            pieces.append(piece)
-            size += len(piece)
-        return b"".join(pieces)
+            chunks.append(chunk)
+            size += len(chunk)
+        return b"".join(chunks)
 
     def _next(self, amount: int, decode_content: bool | None) -> bytes:
-        piece: bytes = self._raw.read1(min(amount, _PIECE), decode_content)
-        self._left -= len(piece)
+        chunk: bytes = self._raw.read1(min(amount, _PIECE), decode_content)
+        self._left -= len(chunk)
         elapsed = time.monotonic() - self._started
         if self._left < 0:
             raise self._beyond(f"a response is larger than {limits.size_text(self._limit)}")
@@ -60,7 +60,7 @@ class BoundedRaw:
             raise self._beyond(f"a response takes longer than {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
             raise self._beyond(f"a response has less than {limits.RATE_BYTES:,} bytes a second")
-        return piece
+        return chunk
 
     def _beyond(self, message: str) -> StorageError:
         self._raw.close()

@@ -419,8 +419,8 @@ def _confirm(site: Site, objects: Sequence[NamedObject], ports: SweepPorts) -> _
                 _count_if_well(found, one, None if now is None else now.size, suspects)
             step(len(some))
     found.asked = len(usual)
-    few, rest = suspects[:REPORTED], suspects[REPORTED:]
-    for one, size in zip(few, _sizes(site, few), strict=True):
+    requested, rest = suspects[:REPORTED], suspects[REPORTED:]
+    for one, size in zip(requested, _sizes(site, requested), strict=True):
         lost: list[NamedObject] = []
         _count_if_well(found, one, size, lost)
         found.lost += [(one, size) for one in lost]

@@ -48,7 +48,7 @@ class MarkOptions:
 @dataclass(frozen=True)
 class Begun:
     """A repository that was listed and inspected. What other repositories need of it is not known yet.
-    ``now``: when the mark began; ``look.rules.as_of``: when the inspection began."""
+    ``now``: when the mark began; ``inspection.rules.as_of``: when the inspection began."""
 
     site: Site
     options: MarkOptions
@@ -56,7 +56,7 @@ class Begun:
     now: datetime
     collectors: tuple[str, ...]
     lowered_at: datetime
-    look: Inspection
+    inspection: Inspection
 
 
 Made = Mark | LakeplanError | str
@@ -92,8 +92,8 @@ def make_marks(
 
 
 def _is_full(group: Sequence[Begun], now: datetime) -> bool:
-    commits = sum(len(begun.look.graph.ids) for begun in group)
-    return commits > GROUP_COMMITS or now - group[0].look.rules.as_of > GROUP_TIME
+    commits = sum(len(begun.inspection.graph.ids) for begun in group)
+    return commits > GROUP_COMMITS or now - group[0].inspection.rules.as_of > GROUP_TIME
 
 
 class _Marker:
@@ -133,11 +133,11 @@ class _Marker:
             stored = read_rules(site)
             settle = options.settings.settle_seconds
             seen = observe_rules(site, ports.state, stored, clocks, settle_seconds=settle)
-            look = inspect_repository(site, stored, now=clocks.earliest, before=seen.before)
+            inspection = inspect_repository(site, stored, now=clocks.earliest, before=seen.before)
         except BaseException:
             _drop_listing(site, listing)
             raise
-        return Begun(site, options, listing, now, collectors, seen.lowered_at, look)
+        return Begun(site, options, listing, now, collectors, seen.lowered_at, inspection)
 
     def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
         """Judges the repositories of a group, and empties it."""
@@ -156,7 +156,7 @@ class _Marker:
             yield begun.site, made
 
     def _judge(self, begun: Begun, others: Others) -> Mark:
-        site, options, look = begun.site, begun.options, begun.look
+        site, options, inspection = begun.site, begun.options, begun.inspection
         marked = self._ports.marker.mark(_request(begun, others))
         candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
         gates = mark_gates(
@@ -177,16 +177,16 @@ class _Marker:
             repository_created=site.repository.creation_date,
             marked_at=begun.now,
             cutoff=begun.now - timedelta(seconds=options.settings.min_age_seconds),
-            looked_at=look.rules.as_of,
+            looked_at=inspection.rules.as_of,
             lowered_at=begun.lowered_at,
-            rules=look.rules.stored,
-            rules_before=look.rules.before,
+            rules=inspection.rules.stored,
+            rules_before=inspection.rules.before,
             settings=options.settings,
             tree_settings=site.desired.sweep,
-            held_prefixes=look.held_prefixes,
+            held_prefixes=inspection.held_prefixes,
             marked=marked,
             candidates=candidates,
-            seen_sha256=_write_known(site, mark_prefix(options.mark_id), look, others.foreign),
+            seen_sha256=_write_known(site, mark_prefix(options.mark_id), inspection, others.foreign),
             collector_runs=begun.collectors,
             unreadable=others.unreadable,
             gates=gates,
@@ -222,33 +222,33 @@ def collector_runs(site: Site) -> tuple[str, ...]:
 
 
 def _request(begun: Begun, others: Others) -> MarkRequest:
-    site, look = begun.site, begun.look
-    metaranges, names = look.named_metaranges()
+    site, inspection = begun.site, begun.inspection
+    metaranges, names = inspection.named_metaranges()
     return MarkRequest(
         store=site.store,
         prefix=mark_prefix(begun.options.mark_id),
         storage_namespace=site.repository.storage_namespace,
         metadata=site.refs.metadata(site.server.name, site.reader, site.repository),
         listing=begun.listing,
-        uncommitted=look.uncommitted,
+        uncommitted=inspection.uncommitted,
         metaranges=metaranges,
-        last_commits=look.last_commits(),
-        last_commits_us=look.last_commits_us(),
+        last_commits=inspection.last_commits(),
+        last_commits_us=inspection.last_commits_us(),
         protectors=names,
-        held_prefixes=look.held_prefixes,
+        held_prefixes=inspection.held_prefixes,
         foreign=others.foreign,
         collect_never_committed=begun.options.settings.never_committed == "collect",
     )
 
 
-def _write_known(site: Site, prefix: str, look: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
+def _write_known(site: Site, prefix: str, inspection: Inspection, foreign: tuple[ForeignRanges, ...]) -> str:
     """Writes which metaranges the mark read, so that its sweep reads only new ones. Returns the file's
     SHA-256."""
-    kept = look.kept_metaranges()
+    kept = inspection.kept_metaranges()
     data = json_line(
         {
             "kept_metaranges": sorted(kept),
-            "other_metaranges": sorted(look.metaranges().keys() - kept),
+            "other_metaranges": sorted(inspection.metaranges().keys() - kept),
             "foreign": {other.name: list(other.metaranges) for other in foreign},
         }
     )

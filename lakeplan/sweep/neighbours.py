@@ -143,14 +143,14 @@ def _probed(
     local = [n for n in site.neighbours if is_file and n.repository.storage_namespace.startswith("local://")]
     chosen = list(dict.fromkeys([*same_server, *related, *local]))
 
-    def look(neighbour: Neighbour) -> str | LakeplanError:
+    def inspect(neighbour: Neighbour) -> str | LakeplanError:
         try:
             return _how(site, neighbour, probes)
         except LakeplanError as error:
             return error
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from zip(chosen, pool.map(look, chosen), strict=True)
+        yield from zip(chosen, pool.map(inspect, chosen), strict=True)
 
 
 def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:

@@ -246,7 +246,7 @@ class OfficialSweeper:
                 self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._ports.stop)
             except LakeplanError as error:
                 # Some objects may be gone: the next run sweeps the same mark to its end.
-                return RoundEnd((), _told(error))
+                return RoundEnd((), _problem_of(error))
         return self._record_all(request, STILL_THERE)
 
     def _record_all(self, request: DeleteRequest, reason: str) -> RoundEnd:
@@ -256,7 +256,7 @@ class OfficialSweeper:
                 request.keep()
                 ends.append(self._record(part, request.saved, reason))
         except LakeplanError as error:
-            return RoundEnd(ends, _told(error))
+            return RoundEnd(ends, _problem_of(error))
         return RoundEnd(ends)
 
     def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartResult:
@@ -341,5 +341,5 @@ def _is_data(path: str) -> bool:
     return bool(path) and not path.endswith("/") and not hidden
 
 
-def _told(error: LakeplanError) -> str:
+def _problem_of(error: LakeplanError) -> str:
     return error.message + (f"\n{error.hint}" if error.hint else "")

@@ -140,9 +140,9 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
     read."""
     prefix = quarantine_prefix(mark.mark_id)
     if wanted is not None and 0 < len(wanted.addresses) <= FEW:
-        few = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
-        if few:
-            return {key.removeprefix(prefix): stored.size for key, stored in few.items()}
+        requested = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
+        if requested:
+            return {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
     found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
     copies = {address: size for address, size in found if is_candidate_key(address)}
     try:

@@ -173,7 +173,7 @@ def _watched(
             if not over.is_set():
                 workers.cancel()
 
-    with _beside(watch, "watch"):
+    with _in_background(watch, "watch"):
         yield lost
 
 
@@ -198,12 +198,14 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
                 continue
             step(sum(waiting.pop(key, 0) for key in done))
 
-    with _beside(watch, "progress", at_most=PROGRESS_SECONDS):  # a slow listing must not delay the round
+    with _in_background(
+        watch, "progress", at_most=PROGRESS_SECONDS
+    ):  # a slow listing must not delay the round
         yield
 
 
 @contextmanager
-def _beside(
+def _in_background(
     watch: Callable[[threading.Event], None], name: str, *, at_most: float | None = None
 ) -> Iterator[None]:
     """Runs ``watch`` in a thread while the block runs, then sets its event and waits for the thread, at most

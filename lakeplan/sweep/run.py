@@ -335,7 +335,7 @@ class _Runner:
 
     def round(self, left: list[Part]) -> RoundEnd:
         """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
-        saved, never, looked_at = self._look(left)
+        saved, never, looked_at = self._inspect(left)
         self.looks += 1
         until = looked_at + ROUND
         if self._ports.now() >= until:
@@ -381,13 +381,13 @@ class _Runner:
         """How many deleted objects are needed now, by a last inspection. Restored ones do not count."""
         if not end.amount(Status.DELETED).objects:
             return 0
-        held, _, _ = self._look(list(self._mark.marked.going))
+        held, _, _ = self._inspect(list(self._mark.marked.going))
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
         there = self._site.store.find(sorted(gone))
         # An object of another size at the address is not the one that is needed.
         return sum(address not in there or there[address].size != size for address, size in gone.items())
 
-    def _look(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
+    def _inspect(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
         """The addresses that something needs, with why; why no object that was never committed may be
         deleted, or ""; and when the inspection of the repository itself began. Other repositories are read
         before that, because they may take long."""

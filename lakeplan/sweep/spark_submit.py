@@ -430,7 +430,7 @@ class SparkSubmit:
             raise LakeplanError(
                 f"the official collector ended with exit code {code}",
                 where=command[0],
-                hint="it said:\n" + "\n".join(f"  {line}" for line in _telling(list(lines))),
+                hint="it said:\n" + "\n".join(f"  {line}" for line in _fault_lines(list(lines))),
             )
 
     def _listen(self, output: IO[str] | None, lines: deque[str]) -> None:
@@ -471,8 +471,8 @@ class SparkSubmit:
         dropped = OWN_VARIABLES if self._keeps_aws() else (*OWN_VARIABLES, *AWS_KEYS)
         kept = {name: text for name, text in self._environ.items() if not name.startswith(dropped)}
         # pip's spark-submit finds Spark with the first python3 on PATH. The one beside it has pyspark.
-        beside = os.path.dirname(os.path.abspath(self._command()))
-        kept["PATH"] = os.pathsep.join(filter(None, (beside, kept.get("PATH"))))
+        python_folder = os.path.dirname(os.path.abspath(self._command()))
+        kept["PATH"] = os.pathsep.join(filter(None, (python_folder, kept.get("PATH"))))
         return safe_environment(kept)
 
     def _keeps_aws(self) -> bool:
@@ -506,7 +506,7 @@ class SparkSubmit:
         return tuple(secret for secret in known if secret)
 
 
-def _telling(lines: Sequence[str]) -> Sequence[str]:
+def _fault_lines(lines: Sequence[str]) -> Sequence[str]:
     """The lines that name a fault, because Spark prints more after it, or else the last lines."""
     return [line for line in lines if FAULT.search(line)][:SHOWN] or lines[-SHOWN:]
 
@@ -539,7 +539,7 @@ class _Watch:
         """The exit code, or None if a stop was requested first."""
         what = "deletes" if self.job.mark_id else "marks"
         self.tell(f"{self.job.repository}: the official collector {what}; it can take hours")
-        began = kept = told = time.monotonic()
+        began = kept = reported = time.monotonic()
         while True:
             try:
                 code = process.wait(POLL_SECONDS)
@@ -552,9 +552,9 @@ class _Watch:
                 return code
             if self.stop():
                 return None
-            if now - told >= TELL_SECONDS:
+            if now - reported >= TELL_SECONDS:
                 self.tell(f"{since}: {lines[-1] if lines else 'no output yet'}")
-                told = now
+                reported = now
             if now - kept >= KEEP_SECONDS:
                 self.keep()
                 kept = now

@@ -92,7 +92,7 @@ class SettingsCheck:
     def branch_lifecycle(self, node: Node, path: NodePath) -> None:
         if not isinstance(node, MapNode):
             return
-        self._alone(node, path, "file", beside=RUN_SETTINGS)
+        self._alone(node, path, "file", allowed=RUN_SETTINGS)
         self._settings(node, path, LIFECYCLE)
         seen: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "policies", path):
@@ -191,9 +191,9 @@ class SettingsCheck:
 
     # ---- shape
     def _alone(
-        self, node: MapNode, path: NodePath, key: str, *, beside: AbstractSet[str] = frozenset()
+        self, node: MapNode, path: NodePath, key: str, *, allowed: AbstractSet[str] = frozenset()
     ) -> None:
-        if key in node.items and node.items.keys() - beside - {key}:
+        if key in node.items and node.items.keys() - allowed - {key}:
             text = (
                 f"`{key}` must be the only key: move the other keys into the file, or the file's rules here"
             )

@@ -91,7 +91,7 @@ class TreeFiles:
             self._problems.add(Source(file, line, column), (), "this is not UTF-8 text")
             return None
 
-    def beside(self, file: str, reference: str, at: Source, path: NodePath) -> str | None:
+    def resolve(self, file: str, reference: str, at: Source, path: NodePath) -> str | None:
         """Return a file that is named relative to another one; None, with a problem, if it is outside the
         tree."""
         if why := _why_outside(reference, allow_up=True):

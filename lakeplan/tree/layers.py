@@ -120,8 +120,8 @@ def _flatten_block(block: str, node: Node, values: dict[FlatPath, Value], load_f
     reference = node.items.get("file")
     if isinstance(reference, ScalarNode) and block in SERVER_BLOCKS:
         loaded = load_file(block, reference)
-        beside = {key: child for key, child in node.items.items() if key != "file"}
-        node = MapNode(node.source, {**beside, **(loaded.items if loaded is not None else {})}, {})
+        siblings = {key: child for key, child in node.items.items() if key != "file"}
+        node = MapNode(node.source, {**siblings, **(loaded.items if loaded is not None else {})}, {})
     for key, child in node.items.items():
         if identities := LISTS.get((block, key)):
             if isinstance(child, ListNode):

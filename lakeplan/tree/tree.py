@@ -250,14 +250,14 @@ class TreeReader:
             node = quiet.parse(file, Source(file, 1, 1), ())
             for path, child in walk(node) if node is not None else ():
                 if path[-1:] == ("file",) and path[-2:-1] in (("gc",), ("branch_lifecycle",)):
-                    target = quiet.beside(file, text_of(child) or "", child.source, path)
+                    target = quiet.resolve(file, text_of(child) or "", child.source, path)
                     named |= {target} if target else set()
         return named
 
     def _rules_file(self, base: NodePath, block: str, reference: ScalarNode) -> MapNode | None:
         """Return the map in a file for lakectl. It is read and checked once."""
         at, path = reference.source, (*base, block, "file")
-        target = self._files.beside(at.file, text_of(reference) or "", at, path)
+        target = self._files.resolve(at.file, text_of(reference) or "", at, path)
         if target is None:
             self._wrong[at.file].add(path)
             return None

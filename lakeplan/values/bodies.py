@@ -53,29 +53,29 @@ def read_body(
 ) -> bytes:
     """Return the whole body, decoded. Raises limits.TooLarge above ``limit`` bytes, TooSlow below the lowest
     allowed rate, and ValueError for an encoding that is damaged or was not requested."""
-    pieces = _received(raw, clock)
+    chunks = _received(raw, clock)
     if encoding.lower() in ("", "identity"):
-        return _joined(pieces, limit)
+        return _joined(chunks, limit)
     if encoding.lower() == "gzip":
-        return _joined(_unzipped(pieces), limit)
+        return _joined(_unzipped(chunks), limit)
     raise ValueError("it has a Content-Encoding that is not supported")
 
 
 def _received(raw: Raw, clock: Callable[[], float]) -> Iterator[bytes]:
     started, received = clock(), 0
-    while piece := raw.read1(_PIECE, decode_content=False):
-        received += len(piece)
+    while chunk := raw.read1(_PIECE, decode_content=False):
+        received += len(chunk)
         elapsed = clock() - started
         if elapsed > limits.RATE_GRACE_SECONDS and received < limits.RATE_BYTES * elapsed:
             raise TooSlow(f"it brings less than {limits.RATE_BYTES:,} bytes a second")
-        yield piece
+        yield chunk
 
 
-def _unzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _unzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
     unzip, received = zlib.decompressobj(_GZIP), False
     try:
-        for piece in pieces:
-            waiting, received = piece, True
+        for chunk in chunks:
+            waiting, received = chunk, True
             while waiting:
                 yield unzip.decompress(waiting, _PIECE)
                 waiting = unzip.unconsumed_tail
@@ -89,11 +89,11 @@ def _unzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise ValueError("its gzip data is cut short")
 
 
-def _joined(pieces: Iterator[bytes], limit: int) -> bytes:
+def _joined(chunks: Iterator[bytes], limit: int) -> bytes:
     body = bytearray()
-    for piece in pieces:
-        limits.check_size(len(body) + len(piece), limit)
-        body += piece
+    for chunk in chunks:
+        limits.check_size(len(body) + len(chunk), limit)
+        body += chunk
     return bytes(body)
 
 

@@ -156,7 +156,7 @@ def _check_shown(plan: RepositoryPlan) -> None:
 def dump_objects(plan: Plan) -> bytes:
     """Return the file beside a plan file: the records of the repositories that have too many for the plan
     file, in the plan's order. Empty if there are none."""
-    found = [r.impact.shown.data or b"" for r in _beside(plan) if r.impact.shown is not None]
+    found = [r.impact.shown.data or b"" for r in _stored_apart(plan) if r.impact.shown is not None]
     return b"".join((OBJECTS_HEAD, *found)) if found else b""
 
 
@@ -165,7 +165,7 @@ def with_objects(plan: Plan, data: bytes) -> Plan:
     plan's."""
     head, at = len(OBJECTS_HEAD), len(OBJECTS_HEAD)
     known: dict[str, Shown] = {}
-    for repository in _beside(plan):
+    for repository in _stored_apart(plan):
         shown = repository.impact.shown
         assert shown is not None
         end = at + shown.records * RECORD_BYTES
@@ -187,10 +187,10 @@ def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
 
 def needs_objects_file(plan: Plan) -> bool:
     """Return whether a plan has more records than fit into the plan file."""
-    return bool(_beside(plan))
+    return bool(_stored_apart(plan))
 
 
-def _beside(plan: Plan) -> list[RepositoryPlan]:
+def _stored_apart(plan: Plan) -> list[RepositoryPlan]:
     return [r for r in plan.repositories if r.impact.shown and r.impact.shown.records > INLINE_RECORDS]
 
 

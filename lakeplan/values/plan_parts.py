@@ -171,8 +171,8 @@ class BranchRow:
 
     def is_deleted_by(self, moment: datetime) -> bool:
         """Return whether it is deleted by then if nobody writes. Uncommitted changes may still keep it."""
-        due = self.due is not None and self.due <= moment
-        return self.is_deleted or (due and self.reason in _DELETED_WHEN_DUE)
+        is_due = self.due is not None and self.due <= moment
+        return self.is_deleted or (is_due and self.reason in _DELETED_WHEN_DUE)
 
 
 def branch_row(outlook: BranchOutlook) -> BranchRow:

@@ -78,8 +78,8 @@ class DescribeTheVerdict:
 
     def it_waits_for_the_later_of_the_period_and_what_was_said(self) -> None:
         longer = 5 * DAY
-        assert notice().due(longer) == NOW + longer
-        assert notice().due(DAY) == NOW + PERIOD
+        assert notice().deletes_at(longer) == NOW + longer
+        assert notice().deletes_at(DAY) == NOW + PERIOD
         assert verdict(period=longer, after=longer - SECOND).kept_by is Keep.NOTICE_GIVEN
         assert verdict(period=longer, after=longer).deletes
         assert verdict(period=DAY, after=PERIOD - SECOND).kept_by is Keep.NOTICE_GIVEN
@@ -346,4 +346,4 @@ def it_never_deletes_sooner_by_a_longer_period(
     short, long = sorted((one, other))
     if after_notice(outlook(), found, exemption, long, as_of).deletes:
         again = after_notice(outlook(), found, exemption, short, as_of)
-        assert again.deletes or as_of >= found.due(short) + LAPSE
+        assert again.deletes or as_of >= found.deletes_at(short) + LAPSE

@@ -167,4 +167,4 @@ def it_asks_branches_for_staged_data_and_says_what_it_could_not_see() -> None:
     blind = BranchStaging(Branches(), "r", ("main", "secret"), Addresses((SERVER_URL,)))
     unseen = blind.find([], [], None)
     assert not unseen.complete
-    assert ", but not completely" in unseen.looked
+    assert ", but not completely" in unseen.inspected
