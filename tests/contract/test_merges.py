@@ -136,6 +136,15 @@ class DescribeCherryPicks:
             "cherry-pick-committer": picked["committer"],
         }
 
+    def it_leaves_its_source_as_it_is_in_branches_and_dumps(self, diverged):
+        """By its id, real servers may not find it for a while (lakefs/api.md)."""
+        picked = diverged.commit_object("dev", "b", metadata={"k": "v"})
+        assert diverged.post("/branches/main/cherry-pick", {"ref": "dev"}).status_code == 201
+        assert diverged.log("dev")[0]["id"] == picked["id"]
+        assert diverged.paths("dev") == ["b", "base", "d"]
+        dumped = {commit.id: commit for commit in diverged.refs().commits}
+        assert dumped[picked["id"]].metadata == (("k", "v"),)
+
     def it_reports_a_conflict(self, conflicting):
         conflicting.commit_object("dev", "x", b"theirs again")
         assert conflicting.post("/branches/main/cherry-pick", {"ref": "dev"}).status_code == 409
