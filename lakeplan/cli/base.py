@@ -7,17 +7,20 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lakeplan.cli.git import commit_of, find_work_folder, has_file, write_folder
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import normalise_endpoint
+from lakeplan.limits import read_file
 from lakeplan.retention.patterns import is_glob
 from lakeplan.review.base import HeldTree
 from lakeplan.review.checks import Place, judge, own_folder
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.strictness import (
+    ABSENT,
     WHOLE_TREE,
     Guards,
     changed_server,
@@ -289,7 +292,28 @@ class PlanChecks:
             for check in self.tree.checks
             if self.base is not None and str(check) not in known
         )
-        return replace(plan, gates=(*plan.gates, *gates), warnings=(*plan.warnings, *warnings, *later))
+        return replace(
+            plan,
+            gates=(*plan.gates, *gates),
+            warnings=(*plan.warnings, *warnings, *later),
+            loosenings=(*plan.loosenings, *self._changed_files()),
+        )
+
+    def _changed_files(self) -> tuple[Loosening, ...]:
+        """Files of the tree that the base's checks name and that this change changes. The base's files judge
+        this change, and the new ones every later one."""
+        words = {os.path.normpath(word): None for check in self.checks for word in check.run}
+        if self.base is None or not words:
+            return ()
+        found = []
+        with self._place() as place:
+            for word in words:
+                here = self.tree.root / word
+                inside = not os.path.isabs(word) and word.partition(os.sep)[0] not in (os.curdir, os.pardir)
+                if inside and (before := _contents(place.folder / word)) and before != _contents(here):
+                    after, where = ("changed", f"{word}:1:1") if here.exists() else (ABSENT, "")
+                    found.append(Loosening(WHOLE_TREE, f"checks: {word}", "as at the base", after, where))
+        return tuple(found)
 
     @contextmanager
     def _place(self) -> Iterator[Place]:
@@ -303,6 +327,19 @@ class PlanChecks:
             write_folder(work, self.base.commit, folder)
             _drop_links_out(folder)
             yield Place(folder, judged=work.top)
+
+
+def _contents(path: Path) -> dict[str, bytes | None]:
+    """SHA-256 of a file, or of all in a folder; None for one that cannot be read."""
+    inner = (os.path.join(top, name) for top, _, names in os.walk(path) for name in names)
+    found: dict[str, bytes | None] = {}
+    for file in (str(path), *inner):
+        if os.path.isfile(file) and not os.path.islink(file):
+            try:
+                found[os.path.relpath(file, path)] = sha256(read_file(file)).digest()
+            except (OSError, ValueError):
+                found[os.path.relpath(file, path)] = None
+    return found
 
 
 def _drop_links_out(folder: Path) -> None:

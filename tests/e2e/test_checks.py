@@ -88,6 +88,26 @@ class DescribeACheck:
         assert site.lakeplan("apply", file).code == 0
         assert site.api.rules("analytics") == {"*": 21}
 
+    @pytest.mark.parametrize("path", ["checks/own.py", "policy"])
+    @pytest.mark.parametrize("after", ["changed", "not there"])
+    def it_is_listed_where_the_change_changes_its_file(self, site, path, after):
+        tree(site, check("python3, checks/own.py, policy, -, ., /etc/hosts"))
+        site.write("checks/own.py", PASS)
+        site.write("policy/days.rego", "deny")
+        commit(site)
+        site.write("checks/unnamed.py", PASS)
+        assert plan(site, "--base", "HEAD").json["loosenings"] == []
+        file = site.tree / ("policy/days.rego" if path == "policy" else path)
+        if after == "changed":
+            file.write_text("# it lets everything through\n")
+        else:
+            file.unlink()
+        found = plan(site, "--base", "HEAD").json["loosenings"]
+        is_there = (site.tree / path).exists()
+        assert [(i["path"], i["after"]) for i in found] == [
+            (f"checks: {path}", "changed" if is_there else "not there")
+        ]
+
     def it_is_overridden_by_the_tree_and_the_reviewer_sees_it(self, site):
         site.write("checks/own.py", REFUSE)
         commit(site)
