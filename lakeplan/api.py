@@ -1,4 +1,5 @@
-"""What scripts may build on: load a tree, read plans and histories, judge commits, read ranges, simulate.
+"""The stable interface for scripts: load a tree, read plans and histories, judge commits, read ranges,
+simulate.
 
 Everything named in ``__all__`` is typed, keeps its meaning within a major version, and never writes to a
 server. Errors are ``LakeplanError`` and its subclasses; each says what, where and what to do. The tests run
@@ -252,9 +253,9 @@ def _problem(document: dict[str, Any]) -> str:
 # ---- simulations
 @dataclass(frozen=True)
 class SimulateOptions:
-    """``commits_only`` stops at commits and starts no runner. ``listing``: only what is stored counts, where
-    it can be listed. ``zone`` is the server's time zone. ``overwrite`` replaces the tables of an earlier run.
-    ``endpoint_url`` and ``region`` are of the S3 store."""
+    """Options of a simulation. ``commits_only`` stops at commits and starts no runner. ``listing``: only what
+    is stored counts, where it can be listed. ``zone`` is the server's time zone. ``overwrite`` replaces the
+    tables of an earlier run. ``endpoint_url`` and ``region`` are of the S3 store."""
 
     commits_only: bool = False
     listing: bool = True

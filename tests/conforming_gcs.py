@@ -1,4 +1,4 @@
-"""fake-gcs-server, made to keep to what Google documents and the emulator leaves out.
+"""A proxy before fake-gcs-server that adds documented behaviour that the emulator lacks.
 
 https://cloud.google.com/storage/docs/request-preconditions and the reference of ``objects.delete`` and
 ``objects.rewrite``: conditions on deletions and copies, deletions of one generation, copies in several steps.

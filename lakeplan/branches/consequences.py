@@ -200,9 +200,9 @@ _ALL_HISTORY = GcRules(36_500)
 
 @dataclass(frozen=True)
 class StaleBranches:
-    """``names`` are the stale branches that are counted, ``idle_since`` the dates of their HEADs. ``masks``
-    has a mask per commit of ``graph``: a bit per branch for the commits that it alone keeps, and one for all
-    other kept commits."""
+    """Stale branches and what they keep. ``names`` are the stale branches that are counted, ``idle_since``
+    the dates of their HEADs. ``masks`` has a mask per commit of ``graph``: a bit per branch for the commits
+    that it alone keeps, and one for all other kept commits."""
 
     graph: CommitGraph
     names: tuple[str, ...]

@@ -51,8 +51,9 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class BranchEnd:
-    """``maybe_deleted``: an answer was lost, so the branch that was judged may have been deleted, even if one
-    of its name exists now. ``found`` is another HEAD that a branch of its name had then."""
+    """The result for one branch. ``maybe_deleted``: an answer was lost, so the branch that was judged may
+    have been deleted, even if one of its name exists now. ``found`` is another HEAD that a branch of its name
+    had then."""
 
     outlook: BranchOutlook
     outcome: Outcome

@@ -133,7 +133,7 @@ def _moment(seconds: int) -> str | None:
 
 @dataclass(frozen=True)
 class ReviewedPlan:
-    """``branches`` are the deletions of the plan. ``settings`` by ``server/name``."""
+    """A reviewed plan. ``branches`` are the deletions of the plan. ``settings`` by ``server/name``."""
 
     branches: Reviewed
     settings: Mapping[str, ReviewedSettings]
@@ -209,7 +209,7 @@ class NoticedBranch(TypedDict):
 
 
 class RunRepository(TypedDict):
-    """``kept`` and ``observed`` count branches."""
+    """The results in one repository. ``kept`` and ``observed`` count branches."""
 
     repository: str
     branches: list[RunBranch]
@@ -222,7 +222,8 @@ class RunRepository(TypedDict):
 
 
 class RunDocument(TypedDict):
-    """``summary`` counts branches by ``Outcome``, those ``kept``, and ``repositories_failed``."""
+    """The document of a run. ``summary`` counts branches by ``Outcome``, those ``kept``, and
+    ``repositories_failed``."""
 
     format: Literal["lakeplan.lifecycle-run/v1"]
     run_id: str
@@ -309,7 +310,7 @@ class UndoneBranch(TypedDict):
 
 
 class UndoneRepository(TypedDict):
-    """``of_run`` is the run that is undone, ``at`` its time."""
+    """The restored branches of one repository. ``of_run`` is the run that is undone, ``at`` its time."""
 
     repository: str
     of_run: str
@@ -319,7 +320,7 @@ class UndoneRepository(TypedDict):
 
 
 class UndoDocument(TypedDict):
-    """``summary`` counts branches by ``Restored``."""
+    """The document of an undo. ``summary`` counts branches by ``Restored``."""
 
     format: Literal["lakeplan.lifecycle-undo/v1"]
     run_id: str
@@ -373,7 +374,8 @@ def undo_exit_code(report: UndoReport) -> ExitCode:
 
 # ---- exempt
 class ExemptionDocument(TypedDict):
-    """``until`` is the end of the exemption. With ``removed``, it is the moment of its removal."""
+    """The document of an exemption. ``until`` is the end of the exemption. With ``removed``, it is the moment
+    of its removal."""
 
     format: Literal["lakeplan.exemption/v1"]
     repository: str

@@ -140,8 +140,8 @@ MAX_OWN_COMMITS = 200
 def with_other_names(
     desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
 ) -> DesiredRepository:
-    """The repository with the holds of other entries for it: another server in the tree may be the same
-    server under another host name. A server that does not answer is not the same."""
+    """The repository with the holds of its other entries: another server in the tree may be the same server
+    under another host name. A server that does not answer is not the same."""
     named = [tree.find(server, desired.name) for server in tree.servers if server != desired.server]
     others = [other for other in named if other is not None and other.holds]
     holds = desired.holds
@@ -153,7 +153,7 @@ def with_other_names(
 
 
 def _identity(readers: Callable[[str], Readers], desired: DesiredRepository) -> tuple[int, str] | None:
-    """What identifies a repository under any name; None if its server does not answer."""
+    """A repository's identity under any name, or None if its server does not answer."""
     try:
         repository = readers(desired.server).refs.get_repository(desired.name)
     except LakeplanError:

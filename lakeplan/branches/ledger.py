@@ -58,8 +58,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Ledger:
-    """``repository_created`` distinguishes a repository from an older one of the same name. ``began`` is the
-    moment of its first inspection, ``at`` of the last."""
+    """The observations of a repository's branches. ``repository_created`` distinguishes a repository from an
+    older one of the same name. ``began`` is the moment of its first inspection, ``at`` of the last."""
 
     repository: str
     repository_created: int

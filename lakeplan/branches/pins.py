@@ -374,8 +374,8 @@ class _Verdicts:
 
 
 def losses(history: History, change: Change) -> Iterator[Loss]:
-    """What each step would let expire although it must be kept; nothing if the change is safe. ``history`` is
-    without lakeplan's pins.
+    """What each step would let expire although it must be kept, or nothing if the change is safe. ``history``
+    is without lakeplan's pins.
 
     Until the new rules are written, everything that is kept now must be kept. From then on, everything that
     the new rules keep without pins must be kept, and every commit with a wanted pin.

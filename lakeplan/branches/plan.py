@@ -31,8 +31,8 @@ from lakeplan.values.simulation import ImpactResult
 
 @dataclass(frozen=True)
 class InspectionOptions:
-    """``now`` is the moment of the inspection, ``as_of`` the moment to judge at. ``simulate``: objects are
-    read. ``read_only``: no refs dump is requested."""
+    """Options of an inspection. ``now`` is the moment of the inspection, ``as_of`` the moment to judge at.
+    ``simulate``: objects are read. ``read_only``: no refs dump is requested."""
 
     now: datetime
     as_of: datetime
@@ -176,7 +176,7 @@ class LifecycleOptions(InspectionOptions):
 
 @dataclass(frozen=True)
 class LifecyclePorts:
-    """``readers`` gives a server's readers by name."""
+    """Access to servers and the state. ``readers`` gives a server's readers by name."""
 
     readers: Callable[[str], Readers]
     simulator: Simulator

@@ -52,8 +52,8 @@ class Readers:
 
 @dataclass(frozen=True)
 class Recalled:
-    """``ledger`` None: every branch counts as seen for the first time. A run stores its ledger with ``mark``
-    and must present ``version``. ``notes`` are for people."""
+    """The ledger that a run uses. ``ledger`` None: every branch counts as seen for the first time. A run
+    stores its ledger with ``mark`` and must present ``version``. ``notes`` are for people."""
 
     ledger: Ledger | None
     version: str | None

@@ -103,8 +103,8 @@ SAVE_EVERY = 50
 
 @dataclass(frozen=True)
 class RunPorts:
-    """``stop`` is called before every deletion and returns whether to stop (SIGTERM). ``publisher`` gives
-    notice of deletions."""
+    """What a run needs from outside. ``stop`` is called before every deletion and returns whether to stop
+    (SIGTERM). ``publisher`` gives notice of deletions."""
 
     readers: Callable[[str], Readers]
     writer: Callable[[str], BranchWriter]

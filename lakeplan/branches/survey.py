@@ -50,7 +50,8 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class When:
-    """``now`` is the moment of the inspection, ``as_of`` the moment to judge at. Days end in ``zone``."""
+    """The moments of a survey. ``now`` is the moment of the inspection, ``as_of`` the moment to judge at.
+    Days end in ``zone``."""
 
     now: datetime
     as_of: datetime

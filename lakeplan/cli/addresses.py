@@ -126,7 +126,8 @@ class KnownAddresses:
 
 @dataclass(frozen=True)
 class AddressQuestion:
-    """``Approve`` at a terminal. May be asked from several threads; nobody is asked twice in one command."""
+    """Implements ``Approve`` at a terminal. May be asked from several threads; nobody is asked twice in one
+    command."""
 
     tree: Path
     known: KnownAddresses

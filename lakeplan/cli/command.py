@@ -1,4 +1,4 @@
-"""What a command is: a function with its help and its options."""
+"""Makes a command: a function with its help and its options."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class RenderContext:
 
 @dataclass(frozen=True)
 class Renderer:
-    """``function`` is ``module:name`` in ``lakeplan.output``. It takes the document, and by name what it
-    ``needs`` of ``RenderContext``."""
+    """A function that renders documents. ``function`` is ``module:name`` in ``lakeplan.output``. It takes the
+    document, and by name what it ``needs`` of ``RenderContext``."""
 
     function: str
     needs: tuple[str, ...] = ()
@@ -61,7 +61,8 @@ class Renderer:
 
 @dataclass(frozen=True)
 class Format:
-    """``renderers``: by the kind of document, as commands name it to ``options.documents``."""
+    """An output format. ``renderers``: by the kind of document, as commands name it to
+    ``options.documents``."""
 
     name: str
     renderers: Mapping[str, Renderer] = field(default_factory=dict)

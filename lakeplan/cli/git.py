@@ -379,7 +379,7 @@ def _run(command: list[str], environ: dict[str, str], given: bytes) -> subproces
 
 
 def _answer(pipe: int) -> bytes:
-    """What comes out of a pipe, up to a byte more than the limit. Raises TooSlow."""
+    """The output of a pipe, up to a byte more than the limit. Raises TooSlow."""
     answer, began = bytearray(), time.monotonic()
     while len(answer) <= limits.GIT_BYTES:
         left = limits.GIT_SECONDS - (time.monotonic() - began)

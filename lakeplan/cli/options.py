@@ -179,7 +179,7 @@ def common_options(
     log_level: Annotated[str, option("Log level: debug, info, warning or error.", "LEVEL")] = "warning",
     quiet: Annotated[bool, option("Print only documents and errors.", names=("-q", "--quiet"))] = False,
 ) -> None:
-    """What nearly every command has, after its own options."""
+    """The options that nearly every command has, after those of the command."""
 
 
 def _bars(no_progress: bool, quiet: bool, no_color: bool = False) -> Progress:

@@ -64,8 +64,8 @@ MOST_APPROVERS = 10
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``into`` is the folder of the files of this job, ``more`` further arguments of the command, and
-    ``comments`` says whether an apply posts its result."""
+    """A job of a pipeline. ``into`` is the folder of the files of this job, ``more`` further arguments of the
+    command, and ``comments`` says whether an apply posts its result."""
 
     tree: Path
     into: Path

@@ -80,7 +80,7 @@ class Engine:
 
 @contextmanager
 def open_checker(session: Session) -> Iterator[Checker]:
-    """What ``check`` reads ranges with; Spark, if it was started, ends with the block."""
+    """The checker that reads ranges. Spark, if it was started, stops at the end of the block."""
     from lakeplan.simulation.checking import StepChecker
 
     with Engine(session.runners) as engine:

@@ -29,7 +29,7 @@ class EditedTree:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What was changed, relative to the tree."""
+        """The changed files, relative to the tree."""
         top = inside(self.root, self.root)
         return tuple(sorted(p.relative_to(top).as_posix() for p in self._originals))
 

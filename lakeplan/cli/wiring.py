@@ -99,13 +99,13 @@ class Session:
         )
 
     def branch_readers(self, server: str) -> Readers:
-        """What reading a server's branches needs; nothing in it writes but the refs dump."""
+        """The readers of a server's branches. Their only request that writes is the refs dump."""
         if server not in self._branches:
             self._branches[server] = LakeFSBranchReader.connect(*self._access(server)).paced(self.pace)
         return Readers(self.reader(server), self._branches[server])
 
     def branch_ports(self) -> BranchPorts:
-        """What a plan needs to list branches."""
+        """The ports with which a plan lists branches."""
         return BranchPorts(self.branch_readers, self.state())
 
     def rules_writer(self, server: str) -> LakeFSRulesWriter:
@@ -221,6 +221,6 @@ SelectionOptions = Annotated[Selection, options.Options(_selection)]
 
 
 def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
-    """What lakectl is set up with here. Raises CredentialsError for a file that cannot be read."""
+    """lakectl's settings on this machine. Raises CredentialsError for a file that cannot be read."""
     home = environ.get("HOME")
     return read_lakectl(environ, config=config, home=Path(home) if home else None)

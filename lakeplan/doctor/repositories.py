@@ -34,8 +34,8 @@ _RANK: dict[Result, int] = {"ok": 0, "warn": 1, "fail": 2}
 
 @dataclass(frozen=True)
 class Check:
-    """``hint`` is what to do if the result is not ok. ``area`` is what was inspected: ``tree``,
-    ``server prod``, ``state``, ``spark``."""
+    """The result of one check. ``hint`` is what to do if the result is not ok. ``area`` is what was
+    inspected: ``tree``, ``server prod``, ``state``, ``spark``."""
 
     name: str
     result: Result
@@ -50,7 +50,7 @@ def of_error(name: str, error: LakeplanError, hint: str = "") -> Check:
 
 
 def grant(permission: str, error: LakeplanError) -> str:
-    """What to do about a failed check of a permission."""
+    """The hint for a failed check of a permission."""
     if isinstance(error, PermissionDenied):
         return f"grant {permission}; {POLICIES}"
     return error.hint or POLICIES
@@ -66,7 +66,7 @@ def on_repositories(count: int) -> str:
 
 
 def on_each(found: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
-    """What ``inspect`` returns for each repository, of which several run at a time."""
+    """The results of ``inspect`` for each repository. Several run at a time."""
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         return dict(zip(found, pool.map(inspect, found), strict=True))
 
@@ -244,7 +244,7 @@ def _inspect_repository(name: str, reader: LakeFSReader, writer: GcRulesWriter |
 
 
 def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
-    """What makes no sense in the rules of a repository that the tree does not manage."""
+    """The nonsense in the rules of a repository that the tree does not manage."""
     try:
         rules = read_stored(reader, name).bare
         if rules is None:

@@ -31,7 +31,8 @@ PREPARE = "retention:PrepareGarbageCollectionUncommitted"
 
 @dataclass(frozen=True)
 class SweepDoctor:
-    """``store`` opens the namespace of a repository. ``token`` is different in every run of doctor."""
+    """Checks what a sweep needs. ``store`` opens the namespace of a repository. ``token`` is different in
+    every run of doctor."""
 
     server: ServerConfig
     reader: LakeFSReader

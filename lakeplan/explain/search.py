@@ -33,9 +33,9 @@ _ADDRESS = re.compile(r"data/(![^/]+/[^/]+/)?[0-9a-v]{20}/[0-9a-v]{20}(,[\w-]+)?
 
 @dataclass(frozen=True)
 class What:
-    """``text``: the path, full commit id, branch or address. ``ref`` and ``ref_commit``: where to find the
-    path (None: anywhere). ``via``: the name of a commit that was not given by its id, such as ``tag
-    v1.0``."""
+    """The subject of an explanation. ``text``: the path, full commit id, branch or address. ``ref`` and
+    ``ref_commit``: where to find the path (None: anywhere). ``via``: the name of a commit that was not given
+    by its id, such as ``tag v1.0``."""
 
     kind: Kind
     text: str
@@ -45,8 +45,8 @@ class What:
 
 
 def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None) -> What:
-    """What a text names. Raises UsageError for an empty text, an unknown ref or branch, and the beginning of
-    several commit ids."""
+    """The subject that a text names. Raises UsageError for an empty text, an unknown ref or branch, and a
+    prefix of several commit ids."""
     if not text:
         raise UsageError("WHAT is empty", hint="Give a path, a commit, a branch or an address.")
     if ref is not None:

@@ -79,10 +79,10 @@ STAGED_BRANCHES = 10
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """``dump_refs``: also see dangling commits, by a refs dump that the server writes into the namespace.
-    ``sample``: how many objects are probed where storage is not listed. ``stale_days``: a branch with an
-    older HEAD is stale. ``max_requests``: about how many a repository may need. ``zone`` applies to servers
-    that are not in ``zones``."""
+    """Options of an audit. ``dump_refs``: also see dangling commits, by a refs dump that the server writes
+    into the namespace. ``sample``: how many objects are probed where storage is not listed. ``stale_days``: a
+    branch with an older HEAD is stale. ``max_requests``: about how many a repository may need. ``zone``
+    applies to servers that are not in ``zones``."""
 
     as_of: datetime
     zone: tzinfo
@@ -104,8 +104,8 @@ class AuditSettings:
 
 @dataclass(frozen=True)
 class AuditPorts:
-    """``store`` opens a namespace, or returns why it cannot be read. ``grace_seconds`` is the server's grace
-    period for young objects; None is unknown."""
+    """Access to servers and storage. ``store`` opens a namespace, or returns why it cannot be read.
+    ``grace_seconds`` is the server's grace period for young objects; None is unknown."""
 
     reader: Callable[[str], LakeFSReader]
     branches: Callable[[str], BranchReader]
@@ -433,8 +433,8 @@ class Inspection:
     def _destroyed(
         self, found: Surveyed, graph: CommitGraph
     ) -> tuple[tuple[DestroyedRow | None, DestroyedRow | None], str]:
-        """What is gone of what the documented rule keeps, and of what only tags name; and why no sample was
-        read."""
+        """The objects that are gone although the documented rule keeps them, and those that only tags name;
+        and why no sample was read."""
         if found.listed:
             kept = _listed(found.classes, Bit.DOCUMENTED)
             has_tagged = named(found.classes, Bit.TAG, Bit.DOCUMENTED).objects

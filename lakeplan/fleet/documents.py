@@ -106,7 +106,7 @@ Severity = Literal["data-loss", "cost", "settings"]
 
 
 class AdviceRow(TypedDict):
-    """What is wrong, and the command to run, or ""."""
+    """A problem, and the command that helps, or ""."""
 
     severity: Severity
     problem: str
@@ -147,8 +147,8 @@ class AuditedRow(TypedDict):
 
 
 class AuditDocument(TypedDict):
-    """``failed``: repositories that could not be read, by ``server/name``. ``unfinished``: those that were
-    not tried, because the audit was stopped."""
+    """The document of an audit. ``failed``: repositories that could not be read, by ``server/name``.
+    ``unfinished``: those that were not tried, because the audit was stopped."""
 
     format: Literal["lakeplan.audit/v1"]
     at: str
@@ -270,7 +270,8 @@ class StoredRow(TypedDict):
 
 
 class StorageDocument(TypedDict):
-    """``failed`` and ``unfinished`` as in an audit. ``owners`` where a tree names them."""
+    """The document of a storage report. ``failed`` and ``unfinished`` as in an audit. ``owners`` where a tree
+    names them."""
 
     format: Literal["lakeplan.storage/v1"]
     at: str

@@ -362,7 +362,7 @@ def reclaimable(found: Surveyed, keeps: int) -> Amount:
 
 
 def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
-    """What two branches share; None if one of them does not exist."""
+    """What two branches share, or None if one of them does not exist."""
     if not set(branches) <= set(names.branches):
         return None
     first, second = (1 << names.branches.index(name) for name in branches)

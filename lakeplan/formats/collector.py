@@ -73,7 +73,8 @@ class UnifiedRun:
     def summary(
         self, *, started: datetime, cutoff: datetime, first_slice: str, deleted: int, now: datetime
     ) -> bytes:
-        """``num_deleted_objects`` is what was seen deleted (the official one counts what was marked)."""
+        """The summary of a run. ``num_deleted_objects`` counts deletions that were seen (the official one
+        counts marks)."""
         return json.dumps(
             {
                 "run_id": self.run_id,

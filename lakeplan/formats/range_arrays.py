@@ -54,7 +54,7 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:
-    """``hash_spans`` for spans of ``count`` words each, of which the last may be short."""
+    """The hashes of ``hash_spans`` for spans of ``count`` words each, of which the last may be short."""
     found: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
     every = np.zeros(length.size, np.uint64)
     words = words_of(buffer)

@@ -322,7 +322,8 @@ def write_ranges(entries: Iterable[Entry]) -> Iterator[tuple[RangeInfo, bytes]]:
 def write_record_ranges(
     records: Iterable[Record], extra_properties: Mapping[str, str]
 ) -> Iterator[tuple[RangeInfo, bytes]]:
-    """``write_ranges`` for finished records. ``extra_properties`` are added to ``type``, as in refs dumps."""
+    """The ranges (as by ``write_ranges``) of finished records. ``extra_properties`` are added to ``type``, as
+    in refs dumps."""
     properties = {**extra_properties, "type": RANGES}
     writer: SSTableWriter | None = None
     for key, value in records:

@@ -54,7 +54,7 @@ class Answer:
 
 
 class HostClient:
-    """``api`` is the base of all paths. ``header`` is the header with the token."""
+    """Sends requests to a host. ``api`` is the base of all paths. ``header`` is the header with the token."""
 
     def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
         if urlsplit(api).scheme not in ("http", "https"):

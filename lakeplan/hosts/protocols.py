@@ -45,7 +45,7 @@ class Comment:
 
 
 class Host(Protocol):
-    """``sign`` is the character before the number of a pull request."""
+    """The host of a git repository. ``sign`` is the character before the number of a pull request."""
 
     sign: str
 

@@ -32,7 +32,7 @@ class SettingsWriter(Protocol):
         Raises PreconditionFailed if the server has another one."""
 
     def delete_items(self, repository: str, kind: SettingKind) -> None:
-        """Remove the list; idempotent. The server supports no precondition here."""
+        """Remove the list. May be repeated. The server supports no precondition here."""
 
 
 MetadataKind = Literal["meta_range", "range"]

@@ -22,7 +22,7 @@ _LEADING = re.compile(r"[^\n:]+\.(?:ya?ml|json):[0-9]{1,9}(?::[0-9]{1,9})?(?=: )
 
 @dataclass(frozen=True)
 class Place:
-    """``file`` is relative to the tree. Line and column count from 1; None is unknown."""
+    """A place in a file. ``file`` is relative to the tree. Line and column count from 1; None is unknown."""
 
     file: str
     line: int | None = None

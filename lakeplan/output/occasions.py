@@ -179,7 +179,7 @@ _SLACK_SECTION = 3000
 
 
 class NotificationItem(TypedDict):
-    """``facts`` depend on the event: names, numbers and times, for programs."""
+    """One item of a notification. ``facts`` depend on the event: names, numbers and times, for programs."""
 
     subject: str
     text: str

@@ -58,7 +58,7 @@ def render_plan(document: Json, console: Console) -> None:
 
 
 def what_if(document: Json, form: Callable[[str], str] = str) -> str:
-    """What a plan with ``--set`` assumes; "" for other plans."""
+    """The assumptions of a plan with ``--set``, or "" for other plans."""
     assumed = " and ".join(form(text) for text in document.get("what_if") or ())
     return assumed and f"{assumed}? The tree does not say so, so this plan cannot be applied."
 

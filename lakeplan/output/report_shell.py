@@ -1,4 +1,4 @@
-"""What all HTML pages share: tables, figures, sections, and the file around them."""
+"""The shared parts of all HTML pages: tables, figures, sections, and the file around them."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
 
 @dataclass(frozen=True)
 class Table:
-    """``headers`` may have several lines. The first ``names`` columns and the last ``words`` are not figures.
-    ``is_loud``: figures that are not zero stand out on a terminal."""
+    """A table of text. ``headers`` may have several lines. The first ``names`` columns and the last ``words``
+    are not figures. ``is_loud``: figures that are not zero stand out on a terminal."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Value]]

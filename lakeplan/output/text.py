@@ -95,7 +95,7 @@ _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def count(value: int) -> str:
-    """``1204331`` as ``1,204,331``."""
+    """An integer with thousands separators: ``1,204,331`` for ``1204331``."""
     return f"{value:,}"
 
 
@@ -123,7 +123,8 @@ def size(value: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """``part`` of ``whole`` with one decimal; a part of nothing is everything, nothing of it is ``0 %``."""
+    """The share ``part`` of ``whole`` with one decimal. A part of zero is 100 %, or ``0 %`` if the part is
+    zero too."""
     if part <= 0:
         return "0 %"
     if part >= whole:

@@ -83,11 +83,11 @@ def exit_code_of(report: ApplyReport) -> ExitCode:
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """``force`` skips only the ETag checks. ``selection`` narrows the repositories of the plan file.
-    ``refresh_patterns`` also gives branches that are newer than the plan the days of their pattern, if these
-    are more than they have. Without ``simulate`` no object is read, so the gate ``unknown-impact`` refuses.
-    ``replan``: a plan that is stale only because the servers changed is made again, and applied if nothing
-    would be deleted that was not reviewed."""
+    """Options of an apply. ``force`` skips only the ETag checks. ``selection`` narrows the repositories of
+    the plan file. ``refresh_patterns`` also gives branches that are newer than the plan the days of their
+    pattern, if these are more than they have. Without ``simulate`` no object is read, so the gate
+    ``unknown-impact`` refuses. ``replan``: a plan that is stale only because the servers changed is made
+    again, and applied if nothing would be deleted that was not reviewed."""
 
     force: bool = False
     allowed: frozenset[str] = frozenset()

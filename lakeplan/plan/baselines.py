@@ -164,7 +164,7 @@ def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> boo
 
 @dataclass(frozen=True)
 class Recorded:
-    """``repositories`` got a new baseline (``server/name``). ``note`` says which could not be recorded and
+    """The repositories (``server/name``) with a new baseline. ``note`` says which could not be recorded and
     why, or is ""."""
 
     repositories: tuple[str, ...]

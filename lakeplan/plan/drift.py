@@ -48,8 +48,8 @@ class DriftPorts:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """``repositories`` are all that were inspected, sorted by name. ``notes`` are for people, and neither
-    drift nor failures."""
+    """The drift of a tree. ``repositories`` are all that were inspected, sorted by name. ``notes`` are for
+    people, and neither drift nor failures."""
 
     as_of: datetime
     tree_commit: str | None

@@ -58,7 +58,7 @@ class SkippedRepository:
 
 @dataclass(frozen=True)
 class Import:
-    """``files`` maps each path in the tree to its text."""
+    """An imported tree. ``files`` maps each path in the tree to its text."""
 
     files: Mapping[str, str]
     imported: tuple[Imported, ...]

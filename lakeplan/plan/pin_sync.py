@@ -27,7 +27,8 @@ COMMAND = "apply pins"
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """``adopt``: hidden branches of lakeplan's form that are not on record are recorded first."""
+    """Options of a sync. ``adopt``: hidden branches of lakeplan's form that are not on record are recorded
+    first."""
 
     selection: Selection
     allowed: frozenset[str] = frozenset()

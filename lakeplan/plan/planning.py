@@ -42,9 +42,9 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """``expand_over`` maps ``server/name`` to the branches that patterns may expand over (an apply's
-    ceiling). ``known`` are the repositories that an earlier apply recorded; others that a glob names are
-    adopted. ``judge`` limits the impact to these repositories; the others are only compared."""
+    """Options of a plan. ``expand_over`` maps ``server/name`` to the branches that patterns may expand over
+    (an apply's ceiling). ``known`` are the repositories that an earlier apply recorded; others that a glob
+    names are adopted. ``judge`` limits the impact to these repositories; the others are only compared."""
 
     as_of: datetime
     selection: Selection = field(default_factory=Selection)

@@ -20,7 +20,8 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class DrawnObject:
-    """``same_as``: the ``path@REF`` whose data this path has too; None for separate data."""
+    """An object in a drawing. ``same_as``: the ``path@REF`` whose data this path has too; None for separate
+    data."""
 
     path: str
     source: Source
@@ -39,7 +40,7 @@ class DrawnCommit:
 
 @dataclass(frozen=True)
 class Drawing:
-    """``branches`` and ``tags`` map names to commits; ``staged`` branches to objects."""
+    """A drawn history. ``branches`` and ``tags`` map names to commits; ``staged`` branches to objects."""
 
     as_of: datetime
     commits: Mapping[str, DrawnCommit]
@@ -135,7 +136,8 @@ Judge = Literal["server", "documented"]
 
 @dataclass(frozen=True)
 class Expected:
-    """``ref``: a commit, branch or tag when ``kind`` is commit; ``path`` or ``path@REF`` for an object."""
+    """One expectation of a drawing. ``ref``: a commit, branch or tag when ``kind`` is commit; ``path`` or
+    ``path@REF`` for an object."""
 
     kind: Literal["commit", "object"]
     ref: str
@@ -218,8 +220,9 @@ MARK = "*"
 
 @dataclass(frozen=True)
 class PictureRow:
-    """``lanes`` has a character for each lane, with blanks between them: ``*`` is the commit, ``|`` a lane
-    that continues, and ``/`` one that ends here because its child's main parent is this commit."""
+    """A row of a picture. ``lanes`` has a character for each lane, with blanks between them: ``*`` is the
+    commit, ``|`` a lane that continues, and ``/`` one that ends here because its child's main parent is this
+    commit."""
 
     commit: int
     lanes: str

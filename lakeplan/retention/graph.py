@@ -153,7 +153,7 @@ class CommitGraph:
         return children[first[commit] : first[commit + 1]]
 
     def descendants(self, commit: int) -> Iterator[int]:
-        """``commit`` and every commit whose main ancestry contains it."""
+        """The ``commit`` and every commit whose main ancestry contains it."""
         pending = [commit]
         while pending:
             commit = pending.pop()

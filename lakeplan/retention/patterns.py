@@ -355,9 +355,9 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Expansion:
-    """``rules`` are those that the server is to store. ``by_branch`` has the rule that gave each branch its
-    days. ``unmatched`` are patterns that match no branch. ``unknown`` are exact rules for branches that do
-    not exist (they are stored too, as lakeFS allows)."""
+    """The result of expanding patterns. ``rules`` are those that the server is to store. ``by_branch`` has
+    the rule that gave each branch its days. ``unmatched`` are patterns that match no branch. ``unknown`` are
+    exact rules for branches that do not exist (they are stored too, as lakeFS allows)."""
 
     rules: GcRules
     by_branch: Mapping[str, BranchRule]

@@ -33,7 +33,8 @@ def to_us(moment: datetime) -> int:
 
 
 def limit_us(as_of: datetime, days: int, zone: tzinfo = timezone.utc) -> int:
-    """``as_of`` minus ``days`` calendar days in ``zone``. Any int is accepted, and the result is clamped."""
+    """The time ``days`` calendar days before ``as_of`` in ``zone``. Any int is accepted, and the result is
+    clamped."""
     return zone_clock(zone).limit(to_us(as_of), days)
 
 
@@ -62,7 +63,7 @@ class ZoneClock:
         self._changes: dict[int, tuple[int, ...]] = {}
 
     def limit(self, now_us: int, days: int) -> int:
-        """``now_us`` minus calendar days, clamped."""
+        """The time some calendar days before ``now_us``, clamped."""
         wall = now_us + self._offset(now_us) - days * DAY_US
         return _clamp(wall - self._offset_of_wall(wall))
 

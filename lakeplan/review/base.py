@@ -146,8 +146,8 @@ class ReviewedSettings:
 
 @dataclass(frozen=True)
 class ReviewedTree(_Wrapped):
-    """A ``DesiredTree`` whose settings for branches are at least as strict as in a reviewed branch plan.
-    ``reviewed`` by ``server/name``."""
+    """A ``DesiredTree`` whose branch settings are at least as strict as those of a reviewed branch plan,
+    which ``reviewed`` has by ``server/name``."""
 
     reviewed: Mapping[str, ReviewedSettings]
 

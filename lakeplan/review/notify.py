@@ -40,7 +40,7 @@ class Post(Protocol):
 
 @dataclass(frozen=True)
 class Clocks:
-    """``now`` dates messages; the others bound the time that sending takes."""
+    """The clocks of notifications. ``now`` dates messages; the others bound the time that sending takes."""
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic

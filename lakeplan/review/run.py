@@ -132,8 +132,8 @@ class PinSync:
 
 @dataclass(frozen=True)
 class ApplyPorts:
-    """``also_needs`` read further records of ``server/name`` for what follows the apply, and raise
-    LakeplanError for a damaged one."""
+    """What an apply needs from outside. ``also_needs`` read further records of ``server/name`` for what
+    follows the apply, and raise LakeplanError for a damaged one."""
 
     connect: Callable[[str], WritableServer]
     state: StateWriter

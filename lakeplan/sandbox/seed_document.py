@@ -137,7 +137,7 @@ class Mapped:
                 self._problems.add(node, self.child(name), f"unknown key{_meant(name, self._known)}")
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A required text without a default. A number counts as its digits."""
+        """The text of a required key. A number becomes its digits."""
         return self._scalar(name, default, "a text", lambda n: n.value if n.tag != _NULL else None) or ""
 
     def optional_text(self, name: str, default: None = None) -> str | None:

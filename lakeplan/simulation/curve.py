@@ -44,9 +44,9 @@ from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 
 @dataclass(frozen=True)
 class CurveRequest:
-    """``as_of`` is aware. ``points``: days at which the server's walk is evaluated; empty for the usual ones.
-    ``branch_ids``: branches that get curves; None for all with rules. ``horizon_days``: None for no horizon.
-    ``zone`` is the server's time zone."""
+    """A request for curves. ``as_of`` is aware. ``points``: days at which the server's walk is evaluated;
+    empty for the usual ones. ``branch_ids``: branches that get curves; None for all with rules.
+    ``horizon_days``: None for no horizon. ``zone`` is the server's time zone."""
 
     rules: GcRules
     as_of: datetime
@@ -75,9 +75,9 @@ class ServerPoint:
 
 @dataclass(frozen=True)
 class Scales:
-    """``numbers``: one array for each scale, with a number for each commit. There is a scale for each curve
-    in ``varied``, then one for the horizon if requested. ``masks``: per commit, the bits of the points at
-    which the server keeps it."""
+    """Scales of numbers per commit, and masks. ``numbers``: one array for each scale, with a number for each
+    commit. There is a scale for each curve in ``varied``, then one for the horizon if requested. ``masks``:
+    per commit, the bits of the points at which the server keeps it."""
 
     varied: tuple[Varied, ...]
     points: tuple[ServerPoint, ...]
@@ -195,8 +195,9 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
 
 @dataclass(frozen=True)
 class Histograms:
-    """``scales``: for each scale, objects by the number that they need. ``masks``: objects by the server's
-    bits. All are candidates for deletion: stored where collectors look, old enough, and not uncommitted."""
+    """Histograms of objects. ``scales``: for each scale, objects by the number that they need. ``masks``:
+    objects by the server's bits. All are candidates for deletion: stored where collectors look, old enough,
+    and not uncommitted."""
 
     scales: list[dict[int, Amount]]
     masks: dict[int, Amount]

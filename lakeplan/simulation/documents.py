@@ -29,9 +29,9 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True)
 class SimulateRequest:
-    """``as_of`` is aware. ``rule_sets``: one, or two to compare. ``storage_namespace`` is the URL that the
-    server uses for the namespace, or None if unknown. ``listing``: list stored objects, where possible.
-    ``zone`` is the server's time zone."""
+    """A request for a simulation. ``as_of`` is aware. ``rule_sets``: one, or two to compare.
+    ``storage_namespace`` is the URL that the server uses for the namespace, or None if unknown. ``listing``:
+    list stored objects, where possible. ``zone`` is the server's time zone."""
 
     rule_sets: tuple[RuleSet, ...]
     as_of: datetime
@@ -220,7 +220,7 @@ class CurveRefs(TypedDict):
 
 
 class CurveAdditions(Stored, total=False):
-    """``cost_per_gb_month`` is the server's."""
+    """What a server adds to a curve. ``cost_per_gb_month`` is the server's."""
 
     cost_per_gb_month: PriceRow
 

@@ -48,8 +48,8 @@ Data: TypeAlias = "bytes | pa.Buffer"
 
 
 class Packet(NamedTuple):
-    """``place`` is the task of the next step that gets it, ``source`` the repository, and ``part`` the part
-    of its hashes."""
+    """Data that steps exchange. ``place`` is the task of the next step that gets it, ``source`` the
+    repository, and ``part`` the part of its hashes."""
 
     place: int
     source: int

@@ -84,8 +84,8 @@ _ID = 64
 
 
 class ForeignRange(NamedTuple):
-    """``packed``: the entries of a range that ``pack_odd`` packed. ``repositories``: those that list the
-    range."""
+    """A range of another repository. ``packed``: the entries of a range that ``pack_odd`` packed.
+    ``repositories``: those that list the range."""
 
     packed: bytes
     repositories: list[str]

@@ -233,7 +233,7 @@ class Regions:
     """Groups of ranges that share first or last keys. Another range never divides a group."""
 
     def __init__(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
-        """``spans`` are the first and last keys of all ranges."""
+        """Makes the groups of all ranges, whose first and last keys are ``spans``."""
         self._parents: dict[tuple[bool, bytes], tuple[bool, bytes]] = {}
         self._first: dict[tuple[bool, bytes], bytes] = {}
         for first, last in spans:

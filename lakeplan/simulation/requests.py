@@ -199,9 +199,9 @@ class DamagedFile:
 
 @dataclass(frozen=True)
 class Presence:
-    """``named`` are the objects of the commits, ``lacking`` those that were not listed, and ``resized`` those
-    listed in another size. ``outside``: addresses outside the namespace, which were not checked. What damaged
-    files name is unknown."""
+    """The answer to a presence request. ``named`` are the objects of the commits, ``lacking`` those that were
+    not listed, and ``resized`` those listed in another size. ``outside``: addresses outside the namespace,
+    which were not checked. What damaged files name is unknown."""
 
     metaranges: int
     ranges: int
@@ -257,8 +257,8 @@ class SurveyRequest:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """``classes`` of all objects, including those that no commit names if storage was ``listed``.
-    ``holder_sets`` are the sets that ``ObjectClass.holders`` number."""
+    """The answer to a survey. ``classes`` of all objects, including those that no commit names if storage was
+    ``listed``. ``holder_sets`` are the sets that ``ObjectClass.holders`` number."""
 
     classes: Sequence[ObjectClass]
     listed: bool
@@ -298,9 +298,9 @@ class Marker(Protocol):
 
 @dataclass(frozen=True)
 class DeleteSettings:
-    """``mode`` ``close`` deletes nothing, and records what an interrupted sweep deleted. ``cutoff_us``: the
-    objects of the mark were last modified before it, so a younger one is another object. ``rate`` is objects
-    per second over all workers. Waits are in seconds."""
+    """Settings of a round of deletions. ``mode`` ``close`` deletes nothing, and records what an interrupted
+    sweep deleted. ``cutoff_us``: the objects of the mark were last modified before it, so a younger one is
+    another object. ``rate`` is objects per second over all workers. Waits are in seconds."""
 
     mode: Literal["delete", "quarantine", "close"]
     versions: Versions

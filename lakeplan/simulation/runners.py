@@ -25,9 +25,9 @@ Leaves: TypeAlias = "npt.NDArray[np.void]"
 
 @dataclass(frozen=True)
 class Step:
-    """``run`` maps packets to packets, and also gets ``steps.leaves_of`` all items. Each call gets all
-    packets with the same ``place``. There are ``places`` of them. ``run`` may carry credentials, so runners
-    must not write it to a file. Leaves carry none."""
+    """A step of a job. ``run`` maps packets to packets, and also gets ``steps.leaves_of`` all items. Each
+    call gets all packets with the same ``place``. There are ``places`` of them. ``run`` may carry
+    credentials, so runners must not write it to a file. Leaves carry none."""
 
     run: Callable[[Iterable[Packet], Leaves], Iterator[Packet]]
     places: int

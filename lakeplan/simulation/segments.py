@@ -45,8 +45,8 @@ _MOST = 1 << 40
 
 
 class Segment(NamedTuple):
-    """``name`` begins with the checksum of the file. ``ranges`` are in the order of the segment's own leaves.
-    ``rows`` is their number, ``size`` the bytes of the file."""
+    """A segment in the cache. ``name`` begins with the checksum of the file. ``ranges`` are in the order of
+    the segment's own leaves. ``rows`` is their number, ``size`` the bytes of the file."""
 
     name: str
     ranges: tuple[str, ...]

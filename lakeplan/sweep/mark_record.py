@@ -127,7 +127,7 @@ class Mark:
 
     @property
     def goes(self) -> Amount:
-        """What a sweep may delete."""
+        """The objects that a sweep may delete."""
         return self.marked.amount(*deleted_classes(self.settings.never_committed))
 
     def to_document(self) -> MarkRow:

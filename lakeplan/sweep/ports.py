@@ -59,7 +59,8 @@ class RefsMemory:
 
 @dataclass(frozen=True)
 class SweepPorts:
-    """``store`` opens a repository's namespace; ``stop`` is asked between rounds (SIGTERM)."""
+    """What a sweep needs from outside. ``store`` opens a repository's namespace. ``stop`` is called between
+    rounds and returns whether to stop (SIGTERM)."""
 
     reader: Callable[[str], LakeFSReader]
     preparer: Callable[[str], UncommittedPreparer]

@@ -211,9 +211,8 @@ _SEEN = records.record(
 
 @dataclass(frozen=True)
 class KnownAtMark:
-    """The metaranges that a mark read: of commits that something keeps; of other repositories, by name
-    (``foreign``); and ``other_metaranges`` of commits that nothing keeps, read for paths below held
-    prefixes."""
+    """The metaranges that a mark read: those of kept commits, those of other repositories by name
+    (``foreign``), and ``other_metaranges`` of other commits, read for paths below held prefixes."""
 
     kept_metaranges: frozenset[str]
     foreign: Mapping[str, frozenset[str]]
@@ -251,8 +250,7 @@ def newest_attempts(store: NamespaceReader, mark_id: str) -> dict[str, int]:
 
 
 def read_end(site: Site, mark_id: str, part: Part, attempt: int) -> PartResult:
-    """What became of a part, by one of its records. Raises StorageError, and FormatError for a damaged
-    one."""
+    """The result of a part, by one of its records. Raises StorageError, and FormatError for a damaged one."""
     key = result_key(sweep_prefix(mark_id), part.name, attempt)
     return end_of(part.name, site.store.read(key), where=f"{site.store.url}/{key}")
 

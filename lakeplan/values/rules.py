@@ -74,8 +74,8 @@ class GcRules:
         }
 
     def oddities(self, branches: Collection[str] | None) -> list[str]:
-        """What makes no sense, in words: servers validate nothing. ``branches`` are those that exist; None is
-        unknown."""
+        """The nonsense in rules, in words, since servers validate nothing. ``branches`` are the existing
+        branches, or None if unknown."""
         named = {"by default": self.default_retention_days} | {
             f"on branch {branch!r}": days for branch, days in self.branches.items()
         }

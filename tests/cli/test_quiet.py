@@ -1,4 +1,4 @@
-"""``-q``: no reports, but why a command failed."""
+"""With ``-q`` a command prints no report, but says why it failed."""
 
 from __future__ import annotations
 

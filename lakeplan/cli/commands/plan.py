@@ -156,7 +156,7 @@ def print_failures(plan: Plan) -> None:
 
 
 def _print_refusal(plan: Plan) -> None:
-    """What makes a quiet plan fail, in a line: nobody was shown the rest."""
+    """Prints in one line why a quiet plan failed, because its report was not printed."""
     print_failures(plan)
     if plan.refused:
         gates = dict.fromkeys(f"{gate.gate} ({gate.scope})" for gate in plan.refused)

@@ -89,7 +89,7 @@ def shown_mark(session: Session, site: Site, stored: StoredMark, contents: Conte
 
 @dataclass(frozen=True)
 class Listed:
-    """What ``--objects`` lists. ``classes`` empty: what would be deleted."""
+    """The objects that ``--objects`` lists. With empty ``classes``, those that would be deleted."""
 
     objects: bool
     prefix: str | None
@@ -487,7 +487,7 @@ def overrides_of(session: Session, allowed: frozenset[str]) -> GateOverrides:
 def chosen_settings(
     min_age: str | None, never_committed: str | None
 ) -> Callable[[SweepSettings], SweepSettings]:
-    """What options put over the tree's settings. Raises UsageError."""
+    """The settings in options, which override the tree's. Raises UsageError."""
     changes: dict[str, Any] = {}
     if min_age is not None:
         changes["min_age_seconds"] = parse_age("--min-age", min_age)

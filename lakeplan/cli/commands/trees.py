@@ -283,8 +283,8 @@ def make_checked(
 
 
 def _problems(made: Import, folder: Path) -> list[str]:
-    """What is wrong with a tree before it is written: it must validate, and match exactly what was read.
-    The texts name no file, since none is kept."""
+    """The problems of a tree before it is written: it must validate, and match exactly what was read. The
+    texts name no file, since no file exists yet."""
     write_files(folder, made.files)
     try:
         tree = load_tree(folder, os.environ)

@@ -52,7 +52,7 @@ def validate(
 
 
 def summary_document(tree: Tree) -> dict[str, Any]:
-    """What a valid tree holds: counts, and an empty list of problems."""
+    """The document of a valid tree: counts, and an empty list of problems."""
     return {
         "valid": True,
         "files": len(tree.files),
