@@ -1,4 +1,4 @@
-"""What somebody would write without lakeplan's decoder, cache and folding: the plain baseline.
+"""The baseline: a plain program without lakeplan's decoder, cache and grouping.
 
     python bench/plain.py NAMESPACE_FOLDER RULES_DAYS OUTPUT
 

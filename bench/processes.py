@@ -1,4 +1,4 @@
-"""What a process and all its children took: wall-clock and processor seconds, and peak memory by kind."""
+"""Measures a process and all its children: elapsed and processor seconds, and peak memory by kind."""
 
 from __future__ import annotations
 

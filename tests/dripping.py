@@ -1,4 +1,4 @@
-"""A server that writes what a test tells it to, as slowly and for as long as it is told."""
+"""A server that writes a test's data as slowly and for as long as the test says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mark of a recorded namespace needs, at the moment it was recorded."""
+"""What a mark of a recorded namespace needs, as of the recording."""
 
 from __future__ import annotations
 

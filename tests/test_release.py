@@ -1,4 +1,4 @@
-"""What a release is made with: the workflow's rights and pins, and the image's steps."""
+"""The tools of a release: the workflow's permissions and pinned versions, and the image's steps."""
 
 from __future__ import annotations
 

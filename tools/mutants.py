@@ -191,7 +191,7 @@ def read_results(module: str) -> list[Mutant]:
 
 
 def in_fork(mutant: str, tests: Callable[[], bool], cpu_seconds: int = CPU_SECONDS) -> int:
-    """What becomes of a mutant; ``tests`` returns whether all passed."""
+    """The fate of a mutant. ``tests`` returns whether all passed."""
     pid = os.fork()
     if not pid:
         for stream in (1, 2):

@@ -1,4 +1,4 @@
-"""Plan files, and the file beside them that names their objects."""
+"""Plan files, and the separate file that names their objects."""
 
 from __future__ import annotations
 

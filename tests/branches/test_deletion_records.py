@@ -1,4 +1,4 @@
-"""What is remembered of HEADs that were only seen, and what is read to forget them."""
+"""Records of HEADs that were observed, and the reads before they are removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = "prod/analytics"
 
 @pytest.fixture
 def look(world):
-    """Records one look at the HEADs, so many days ago; returns its run id."""
+    """Records one observation of the HEADs, this many days ago. Returns its run id."""
     today = world.clock.now
 
     def look(days_ago: int) -> str:

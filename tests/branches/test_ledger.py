@@ -1,4 +1,4 @@
-"""The ledger: what two looks at a repository say about its branches."""
+"""The ledger: what two observations of a repository say about its branches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def epoch(hours: float) -> int:
 
 
 def looks(*seen: tuple[float, dict[str, str]]):
-    """A ledger after looks at (hours, branch → HEAD)."""
+    """A ledger after observations at (hours, branch → HEAD)."""
     ledger = None
     for hours, heads in seen:
         ledger = observe(ledger, KEY, 1, [LiveBranch(b, h) for b, h in heads.items()], at(hours))

@@ -1,4 +1,4 @@
-"""Notices and exemptions: nothing is deleted that people were not told about, or that one of them kept."""
+"""Notices and exemptions: no branch is deleted without a notice, or despite an exemption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ledgers that are lost, foreign, older or impossible: none of them makes a branch older than it was seen."""
+"""Ledgers that are lost, foreign, outdated or impossible: none makes a branch older than it was
+observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: what goes, what stays, and what is left behind when a run is stopped at any point."""
+"""Runs: which branches are deleted and kept, and what remains if a run is stopped at any point."""
 
 from __future__ import annotations
 

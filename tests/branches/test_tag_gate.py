@@ -1,4 +1,4 @@
-"""Runs that would take data from tags: the gate over every tag on a commit that goes."""
+"""Runs that would delete data of tags: the gate over every tag on an expiring commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Undo: what comes back, what cannot, and what is said about it."""
+"""Undo: what is restored, what cannot be, and what is reported."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SKEWS = (0,) * 20 + (25, -25)
 
 @dataclass
 class Counts:
-    """What a campaign did: one that deletes nothing would prove nothing."""
+    """The deletions of a campaign: one that deletes nothing would prove nothing."""
 
     steps: int = 0
     deleting: int = 0
@@ -209,7 +209,7 @@ class _World:
             self._run(self._lifecycle)
 
     def _make_again_and_look(self) -> None:
-        """A run finds a branch gone, which is there again when the next one looks."""
+        """A run finds a branch missing that exists again at the next run."""
         name = self.random.choice(BRANCHES[1:])
         head = self.world.truth.heads(REPOSITORY).get(name)
         if head is not None:
@@ -361,7 +361,7 @@ class _World:
         self.diary.append(f"    {document['deleted']['objects']} deleted, {document['problem']}")
 
     def _revive_gone(self, mark: Mark) -> None:
-        """What a killed sweep deleted is needed again when somebody runs it again."""
+        """Objects that a killed sweep deleted are needed again when the sweep continues."""
         gone = self.checker.going(mark.mark_id) - set(self.world.truth.stored(REPOSITORY))
         self.diary.append(f"    {len(gone)} are gone, and one is needed again")
         self.users.revive(gone)

@@ -119,7 +119,7 @@ class Checker(Watcher):
         return in_force(hold, self.world.lake.clock().date())
 
     def expired(self) -> set[str]:
-        """What a plan with its backlog shows: everything stored that nothing holds."""
+        """The objects that a plan with its backlog reports: everything stored that nothing holds."""
         return set(self.world.truth.stored(REPOSITORY)) - set(self.held())
 
     def ended(self, process: Process) -> None:
@@ -205,7 +205,7 @@ class Checker(Watcher):
     def _settings_allow(
         self, keys: Sequence[str], stored: Mapping[str, int], tree: Mapping[str, Any]
     ) -> None:
-        """By the tree of a process, or of the approval that it goes by."""
+        """Whether the tree of a process, or of its approval, allows the deletion."""
         settings, now = {**DEFAULTS, **tree["sweep"]}, self.world.truth.now_us()
         if tree["gc"] == "clear":
             raise self.violation("data is deleted, though the tree clears the rules")
@@ -307,7 +307,7 @@ class Checker(Watcher):
             self._writes_rules(process, request)
 
     def told(self, process: Process, request: Request, response: Response) -> None:
-        """What a process knows of branches and rules, and how old what it knew was."""
+        """The branches and rules that a process knows, and how old that knowledge was."""
         if request.path == RULES and request.method != "GET" and response.status < 300:
             process.doing["acknowledged"] = True
         if request.method != "GET" or response.status not in (200, 404):
@@ -392,8 +392,8 @@ class Checker(Watcher):
         self.done["exemptions"] += 1
 
     def _announced(self, name: str, head: str, period: int) -> None:
-        """People were told long enough ago, and nobody exempted the branch since. An exemption of the last
-        seconds may be overlooked."""
+        """Whether a notice was given long enough ago and nobody exempted the branch since. An exemption
+        of the last seconds may be overlooked."""
         now = self.world.truth.now_us()
         known = [one for one in self.exemptions.get(name, ()) if one[0] < now - FRESH_US]
         if any(end > now for _, end in known):
@@ -474,7 +474,7 @@ class Checker(Watcher):
             raise self.violation(f"purge says {told} copies were deleted; {deleted} are gone")
 
     def check_lifecycle(self, report: Any, process: Process) -> None:
-        """What a run says it deleted is what it deleted, at the HEAD it had."""
+        """Checks that a run deleted exactly what it reports, at the reported HEADs."""
         heads: dict[str, str] = process.doing.get("heads", {})
         for repository in report.repositories:
             told = {e.outlook.id: e.outlook.facts.commit_id for e in repository.branches if _is_deleted(e)}
@@ -513,7 +513,7 @@ class Checker(Watcher):
                 raise self.violation(f"apply wrote {tree}, and says {end}: {one.message}")
 
     def check_all_there(self) -> None:
-        """What is held is stored, unless it was deleted while nothing held it."""
+        """Checks that everything held is stored, unless it was deleted while nothing held it."""
         stored = self.world.truth.stored(REPOSITORY)
         for address, why in self.held().items():
             if address.startswith("data/") and address not in stored and address not in self.swept:

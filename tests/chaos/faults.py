@@ -1,5 +1,4 @@
-"""What goes wrong, and when: one interruption a command, at its n-th call of the store, the server or the
-state."""
+"""Injects one interruption per command, at its n-th call of the store, the server or the state."""
 
 from __future__ import annotations
 

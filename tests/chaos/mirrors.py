@@ -56,7 +56,7 @@ class Mirror:
         return call
 
     def _push(self) -> None:
-        """What the server and others wrote."""
+        """Copies what the server and others wrote."""
         found: dict[str, tuple[int, int]] = {}
         for root, _, names in os.walk(self._folder):
             for name in names:

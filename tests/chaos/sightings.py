@@ -1,4 +1,5 @@
-"""What runs of ``lifecycle`` saw of branches, beside the state: no accident of the state loses it.
+"""Observations of branches by runs of ``lifecycle``, kept outside the state, so that no accident loses
+them.
 
 A branch that was deleted and made again between two runs, at the same HEAD or further up the same line, is
 the one before to everybody who looks (examples/branches). Nothing else makes a branch look older than it is.
@@ -44,7 +45,7 @@ class Sightings:
         self._seen.pop(name, None)
 
     def ages(self, name: str, sighting: Sighting, history: History, now_us: int) -> tuple[int, int]:
-        """For how long a branch was seen, and seen unchanged, by runs up to this sighting."""
+        """For how long runs observed a branch, and observed it unchanged, up to this sighting."""
         one = self._with(sighting, history).get(name)
         return (0, 0) if one is None else (now_us - one.first, now_us - one.moved)
 

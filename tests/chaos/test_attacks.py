@@ -246,7 +246,7 @@ def test_an_older_ledger_is_put_back(operator, world, repo, assumed) -> None:
 
 @pytest.mark.parametrize("looked", [False, True])
 def test_a_branch_is_made_again_at_the_same_head(operator, world, repo, looked) -> None:
-    """Between two looks nobody can know; once a look found it gone it is as young as it is."""
+    """Between two observations nobody can know. Once a run found it missing, its age starts again."""
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x", oldest_commit(world))
     operator.lifecycle()

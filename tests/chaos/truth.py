@@ -1,4 +1,4 @@
-"""What must be kept, read from the server's own database and listings and from the tree's text.
+"""Computes what must be kept, from the server's own database and listings and from the tree's text.
 
 Nothing here is shared with lakeplan: the documented rule is stated once more, from lakeFS's documentation,
 and commits, staged data and days are read as rows, JSON and API answers.
@@ -213,7 +213,8 @@ class Truth:
 
 
 def held_commits(history: History, hold: Mapping[str, Any]) -> set[str]:
-    """What a hold on a branch, tag or commit keeps; a branch keeps all that its HEAD was made from."""
+    """The commits that a hold on a branch, tag or commit keeps. A branch keeps all ancestors of its
+    HEAD."""
     if "branch" in hold:
         return history.ancestry(h for b, h in history.branches.items() if fnmatchcase(b, hold["branch"]))
     if "tag" in hold:

@@ -1,4 +1,4 @@
-"""What people and pipelines do to a repository beside lakeplan: random histories, and data that is needed
+"""Simulates other users and pipelines of a repository: random histories, and data that is needed
 again."""
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Users:
         self.attempt(chosen)
 
     def attempt(self, act: Callable[[], Any]) -> None:
-        """What a server refuses (a conflict, nothing to commit, no such branch) changes nothing."""
+        """Ignores what a server refuses (a conflict, nothing to commit, no such branch), which changes
+        nothing."""
         try:
             act()
         except Refused as refused:
@@ -228,7 +229,7 @@ class Users:
         self.other.commit()
 
     def _rewrite(self, address: str) -> None:
-        """A client writes an object anew under its key."""
+        """A client overwrites an object at its key."""
         path = self.repo.folder / address
         if path.is_file():
             path.write_bytes(f"anew {next(self._numbers)}".encode())

@@ -343,7 +343,7 @@ class ChaosWorld(SweepWorld):
         return response
 
     def date_files(self, name: str, args: tuple[Any, ...]) -> None:
-        """What the store wrote is as new as the world's clock says, not as this machine's does."""
+        """Dates new files of the store by the world's clock instead of this machine's."""
         key = {"put": 0, "create": 0, "copy": 1}.get(name)
         if key is None or not isinstance(args[key], str):
             return

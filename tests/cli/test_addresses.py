@@ -117,7 +117,7 @@ def it_asks_a_person_once_for_each_address(tmp_path: Path) -> None:
 
 
 def at_a_terminal(tree: Path, home: Path, answer: str | None) -> str:
-    """What a person sees who answers the question, where there is one."""
+    """The output for a person who answers the question at a terminal."""
     ours, theirs = pty.openpty()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LAKE", "XDG"))}
     env |= {

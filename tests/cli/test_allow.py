@@ -27,7 +27,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
-    """What a command says of wrong flags; its tree does not exist, so nothing was read before."""
+    """The message for wrong flags. The tree does not exist, so nothing was read before."""
 
     def said(name: str, *flags: str) -> str:
         given = [word for flag in flags for word in ("--allow", flag)]

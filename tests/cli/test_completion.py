@@ -1,4 +1,4 @@
-"""What a shell is told: commands, options, and names in the tree at hand."""
+"""Shell completion of commands, options, and names in the current tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ repositories:
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """What the command prints in ``folder``, in a process of its own as a shell starts it."""
+    """The output of the command in ``folder``, run as a separate process as by a shell."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LAKEPLAN_")}
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
@@ -42,7 +42,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 def completed(line: str) -> list[str]:
-    """The completions of the last word of ``line``, asked for in the folder where the test stands."""
+    """The completions of the last word of ``line`` in the test's folder."""
     words = line.split(" ")[1:]
     shell = BashComplete(whole_command(), {}, "lakeplan", "_LAKEPLAN_COMPLETE")
     return [item.value for item in shell.get_completions(words[:-1], words[-1])]

@@ -46,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def base_text(folder: Path, target: Path, ref: str = "HEAD^") -> str:
-    """What the base of ``folder`` says."""
+    """The content of the base of ``folder``."""
     work = find_work_folder(folder)
     commit = commit_of(work, ref)
     assert has_file(work, commit, ROOT_FILE)

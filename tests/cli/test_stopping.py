@@ -1,4 +1,4 @@
-"""Commands that are told to end while a bar is shown, on a real terminal."""
+"""Commands that are stopped while a progress bar is shown, on a real terminal."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def it_ends_a_simulation_that_reads_for_long(tmp_path: Path) -> None:
 
 
 def _read_until(terminal: int, words: str | None) -> str:
-    """What the terminal shows until it shows ``words``, or to its end."""
+    """The terminal's output until it contains ``words``, or to its end."""
     seen = b""
     while words is None or words.encode() not in seen:
         ready, _, _ = select.select([terminal], [], [], 30)

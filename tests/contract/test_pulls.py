@@ -1,4 +1,4 @@
-"""Pull requests, as far as retention looks at them."""
+"""Pull requests, as far as retention reads them."""
 
 from __future__ import annotations
 

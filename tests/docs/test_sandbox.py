@@ -1,4 +1,4 @@
-"""The steps of docs/sandbox.md are taken as they stand, but for the port."""
+"""Runs the steps of docs/sandbox.md unchanged, except for the port."""
 
 from __future__ import annotations
 

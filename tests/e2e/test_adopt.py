@@ -9,7 +9,7 @@ HEAD = "apiVersion: lakeplan/v1\n"
 
 @pytest.fixture
 def globbed(world):
-    """Two repositories that a glob names; an apply has seen the first."""
+    """Two repositories that a glob matches. An apply has recorded the first."""
     world.api.repository("team-1")
     world.write(
         "repositories/team.yaml", HEAD + "repositories:\n  team-*: {gc: {default_retention_days: 9}}\n"

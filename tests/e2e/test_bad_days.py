@@ -1,4 +1,4 @@
-"""What a user meets on a bad day: one clear message, the right exit code, never a traceback or a secret."""
+"""Failures that a user meets: one clear message, the right exit code, never a traceback or a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakeplan explain`` against the sandbox over HTTP: GET requests and one refs dump, nothing else."""
+"""``lakeplan explain`` against the sandbox over HTTP: only GET requests and one refs dump."""
 
 from __future__ import annotations
 

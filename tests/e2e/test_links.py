@@ -13,7 +13,7 @@ SECRET = "AKIA-not-for-anybody"
 
 @pytest.fixture
 def secret(world) -> Path:
-    """A file beside the tree that no output may quote."""
+    """A file next to the tree that no output may quote."""
     path = world.folder / "outside" / "secret.yaml"
     path.parent.mkdir()
     path.write_text(f"{SECRET}: {SECRET}\n")

@@ -1,4 +1,4 @@
-"""A tree of very many repositories: what a person reads of it stays short, and its sum is where they look."""
+"""A tree of very many repositories: the output stays short, and totals are easy to find."""
 
 from __future__ import annotations
 

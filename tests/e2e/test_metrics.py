@@ -1,4 +1,4 @@
-"""``--format openmetrics`` of the commands that write and look at rules."""
+"""``--format openmetrics`` of the commands that write and read rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of what: every event from the command line to a webhook on this machine."""
+"""Notifications: every event, from the command line to a webhook on this machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def team(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def told(hook: Receiver) -> list[Any]:
-    """What arrived since the last time, each by the schema."""
+    """The notifications since the last call, each valid by the schema."""
     documents = [request.json for request in hook.received]
     hook.received.clear()
     for document in documents:

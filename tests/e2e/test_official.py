@@ -1,4 +1,4 @@
-"""A sweep that lakeFS's own collector does, as a person runs it. A script stands in for spark-submit."""
+"""A sweep by lakeFS's own collector, from the command line. A script stands in for spark-submit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUN_ID = "gofficial0001"
 
 
 class Official:
-    """A site whose tree asks for the official engine, and what stands in for it."""
+    """A site whose tree uses the official engine, with its stand-in."""
 
     def __init__(self, site: Site, folder: Path, *, mark: bool) -> None:
         self.site = site

@@ -1,4 +1,5 @@
-"""What outsiders do between two runs: a pin must still be there then, or a run must say what is missing."""
+"""Changes by others between two runs: a pin must still exist then, or a run must report what is
+missing."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class DescribeHolds:
 
 
 class DescribeASyncThatCannotFinish:
-    """Its exit code and its answer say so: a schedule reads nothing else."""
+    """Its exit code and message say so, which are all that a schedule reads."""
 
     def failed(self, world) -> str:
         result = world.lakeplan(("pins", "sync"), "--format", "json")

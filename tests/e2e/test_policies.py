@@ -528,7 +528,7 @@ class DescribeHistory:
 
 
 class DescribeDrift:
-    """What somebody does to policies and object rules on the server after an apply."""
+    """Changes of policies and object rules on the server after an apply."""
 
     @pytest.fixture
     def applied(self, enterprise):

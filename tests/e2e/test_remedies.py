@@ -1,4 +1,4 @@
-"""What ``explain`` says would change its answer, carried out: the answer then changes so."""
+"""Carries out the remedies that ``explain`` names and checks that its answer changes as promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between a review and its apply: only what was reviewed, and still may, is written."""
+"""Changes between a review and its apply: only what was reviewed, and is still allowed, is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reclaiming storage as a person does it: mark, look, approve, run; quarantine and back."""
+"""A sweep as a person runs it: mark, inspect, approve, run; quarantine and restore."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Site:
         self.age()
 
     def age(self, days: float = 5) -> None:
-        """Everything stored so far looks ``days`` old."""
+        """Makes everything stored so far appear ``days`` old."""
         for below in ("data", "_lakeplan/quarantine"):
             for file in (self.folder / below).rglob("*"):
                 if file.is_file():

@@ -1,4 +1,4 @@
-"""What happens between the approval of a mark and its sweep, to an object that the mark would delete."""
+"""Changes between the approval of a mark and its sweep, to an object that the mark would delete."""
 
 from __future__ import annotations
 

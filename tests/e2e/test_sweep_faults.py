@@ -1,4 +1,5 @@
-"""A sweep as a process of its own; it or a worker is killed, or gets a signal. The next run goes on."""
+"""A sweep as a separate process. The sweep or a worker is killed or gets a signal, and the next run
+continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What runs between two merges: new branches get their days, new repositories become a pull request."""
+"""The hourly jobs between merges: new branches get their days, new repositories become a pull
+request."""
 
 from __future__ import annotations
 

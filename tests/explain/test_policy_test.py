@@ -1,4 +1,5 @@
-"""Policy tests over trees with profiles, globs and patterns; every mistake of a test file is told."""
+"""Policy tests over trees with profiles, globs and patterns. Every mistake in a test file is
+reported."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def address_of(repo: LakeRepository, ref: str, path: str = "a.bin") -> Path:
 
 
 def kept_by_server(repo: LakeRepository) -> set[str]:
-    """What the server itself answers a collector."""
+    """The commits that the server itself returns to a collector."""
     answer = repo.call("POST", "/gc/prepare_commits").json()
     key = answer["gc_commits_location"].partition(f"{repo.name}/")[2]
     return set(read_commits_csv((repo.folder / key).read_bytes()))

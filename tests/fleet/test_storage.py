@@ -1,4 +1,4 @@
-"""What is stored and who holds it, against a count that shares no code with it."""
+"""What is stored and who holds it, compared with a count that shares no code with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several format tests draw: entries as a lakeFS repository may hold them."""
+"""Entries as in a lakeFS repository, for several format tests."""
 
 from __future__ import annotations
 

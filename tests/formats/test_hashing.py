@@ -1,4 +1,4 @@
-"""Hashes of texts: the same wherever the text stands."""
+"""Hashes of texts, which are the same wherever the text is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What lakeplan's comments say beside the plan: a page, and other pull requests of the same repositories."""
+"""The parts of lakeplan's comments besides the plan: a page, and other pull requests of the same
+repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mark asks of a server: uncommitted addresses to the last token, and the grace period."""
+"""The requests of a mark to a server: uncommitted addresses to the last token, and the grace period."""
 
 from __future__ import annotations
 

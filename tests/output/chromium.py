@@ -96,7 +96,7 @@ class Page:
             self._read()
 
     def evaluate(self, script: str) -> Any:
-        """What an expression comes to; promises are waited for."""
+        """The value of an expression. Promises are awaited."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

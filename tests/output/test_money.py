@@ -1,4 +1,4 @@
-"""What bytes cost stands beside the bytes where the tree has a price, and nowhere else."""
+"""The cost of bytes is shown next to them if the tree has a price, and nowhere else."""
 
 from __future__ import annotations
 

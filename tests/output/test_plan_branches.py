@@ -58,7 +58,7 @@ def branches(plans: Any, *rows: BranchRow, **fields: Any) -> BranchesPlan:
 
 
 def full(plans: Any) -> BranchesPlan:
-    """Everything that can stand beside a branch, once."""
+    """A branch with every possible note, once."""
     return branches(
         plans,
         row(plans, "feature-login-and-everything-that-comes-with-it", tags=("v1", "v2")),

@@ -1,4 +1,4 @@
-"""What is stored as text, CSV and metrics; names in it are other people's, and unknown is never 0."""
+"""Storage reports as text, CSV and metrics. Names are untrusted, and unknown is never 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of rules does to commits, now and later."""
+"""The effect of a change of rules on commits, now and later."""
 
 from __future__ import annotations
 

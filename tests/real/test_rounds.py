@@ -1,4 +1,4 @@
-"""Sweeps of random repositories on a whole server, with writers beside them and a checker of its own.
+"""Sweeps random repositories on a real server while others write, with an independent checker.
 
 Against the sandbox always (one repository, two rounds), and against a real lakeFS when the LAKEPLAN_TEST_*
 variables name one (LAKEPLAN_TEST_REPOSITORIES and LAKEPLAN_TEST_ROUNDS say how many). The real server's
@@ -47,7 +47,7 @@ PARTLY = 3
 
 @dataclass
 class Asked:
-    """What a round's tree asks for."""
+    """The settings of a round's tree."""
 
     default: int
     days: dict[str, int]

@@ -1,4 +1,4 @@
-"""When the documented rule lets a commit go. Its verdicts stand beside the server's in test_server."""
+"""When a commit expires by the documented rule. test_server compares its verdicts with the server's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = 86_400_000_000
 
 
 def _days_left(graph: Any, until: Any, now: Any) -> dict[str, float | None]:
-    """Days from now to the first moment after each commit's last, None for one that never goes."""
+    """Days from now until each commit expires, or None for one that never does."""
     return {
         graph.ids[n]: None if at == NEVER_EXPIRES else (at + 1 - to_us(now)) / DAY
         for n, at in enumerate(until)

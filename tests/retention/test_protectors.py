@@ -1,4 +1,4 @@
-"""What keeps a commit that the server would let expire, by name."""
+"""The names of what keeps a commit that the server would let expire."""
 
 from __future__ import annotations
 

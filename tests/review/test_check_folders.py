@@ -1,4 +1,4 @@
-"""What a check does to the folders that it gets."""
+"""The effect of a check on the folders that it gets."""
 
 from __future__ import annotations
 

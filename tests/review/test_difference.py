@@ -1,4 +1,4 @@
-"""What differs between stored and wanted policies and rules, and what never does."""
+"""Differences between stored and wanted policies and rules, and what never is one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The simulation once more, as simply as it can be said: sets and loops, nothing shared with the product but
-the rules file's meaning. Quadratic; for small histories."""
+"""A reference simulation, as simple as possible: sets and loops. It shares only the meaning of the rules
+file with the product. Quadratic, for small histories."""
 
 from __future__ import annotations
 

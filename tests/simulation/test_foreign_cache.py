@@ -1,4 +1,4 @@
-"""What licenses a deletion is taken only from a cache that this user alone can have written."""
+"""A fact that permits a deletion is read only from a cache that only this user can have written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs over small namespaces, against a reference that is as simple as it can be said."""
+"""Whole runs over small namespaces, compared with a reference that is as simple as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steps read, in memory, and the same once more as dictionaries: which object is seen where."""
+"""The inputs of steps, in memory and again as dictionaries: which object is where."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Said:
 def said_of(
     runner: Runner, world: World, question: Any, *, exact: bool = False, files: Files | None = None
 ) -> Said:
-    """What the steps say. ``files``: those of the world, if they were changed."""
+    """The output of the steps. ``files``: those of the world, if they were changed."""
     files = files or Files(world.stored)
     own, foreign = items_of(world, files)
     held = (HELD_PREFIX,) if world.held else ()

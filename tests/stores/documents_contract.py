@@ -1,4 +1,4 @@
-"""What every state store promises, whatever it writes to. Inherited once per adapter."""
+"""The behaviour of every state store. Inherited once per adapter."""
 
 from __future__ import annotations
 

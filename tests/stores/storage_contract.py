@@ -1,4 +1,4 @@
-"""What every storage namespace reader promises, whatever it reads from. Inherited once per adapter."""
+"""The behaviour of every reader of a storage namespace. Inherited once per adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises a sweep, whatever it is. Inherited once per adapter."""
+"""The behaviour of every store that a sweep uses. Inherited once per adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What credentials lakeFS's own collector gets for a namespace."""
+"""The credentials that lakeFS's own collector gets for a namespace."""
 
 from __future__ import annotations
 

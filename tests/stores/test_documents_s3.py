@@ -37,7 +37,7 @@ class DescribeS3State(StateContract):
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Stands before moto and spoils what it is told to."""
+    """A proxy before moto that spoils the responses that a test chooses."""
 
     protocol_version = "HTTP/1.1"  # answers "Expect: 100-continue", so that botocore need not wait
     target = ""

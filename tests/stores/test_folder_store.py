@@ -30,7 +30,7 @@ def store(root: Path) -> SweepStore:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the namespace, with one file."""
+    """A folder next to the namespace, with one file."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "precious").write_bytes(b"precious")

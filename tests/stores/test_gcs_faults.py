@@ -1,4 +1,4 @@
-"""Google Cloud Storage: conditions, versions, locks, bad days, and where a token goes."""
+"""Google Cloud Storage: conditions, versions, locks, failures, and where a token is sent."""
 
 from __future__ import annotations
 

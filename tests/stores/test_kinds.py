@@ -1,4 +1,4 @@
-"""What is declared of each kind of storage agrees with what opens it, with the schema and with doctor."""
+"""The declarations of each kind of storage agree with its opener, the schema and doctor."""
 
 from __future__ import annotations
 

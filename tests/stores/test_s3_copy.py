@@ -1,4 +1,4 @@
-"""Copies in S3: what describes an object goes with it, and a copy that is not equal does not stay."""
+"""Copies in S3 keep an object's metadata, and a copy that differs is removed."""
 
 from __future__ import annotations
 

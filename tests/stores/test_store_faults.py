@@ -1,4 +1,4 @@
-"""Bad days of a store: what is not known to be deleted is never said to be."""
+"""Failures of a store: nothing is reported as deleted unless that is known."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def is_automatic(world: SweepWorld) -> None:
 
 @pytest.fixture
 def expired(world: SweepWorld, repo: LakeRepository) -> set[str]:
-    """What a mark would delete."""
+    """The objects that a mark would delete."""
     return set(world.going(world.mark()))
 
 

@@ -1,4 +1,4 @@
-"""A check of damaged namespaces: every loss is found, by branch, commit and path, and nothing else is."""
+"""A check of damaged namespaces finds every loss, by branch, commit and path, and nothing else."""
 
 from __future__ import annotations
 

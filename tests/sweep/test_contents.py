@@ -1,4 +1,4 @@
-"""What an approver is shown of a mark: amounts, and what keeps the rest."""
+"""What an approver sees of a mark: amounts, and what keeps the rest."""
 
 from __future__ import annotations
 

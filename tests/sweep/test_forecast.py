@@ -1,4 +1,4 @@
-"""How a mark differs from what the plan of its rules said."""
+"""How a mark differs from the forecast of its rules' plan."""
 
 from __future__ import annotations
 

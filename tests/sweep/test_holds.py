@@ -1,4 +1,4 @@
-"""What a hold keeps stays kept: the namespace records it, whatever happens to branches, tags and state."""
+"""Held data stays kept: the namespace records holds, whatever happens to branches, tags and state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mark takes for garbage, and what it must not."""
+"""Which objects a mark may delete, and which it must not."""
 
 from __future__ import annotations
 

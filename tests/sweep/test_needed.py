@@ -1,4 +1,4 @@
-"""What anything needs now, of the objects of a mark: the request, and when it is refused."""
+"""Which objects of a mark are needed now: the request, and when it is refused."""
 
 from __future__ import annotations
 

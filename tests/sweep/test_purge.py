@@ -1,4 +1,4 @@
-"""What a purge deletes, keeps and reports, by figures alone; whole sweeps are in test_quarantine."""
+"""The results of a purge, by figures alone. Whole sweeps are in test_quarantine."""
 
 from __future__ import annotations
 

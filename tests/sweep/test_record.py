@@ -1,4 +1,4 @@
-"""What the state remembers of sweeps."""
+"""The state's records of sweeps."""
 
 from __future__ import annotations
 

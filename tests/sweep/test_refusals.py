@@ -1,4 +1,4 @@
-"""What is not marked, not approved and not swept, each by its name."""
+"""Objects and marks that are refused, each by name: at the mark, the approval and the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restore copies back and reports, by figures alone; whole sweeps are in test_quarantine."""
+"""The results of a restore, by figures alone. Whole sweeps are in test_quarantine."""
 
 from __future__ import annotations
 

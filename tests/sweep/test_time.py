@@ -1,4 +1,4 @@
-"""What a sweep waits for: rules that settle, by clocks that agree."""
+"""The waits of a sweep: rules must settle, and clocks must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor tries of a storage, in real stores."""
+"""The doctor's tests of a storage, in real stores."""
 
 from __future__ import annotations
 

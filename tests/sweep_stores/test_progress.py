@@ -1,4 +1,4 @@
-"""What a person sees while a round deletes."""
+"""The progress that is shown while a round deletes."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class SweepWorld:
         return name
 
     def ends(self, mark: Mark) -> dict[str, tuple[str, str]]:
-        """What became of every object, by address, out of the records."""
+        """The result for every object, by address, from the records."""
         store = self.site(mark.repository).store
         found: dict[str, tuple[str, str]] = {}
         attempts = newest_attempts(self.site(mark.repository).store, mark.mark_id)

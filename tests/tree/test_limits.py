@@ -19,7 +19,7 @@ CHILD = "apiVersion: lakeplan/v1\nrepositories: {}\n"
 
 
 def problem_of(folder: Path, text: str = HEAD) -> str:
-    """What is wrong, in less than the time that anybody may take."""
+    """The problem of a tree, found in less than the longest allowed time."""
     (folder / "lakeplan.yaml").write_text(text)
     with at_most_cpu_seconds(10), pytest.raises(ConfigError) as caught:
         load_tree(folder, {})

@@ -1,4 +1,4 @@
-"""What a plan names one by one."""
+"""Objects that a plan names one by one."""
 
 from __future__ import annotations
 

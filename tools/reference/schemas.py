@@ -68,7 +68,7 @@ def schema_text(name: str) -> str:
 
 
 def _written(setting: Setting, definitions: str) -> dict[str, Any]:
-    """What a tree may have for a setting."""
+    """The schema of a setting in a tree."""
     described = {"description": setting.help, "default": setting.default}
     if setting.kind.words:
         return described | {"enum": list(setting.kind.words)}
@@ -76,7 +76,7 @@ def _written(setting: Setting, definitions: str) -> dict[str, Any]:
 
 
 def _recorded(setting: Setting) -> dict[str, Any]:
-    """What a document has for a setting."""
+    """The schema of a setting in a document."""
     described: dict[str, Any] = {"description": setting.help}
     if setting.kind.words:
         return described | {"enum": list(setting.kind.words)}

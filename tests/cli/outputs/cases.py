@@ -1,4 +1,4 @@
-"""What every command says when it is used right: command lines, and what has been done before."""
+"""Every command's output in correct use: command lines, and the stage before each."""
 
 from __future__ import annotations
 

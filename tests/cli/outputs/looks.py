@@ -1,4 +1,4 @@
-"""What holds of everything that lakeplan prints for people."""
+"""Rules for everything that lakeplan prints for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEVER = ("Traceback", "this is a bug in lakeplan", "sandbox-secret", "wrong-secr
 
 
 def looks(text: str, width: int) -> list[str]:
-    """What is wrong with an output at that width."""
+    """The problems of an output at that width."""
     problems = [f"this must not be shown: {word}" for word in NEVER if word in text]
     for line in text.splitlines():
         too_long = len(line) > width and not FOR_PROGRAMS.match(line)

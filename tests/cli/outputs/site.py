@@ -1,4 +1,4 @@
-"""A lake and a tree that stand still: every run of a command says the same, to the letter."""
+"""A lake and a tree that do not change: every run of a command prints exactly the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been done at a site before a command is run. Each stage begins where another ends."""
+"""The steps at a site before a command is run. Each stage begins where another ends."""
 
 from __future__ import annotations
 

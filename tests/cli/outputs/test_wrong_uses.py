@@ -56,7 +56,7 @@ def it_says_what_where_and_what_to_do(
 
 
 def _told(wrong: Wrong, site: Site, width: int) -> tuple[str, list[str]]:
-    """What is printed, and what of it is not as it should be."""
+    """The output, and what is wrong with it."""
     told = site.lakeplan(typed(site, wrong.line), width, **wrong.environment)
     text = shown(told)
     problems = looks(text, width)
@@ -68,5 +68,6 @@ def _told(wrong: Wrong, site: Site, width: int) -> tuple[str, list[str]]:
 
 
 def _tells(text: str) -> bool:
-    """What went wrong and what to do about it: a hint, or the places of every mistake, or a gate's words."""
+    """Whether it says what went wrong and what to do: a hint, every mistake's place, or a gate's
+    words."""
     return any(words in text for words in ("hint:", "do: ", "override with")) or bool(PLACE.search(text))

@@ -43,7 +43,7 @@ class Lake:
         return result
 
     def grow_older(self, days: float) -> None:
-        """Everything in the ledger was seen so many days earlier."""
+        """Makes everything in the ledger this many days older."""
         ledger = json.loads(self.ledger.read_text())
         for record in (ledger, *ledger["branches"].values()):
             for key in {"began", "at", "first", "moved"} & record.keys():
@@ -51,7 +51,7 @@ class Lake:
         self.ledger.write_text(json.dumps(ledger))
 
     def observed(self, *branches: str, days: float = 4) -> None:
-        """Branches, seen for so long."""
+        """Branches that were observed for this long."""
         for branch in branches:
             self.api.branch("analytics", branch)
         assert self.lifecycle("run").code == 0

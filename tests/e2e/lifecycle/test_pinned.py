@@ -1,4 +1,4 @@
-"""Branches that stand at pinned commits."""
+"""Branches at pinned commits."""
 
 from __future__ import annotations
 

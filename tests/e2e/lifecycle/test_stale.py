@@ -1,4 +1,4 @@
-"""Stale branches in plans, beside what ``lakeplan simulate`` counts for the same branches."""
+"""Stale branches in plans, compared with the figures of ``lakeplan simulate`` for the same branches."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ STAY = {"feature-1": ("keep", "not_crossed"), "main": ("keep", "default_branch")
 
 
 class DescribeWrites:
-    """ "Writes that reset the idle clock": each of them, between two looks."""
+    """ "Writes that reset the idle clock": each kind, between two observations."""
 
     def it_is_idle_without_any(self, lake):
         lake.observed("feature-1")

@@ -1,4 +1,4 @@
-"""Seed files read, and every mistake told with its place."""
+"""Reads seed files and reports every mistake with its position."""
 
 from __future__ import annotations
 

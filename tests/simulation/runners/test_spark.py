@@ -1,4 +1,4 @@
-"""What Spark is given, and where it puts it."""
+"""The settings and files that Spark gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong uses of commands that look at a tree, a plan file or nothing at all."""
+"""Wrong uses of commands that read a tree, a plan file or nothing."""
 
 from __future__ import annotations
 
