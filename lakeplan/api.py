@@ -190,7 +190,7 @@ def read_entries(
 
 
 def _moment(us: int) -> datetime | None:
-    """The moment of microseconds since 1970; None for one that never comes. A moment out of the range of
+    """The moment of microseconds since 1970, or None for one that never comes. A moment out of the range of
     ``datetime`` becomes its first or last."""
     if us == NEVER_EXPIRES:
         return None
@@ -241,8 +241,8 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """What is wrong by the schema; "" for nothing. Branches are left out, because there may be millions, and
-    decoding checks them too."""
+    """What is wrong by the schema, or "" for nothing. Branches are left out, because there may be millions,
+    and decoding checks them too."""
     repositories = document.get("repositories")
     if isinstance(repositories, list) and all(isinstance(r, dict) for r in repositories):
         without = [{**r, "branches": {}} if isinstance(r.get("branches"), dict) else r for r in repositories]

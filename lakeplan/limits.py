@@ -189,8 +189,8 @@ def parse_json(
 
 
 def number_of(text: str) -> int | None:
-    """The number in a text of at most 18 decimal digits; None for any other text. (``int`` raises ValueError
-    for a text of thousands of digits.)"""
+    """The number in a text of at most 18 decimal digits, or None for any other text. (``int`` raises
+    ValueError for a text of thousands of digits.)"""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 

@@ -69,7 +69,7 @@ class Consequences:
         return metarange_masks(self.graph, self.masks)
 
     def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
-        """By moment; objects are None without a simulation."""
+        """The totals at each moment. Objects are None without a simulation."""
         totals = {}
         for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
             commits = sum(1 for mask in self.masks if transition.expires(mask))
@@ -94,7 +94,7 @@ def _amount(result: ImpactResult | None, transition: Transition) -> Amount | Non
 
 
 def _figures(amount: Amount | None) -> tuple[int | None, int | None]:
-    """Objects and bytes; both None without a simulation."""
+    """The numbers of objects and bytes. Both are None without a simulation."""
     return (None, None) if amount is None else (amount.objects, amount.size_bytes)
 
 
@@ -225,7 +225,7 @@ class StaleBranches:
         return any(mask and mask != others for mask in set(self.masks))
 
     def only_here(self, result: ImpactResult | None) -> dict[str, OnlyHere]:
-        """By branch; objects are None without a simulation."""
+        """What only each branch keeps. Objects are None without a simulation."""
         found = {}
         for place, (name, transition) in enumerate(self.transitions().items()):
             commits = sum(1 for mask in self.masks if mask == 1 << place)

@@ -113,8 +113,8 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
 
 
 def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
-    """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches; None without one.
-    Raises FormatError on a damaged record."""
+    """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches, or None if there is
+    none. Raises FormatError on a damaged record."""
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
         if record is not None and record.only_observed:

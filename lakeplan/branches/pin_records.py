@@ -57,7 +57,8 @@ _TEXT = {
 @dataclass(frozen=True)
 class PinRecord:
     """The pins that lakeplan created in a repository, each with its last rule. ``config_hash`` is the hash of
-    the tree's settings at the last apply, ``version`` that of the record in the state; None without one."""
+    the tree's settings at the last apply, ``version`` that of the record in the state, or None if there is
+    none."""
 
     pins: tuple[Pin, ...] = ()
     config_hash: str = ""

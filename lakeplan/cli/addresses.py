@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def address_question(tree: Path, environ: Mapping[str, str], progress: Progress) -> Approve | None:
-    """A function that asks at the terminal, once for each address of a tree; None without a terminal."""
+    """A function that asks at the terminal, once for each address of a tree, or None without a terminal."""
     if not sys.stdin.isatty():
         return None
     return AddressQuestion(tree.resolve(), KnownAddresses(_place(environ, tree.resolve())), progress)
@@ -53,7 +53,7 @@ def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
 
 
 def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
-    """The user's file of approved addresses; None if there is no place for it outside the tree."""
+    """The user's file of approved addresses, or None if there is no place for it outside the tree."""
     home = environ.get("HOME", "")
     base = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
     if not os.path.isabs(base):

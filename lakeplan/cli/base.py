@@ -259,8 +259,8 @@ class PlanChecks:
 
     @property
     def may_run(self) -> bool:
-        """Whether checks may run. Without a base they come from the checkout, which only somebody who trusts
-        it may run."""
+        """Whether checks may run. Without a base they come from the checkout, so only somebody who trusts it
+        may run them."""
         return self.base is not None or self.forced or sys.stdin.isatty()
 
     @property

@@ -1,4 +1,4 @@
-"""Every output format, registered once: of which documents it is made, and by what.
+"""Registers every output format: the documents that it supports, and the functions that render them.
 
 All documents have the rich form and JSON, which their commands give themselves. A renderer is imported when
 its format is asked for.

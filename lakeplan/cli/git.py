@@ -116,7 +116,7 @@ def commit_of(work: WorkFolder, ref: str) -> str:
 
 
 def default_branch_of(folder: Path) -> str | None:
-    """The default branch of ``origin`` as the clone saw it; None outside git and without one."""
+    """The default branch of ``origin`` as the clone saw it, or None outside git and without one."""
     try:
         work = find_work_folder(folder)
     except LakeplanError:

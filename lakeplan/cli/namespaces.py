@@ -74,8 +74,8 @@ class CacheChoice:
     limit_bytes: int = DEFAULT_LIMIT
 
     def open(self, *, local: bool) -> RangeCache | None:
-        """The cache; None if there is none. ``local``: the workers run on this machine. On other machines the
-        default folder is not used, because nothing limits its size there."""
+        """The cache, or None if there is none. ``local``: the workers run on this machine. On other machines
+        the default folder is not used, because nothing limits its size there."""
         if self.where is None and not local:
             return None
         return open_cache(self.where, limit_bytes=self.limit_bytes, environ=os.environ)
@@ -182,7 +182,8 @@ def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:
 
 
 def inventory_of(session: Session, server: str, storage_id: str, namespace: str) -> Inventory | None:
-    """The inventory that ``servers.<name>.storages`` names for a repository's storage; None without one."""
+    """The inventory that ``servers.<name>.storages`` names for a repository's storage, or None if there is
+    none."""
     config = session.tree.servers[server]
     storage = config.storages.get(storage_id)
     if storage is None or storage.inventory is None:

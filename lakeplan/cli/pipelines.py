@@ -176,7 +176,7 @@ class Pipeline:
         return done, end
 
     def _approvers(self, host: Host, request: Request) -> str:
-        """Names for the history: what the workflow says, else the host; "" where neither does."""
+        """Names for the history: what the workflow says, else the host, or "" if neither does."""
         if approvers := self.environ.get(APPROVED_BY, ""):
             return approvers
         try:
@@ -258,7 +258,7 @@ class Pipeline:
         return path.is_file() and not path.is_symlink()
 
     def _summary(self) -> str:
-        """One line about the plan; "" when there is none."""
+        """One line about the plan, or "" if there is none."""
         if not self._has(PLAN_FILE):
             return "The plan failed."
         return summary_text(to_document(read_plan(self.into / PLAN_FILE)))
@@ -328,7 +328,7 @@ def _text(path: Path) -> str:
 
 
 def _commit_in(path: Path, mark_id: str) -> str | None:
-    """The tree commit of a mark, from the document of ``sweep show``; None if that has none."""
+    """The tree commit of a mark, from the document of ``sweep show``, or None if that has none."""
     try:
         (commit,) = [
             m["tree_commit"] for m in parse_json(read_file(path))["marks"] if m["mark_id"] == mark_id

@@ -145,7 +145,7 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
 
 
 def _machine() -> str:
-    """An id of this boot of this machine and of this process namespace; "" when unknown (not Linux)."""
+    """An id of this boot of this machine and of this process namespace, or "" if unknown (not Linux)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

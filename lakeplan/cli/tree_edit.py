@@ -34,7 +34,7 @@ class EditedTree:
         return tuple(sorted(p.relative_to(top).as_posix() for p in self._originals))
 
     def edit(self, file: str, change: Callable[[str], str | None]) -> bool:
-        """Writes the file as the change leaves it; False when that is None. Raises LakeplanError."""
+        """Writes the changed file. Returns False if the change results in None. Raises LakeplanError."""
         path = inside(self.root, self.root / file)
         text = read_text(path)
         changed = change(text)

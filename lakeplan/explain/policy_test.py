@@ -183,7 +183,7 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
 
 
 def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | None:
-    """The tree's rules for a repository with these branches; None when the tree clears them."""
+    """The tree's rules for a repository with these branches, or None if the tree clears them."""
     if repository.gc is None:
         raise LakeplanError(
             f"the tree does not manage the GC rules of {repository.name!r}",

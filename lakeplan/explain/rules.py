@@ -30,7 +30,7 @@ Outcome = Literal["head", "young", "marks", "passes", "stops"]
 @dataclass(frozen=True)
 class Pass:
     """One walk. ``start``: a commit id. ``branch``: of the branches that start there, the one with the most
-    days; None for a dangling commit. ``outcome``: ``head`` (starts at the commit and keeps it), ``young``
+    days, or None for a dangling commit. ``outcome``: ``head`` (starts at the commit and keeps it), ``young``
     (starts at the commit, which is dangling and young enough), ``marks`` (keeps it), ``passes`` (visits it
     and does not keep it, because its child is too old), ``stops`` (ends at ``stopped_at``, which the walk of
     ``stopped_by`` visited before)."""
@@ -139,7 +139,7 @@ class Remedy:
 
 
 def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
-    """The fewest days with a cutoff before a date; None when more than ``MOST_DAYS`` are needed."""
+    """The fewest days with a cutoff before a date, or None if more than ``MOST_DAYS`` are needed."""
     low, high = 1, MOST_DAYS
     if limit_us(as_of, high, zone) >= created_us:
         return None
@@ -337,7 +337,7 @@ class Judge:
 
     @cached_property
     def documented(self) -> DocumentedVerdict | None:
-        """The verdict of the documented rule; None without rules."""
+        """The verdict of the documented rule, or None without rules."""
         if self.rules is None:
             return None
         return documented_verdict(self.graph, self.rules, self.as_of, self.zone)

@@ -105,7 +105,7 @@ class AuditSettings:
 @dataclass(frozen=True)
 class AuditPorts:
     """Access to servers and storage. ``store`` opens a namespace, or returns why it cannot be read.
-    ``grace_seconds`` is the server's grace period for young objects; None is unknown."""
+    ``grace_seconds`` is the server's grace period for young objects, or None if unknown."""
 
     reader: Callable[[str], LakeFSReader]
     branches: Callable[[str], BranchReader]
@@ -537,7 +537,7 @@ def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:
-    """The stored rules for a tree, with impossible values corrected; None without rules."""
+    """The stored rules for a tree, with impossible values corrected, or None without rules."""
     if (body := row["rules"]) is None:
         return None
     branches = {one["branch_id"]: one["retention_days"] for one in body["branches"]}

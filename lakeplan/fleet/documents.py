@@ -204,7 +204,7 @@ class StoredAgeRow(AmountRow):
 
 
 class StoredClassRow(AmountRow):
-    """Objects of one storage class; "" where the store names none."""
+    """Objects of one storage class, or "" if the store names none."""
 
     storage_class: str
 
@@ -229,7 +229,7 @@ class ChangeRow(TypedDict):
 
 
 class GrowthRow(TypedDict):
-    """Growth since an earlier report; None if the two cannot be compared."""
+    """Growth since an earlier report, or None if the two cannot be compared."""
 
     since: str
     stored: ChangeRow | None

@@ -259,7 +259,7 @@ def ages_of(found: Surveyed) -> list[StoredAgeRow]:
 
 
 def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
-    """By storage class, that with most bytes first; None where the store has none. Of the keys that a listing
+    """By storage class, that with most bytes first, or None if the store has none. Of the keys that a listing
     of the namespace counts. Raises StorageError."""
     if not isinstance(store, ClassReader):
         return None

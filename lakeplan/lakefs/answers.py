@@ -102,7 +102,7 @@ def read(transport: Transport, call: Call, parse: Callable[[Fields], T]) -> T:
 def find(
     transport: Transport, call: Call, parse: Callable[[Fields], T], *, missing: re.Pattern[str] = ANY_MESSAGE
 ) -> T | None:
-    """Return the same as ``read``; None if the repository exists and the requested thing does not.
+    """Return the same as ``read``, or None if the repository exists and the requested thing does not.
     ``missing`` matches the server's message for that. Any other 404 is an error."""
     try:
         return read(transport, call, parse)
@@ -194,7 +194,7 @@ def list_all(
 
 
 def date_of(response: requests.Response) -> datetime | None:
-    """Return the ``Date`` of a response, in UTC, to the second; None if it has none."""
+    """Return the ``Date`` of a response, in UTC, to the second, or None if it has none."""
     try:
         moment = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
         if moment.tzinfo is None:
@@ -214,7 +214,7 @@ class _ListingProgress:
         self._offsets = {hash("")}
 
     def fault(self, page: _Page[T], body: bytes, now: float) -> str:
-        """Return why no further page is requested; "" if nothing is wrong."""
+        """Return why no further page is requested, or "" if nothing is wrong."""
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:

@@ -65,7 +65,7 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
 
 
 def _bucket(namespace: str) -> str:
-    """Return the bucket of a namespace; "" if it has none."""
+    """Return the bucket of a namespace, or "" if it has none."""
     if scheme_of(namespace) not in BUCKET_SCHEMES:
         return ""
     return parse_bucket_url(namespace, BUCKET_SCHEMES).bucket
@@ -121,7 +121,7 @@ class LakeFSMetadata:
         )
 
     def _read_presigned(self, kind: MetadataKind, id: str) -> bytes | None:
-        """Return the file, read by a signed URL; None if it has to be streamed."""
+        """Return the file, read by a signed URL, or None if it has to be streamed."""
         answer = self._get(kind, id, presign=True)
         if answer.status_code not in REDIRECTS:
             return self._whole(answer)  # the server streams if it does not know the parameter
@@ -178,7 +178,7 @@ def _rebuild(connection: Connection, repository: str, namespace: str, presign: b
 
 
 def _target(url: str, location: str) -> str:
-    """Return the target of a redirect; "" if it is not a URL."""
+    """Return the target of a redirect, or "" if it is not a URL."""
     try:
         return urljoin(url, location)
     except ValueError:

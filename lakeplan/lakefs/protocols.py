@@ -23,7 +23,7 @@ class SettingsWriter(Protocol):
     """The writes of an apply to policies and object rules."""
 
     def can_set(self, repository: str, kind: SettingKind) -> bool:
-        """Return the answer of the server's preflight request; True if there is none."""
+        """Return the answer of the server's preflight request, or True if there is none."""
 
     def set_items(
         self, repository: str, kind: SettingKind, items: Sequence[SettingItem], *, if_match: str
@@ -52,7 +52,7 @@ class StagingReader(Protocol):
         """Yield the paths of uncommitted objects of a branch (added or changed, not removed), in order."""
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """Return the full address of the object at a path, the uncommitted one first; None if there is
+        """Return the full address of the object at a path, the uncommitted one first, or None if there is
         none."""
 
 
@@ -65,13 +65,14 @@ class LakeFSReader(SettingsReader, StagingReader, Protocol):
 
     def version(self) -> str: ...
     def server_time(self, repository: str) -> datetime | None:
-        """Return the server's clock, to the second; None if it does not say."""
+        """Return the server's clock, to the second, or None if it does not say."""
 
     def list_repositories(self, prefix: str = "") -> Iterator[Repository]: ...
     def get_repository(self, repository: str) -> Repository: ...
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
-        """Return the stored rules unchanged, with those of pins; None if unset. Raises RepositoryNotFound."""
+        """Return the stored rules unchanged, with those of pins, or None if unset. Raises
+        RepositoryNotFound."""
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
         """Yield all branches, also hidden ones, except pins."""
@@ -124,13 +125,13 @@ class BranchReader(ObjectPinger, Protocol):
         of two listings (lakefs/api.md), so a branch that is deleted between them may look hidden."""
 
     def find_branch(self, repository: str, branch_id: str) -> str | None:
-        """Return the HEAD of a branch; None if the branch does not exist."""
+        """Return the HEAD of a branch, or None if the branch does not exist."""
 
     def staged(self, repository: str, branch_id: str) -> StagedData:
         """Return its uncommitted changes, at most 1,000 of them."""
 
     def written_at(self, repository: str, branch_id: str, path: str) -> datetime | None:
-        """Return when the object at a path was written; None if there is none."""
+        """Return when the object at a path was written, or None if there is none."""
 
     def open_pulls(self, repository: str) -> Iterator[PullRequest]: ...
 

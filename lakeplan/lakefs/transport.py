@@ -256,7 +256,7 @@ def commit_not_found(what: str, operation: str, where: str) -> NotFound:
 
 
 def server_message(response: requests.Response) -> str:
-    """Return ``message`` of a lakeFS error, as one short line; "" for any other body."""
+    """Return ``message`` of a lakeFS error, as one short line, or "" for any other body."""
     try:
         body = parse_json(response.content, limit=MESSAGE_BYTES)
     except ValueError:

@@ -22,7 +22,7 @@ _LEADING = re.compile(r"[^\n:]+\.(?:ya?ml|json):[0-9]{1,9}(?::[0-9]{1,9})?(?=: )
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a file. ``file`` is relative to the tree. Line and column count from 1; None is unknown."""
+    """A place in a file. ``file`` is relative to the tree. Lines and columns count from 1 (None: unknown)."""
 
     file: str
     line: int | None = None
@@ -38,7 +38,7 @@ class Annotation:
 
 
 def place_of(text: str) -> Place | None:
-    """The place that ``file:line[:column]`` names; None for any other text."""
+    """The place that ``file:line[:column]`` names, or None for any other text."""
     found = _PLACE.fullmatch(text)
     if not found:
         return None

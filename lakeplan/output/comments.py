@@ -64,7 +64,7 @@ _STALE = 5
 
 
 def run_branches(repository: Json) -> str:
-    """The heading of a repository and a table of the branches that are deleted; "" without any."""
+    """The heading of a repository and a table of the branches that are deleted, or "" if there are none."""
     found = repository["lifecycle"]
     if found is None or repository["failure"] is not None:
         return ""

@@ -120,7 +120,7 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
 
 
 def _section(id: str, title: str, figures: Table, more: int = 0) -> Section | None:
-    """A section with a sortable table; None without rows. The document leaves out ``more`` rows."""
+    """A section with a sortable table, or None without rows. The document leaves out ``more`` rows."""
     made = table_of(f"{title}: figures", figures, ROWS, sortable=True)
     if made is None:
         return None

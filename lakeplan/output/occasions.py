@@ -29,7 +29,7 @@ Owners = Callable[[str], str]
 
 
 def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | None:
-    """Gates that refuse a plan; None without any."""
+    """Gates that refuse a plan, or None if there are none."""
     gates = [*document["gates"], *(gate for r in document["repositories"] for gate in r["gates"])]
     items = [
         Item(
@@ -46,7 +46,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
 
 
 def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
-    """Settings that were not written as planned; None without any."""
+    """Settings that were not written as planned, or None if there are none."""
     items = [
         Item(
             subject=f"{result['repository']} {result['setting']}",
@@ -73,7 +73,8 @@ def apply_stopped(error: LakeplanError) -> Occasion:
 
 
 def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion | None:
-    """Repositories with drift of these classes, and those that could not be compared; None without any."""
+    """Repositories with drift of these classes, and those that could not be compared, or None if there are
+    none."""
     items = [
         Item(
             subject=drifted["repository"],
@@ -100,7 +101,7 @@ def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion |
 def marks_waiting(
     document: MarksDocument, owner_of: Owners, ids: Collection[str] | None = None
 ) -> Occasion | None:
-    """Marks that would delete something, among ``ids`` if given; None without any."""
+    """Marks that would delete something, among ``ids`` if given, or None if there are none."""
     waiting = [
         mark
         for mark in document["marks"]
@@ -132,7 +133,7 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
 
 
 def sweeps_ended(documents: Sequence[SweepDocument], owner_of: Owners) -> Occasion | None:
-    """Sweeps that ended, finished or not; None without any."""
+    """Sweeps that ended, finished or not, or None if there are none."""
     items = [_sweep(document, owner_of) for document in documents]
     return Occasion(Event.SWEEP_FINISHED, "Sweeps ended", items) if items else None
 

@@ -206,7 +206,7 @@ def _row(page: Page, result: ResultRow) -> list[str | Cell]:
 
 
 def _left_out(page: Page, document: ApplyDocument) -> None:
-    """Print what the tree requires and this apply did not write, because nobody reviewed it."""
+    """Print what the tree requires but this apply did not write, because it was not reviewed."""
     if document["not_written"]:
         keys = document["not_written"]
         page.heading("Not written", "in the tree but not in the plan; plan again to have them reviewed")

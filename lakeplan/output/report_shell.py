@@ -122,7 +122,7 @@ def table_of(
     sortable: bool = False,
     hidden_caption: bool = True,
 ) -> Markup | None:
-    """The first ``limit`` rows of a table as HTML; None without rows."""
+    """The first ``limit`` rows of a table as HTML, or None without rows."""
     if not values.rows:
         return None
     headers = [header.replace("\n", " ") for header in values.headers]

@@ -442,7 +442,7 @@ def _tiles(
 
 
 def _parent(prefix: str) -> str | None:
-    """The folder that contains a prefix; None for the root."""
+    """The folder that contains a prefix, or None for the root."""
     return "".join(f"{part}/" for part in prefix.rstrip("/").split("/")[:-1]) if prefix else None
 
 

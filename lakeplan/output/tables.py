@@ -42,7 +42,7 @@ class Share:
 
     @property
     def fraction(self) -> float | None:
-        """From 0 to 1; None is unknown."""
+        """From 0 to 1, or None if unknown."""
         if self.part is None or (self.whole is None and self.part):
             return None
         return min(self.part / self.whole, 1.0) if self.whole else 0.0
@@ -83,7 +83,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Folder:
-    """A prefix of paths; None for objects without a path. A page shows a tree of them by ``depth``."""
+    """A prefix of paths, or None for objects without a path. A page shows a tree of them by ``depth``."""
 
     prefix: str | None
     depth: int = 0
@@ -97,7 +97,7 @@ Value = Cell | Name | Amount | Share | Change | After | Cost | Folder
 
 
 def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = False) -> list[Value]:
-    """Objects, bytes and, where there is a price, money; None is unknown."""
+    """Objects, bytes and, where there is a price, money, or None if unknown."""
     objects, size_bytes = (None, None) if part is None else (part["objects"], part["size_bytes"])
     return [Amount(objects, at_risk=at_risk), Amount(size_bytes, size), *costs(cost, size_bytes)]
 

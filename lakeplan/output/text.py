@@ -207,7 +207,7 @@ class Money:
         return (money(self.price.monthly(size_bytes), self.price.currency if self.mixed else ""),)
 
     def words(self, size_bytes: int | None) -> str:
-        """``, 71.30 USD a month`` behind a figure of bytes; "" without a price or bytes."""
+        """``, 71.30 USD a month`` behind a figure of bytes, or "" without a price or bytes."""
         if self.price is None or not size_bytes:
             return ""
         return f", {money(self.price.monthly(size_bytes), self.price.currency)} a month"

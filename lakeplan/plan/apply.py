@@ -176,7 +176,7 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
 
 
 def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
-    """By ``server/name``, the commits whose pins may be deleted, because the plan listed that."""
+    """By ``server/name``, the commits whose pins may be deleted, because the plan listed their deletion."""
     return {
         r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
         for r in reviewed.writes
@@ -349,7 +349,8 @@ def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
 
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
-    """The run that later found another configuration on the server and had nothing to write; "" for none."""
+    """The run that later found another configuration on the server and had nothing to write, or "" for
+    none."""
     seen = read_baseline(state, key)[0].values()
     return next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
 

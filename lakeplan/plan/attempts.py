@@ -194,7 +194,7 @@ class Attempt(ABC):
             raise self.changed_since_judged()
 
     def _put(self, connection: WritableServer) -> LakeplanError | None:
-        """Sends the write once. Returns an error that leaves its outcome open; None if it was accepted."""
+        """Sends the write once. Returns an error that leaves its outcome open, or None if it was accepted."""
         self._sent = True
         try:
             self.put(connection)

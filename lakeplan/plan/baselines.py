@@ -77,8 +77,8 @@ class LastApplied:
 
 
 def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
-    """The last apply of ``server/name`` by its records; None without one. Raises LakeplanError for a record
-    that cannot be read, which must not look like "never applied"."""
+    """The last apply of ``server/name`` by its records, or None if there is none. Raises LakeplanError for a
+    record that cannot be read, which must not look like "never applied"."""
     seen, _ = read_baseline(state, repository)
     written = _read_written(state, repository, seen)
     try:

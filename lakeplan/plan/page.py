@@ -286,7 +286,7 @@ def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], l
 def _parent_rows(
     graph: CommitGraph, commit: int, parents: Sequence[int], row_of: dict[int, int]
 ) -> list[int]:
-    """The rows of the parents, the main one first; -1 if that is not drawn."""
+    """The rows of the parents, the main one first, or -1 if that is not drawn."""
     main = graph.main_parent[commit]
     others = [row_of[p] for p in dict.fromkeys(parents) if p != main and p in row_of]
     return ([row_of.get(main, -1)] if main >= 0 else []) + others
@@ -416,7 +416,7 @@ def _most_pressing_first(row: Mapping[str, Any]) -> tuple[bool, str, int, str]:
 
 def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
     """By branch, how many commits of its main line are on no other branch's, and the date of the oldest
-    (epoch seconds; None if there are none)."""
+    (epoch seconds, or None if there are none)."""
     leading = [0] * len(graph)
     for head in graph.heads:
         leading[head] += 1

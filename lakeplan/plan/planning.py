@@ -235,7 +235,7 @@ def _plan_all(
     options: PlanOptions,
     ports: Ports,
 ) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
-    """The plans, and which runner read ranges; None if nothing was read."""
+    """The plans, and which runner read ranges, or None if nothing was read."""
     work = list(wanted)
     with (
         ports.progress.task("reading repositories", len(work)) as step,
@@ -352,7 +352,7 @@ def _inspect_pins(
     recorded: PinRecords | None,
     read_refs: RefsReader,
 ) -> PinInspection | None:
-    """The plan of pins; None if none exist and the tree requires none."""
+    """The plan of pins, or None if none exist and the tree requires none."""
     desired, plan = gathered.desired, gathered.plan
     if options.only_pins and plan.after is None:
         return None  # without rules nothing is collected

@@ -20,8 +20,8 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True)
 class DrawnObject:
-    """An object in a drawing. ``same_as``: the ``path@REF`` whose data this path has too; None for separate
-    data."""
+    """An object in a drawing. ``same_as``: the ``path@REF`` whose data this path has too, or None for
+    separate data."""
 
     path: str
     source: Source

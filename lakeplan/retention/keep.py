@@ -164,7 +164,7 @@ def _settled(refs: Refs, commits: Mapping[str, Commit], leaving: Collection[str]
 
 
 def prefix_problem(prefix: str) -> str:
-    """Why no path of an object can begin with this prefix, and what to write instead; "" if one can. Paths
+    """Why no path of an object can begin with this prefix, and what to write instead, or "" if one can. Paths
     begin without a slash and contain no repository, no branch and no wildcards."""
     if (url := _URL.match(prefix)) is not None:
         # lakefs://repository/ref/path

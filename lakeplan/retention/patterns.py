@@ -125,7 +125,7 @@ def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str |
 
 
 def _is_possible(parts: Sequence[str], rule: NameRule) -> bool:
-    """Whether some name matches the tokens, each of which matches some character of names."""
+    """Whether some name matches the tokens. Each token matches some character of names."""
     singles = [part for part in parts if part != "*"]
     if len(singles) == len(parts) and len(singles) < rule.shortest:
         return False
@@ -167,7 +167,7 @@ def _is_unsafe(token: str) -> bool:
 
 
 def unsafe_class(pattern: str) -> str | None:
-    """The first ``[…]`` that the two glob dialects of lakeFS read differently, or unclosed ``[``; None if
+    """The first ``[…]`` that the two glob dialects of lakeFS read differently, or unclosed ``[``, or None if
     they agree.
 
     Go's ``path.Match`` negates with ``^``, and a ``-`` outside a range is an error. gobwas negates with

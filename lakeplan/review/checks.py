@@ -37,7 +37,7 @@ _PAUSE = 0.05
 @dataclass(frozen=True)
 class Place:
     """Checks run in ``folder``, which has the files of the tree. No program of ``judged``, the checkout that
-    is judged, may run; None if the tree's own files are run."""
+    is judged, may run, or None if the tree's own files are run."""
 
     folder: Path
     judged: Path | None = None

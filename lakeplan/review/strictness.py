@@ -269,7 +269,7 @@ def loosened_repository(
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
-    """What a sweep of ``head`` must observe while the base is stricter; None if it is not."""
+    """What a sweep of ``head`` must observe while the base is stricter, or None if it is not."""
     guard = SweepGuard(
         stricter_safety(base.safety, head.safety),
         all_holds(head.holds, base.holds),

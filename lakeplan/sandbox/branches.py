@@ -194,7 +194,7 @@ def log_commits(repo: OpenRepository, request: Request, ref: str) -> Response:
 
 
 def _since(text: str) -> int:
-    """Epoch microseconds of an RFC 3339 time; without one, before everything."""
+    """Epoch microseconds of an RFC 3339 time. Without a time, a moment before all others."""
     if not text:
         return -(2**63)
     try:

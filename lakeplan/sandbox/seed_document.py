@@ -20,14 +20,14 @@ _BYTES = {None: 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, 
 
 
 def parse_age(text: str) -> int | None:
-    """Seconds of an age such as ``40d`` or ``1w3d12h``; None for any other text."""
+    """Seconds of an age such as ``40d`` or ``1w3d12h``, or None for any other text."""
     if not _AGE.fullmatch(text):
         return None
     return sum(int(number) * _SECONDS[unit] for number, unit in _AGE_PART.findall(text))
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of a size such as ``512`` or ``4KB``; None for any other text."""
+    """Bytes of a size such as ``512`` or ``4KB``, or None for any other text."""
     match = _SIZE.fullmatch(text)
     return int(match[1]) * _BYTES[match[2]] if match else None
 

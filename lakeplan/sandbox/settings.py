@@ -109,7 +109,7 @@ UNSET_ETAG = ""
 
 
 def stored_rules(repo: OpenRepository) -> GcRules | None:
-    """The stored rules; None if there are none."""
+    """The stored rules, or None if there are none."""
     value = repo.setting(GC_RULES)
     if value is None:
         return None

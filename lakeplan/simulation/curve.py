@@ -45,7 +45,7 @@ from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 @dataclass(frozen=True)
 class CurveRequest:
     """A request for curves. ``as_of`` is aware. ``points``: days at which the server's walk is evaluated;
-    empty for the usual ones. ``branch_ids``: branches that get curves; None for all with rules.
+    empty for the usual ones. ``branch_ids``: branches that get curves, or None for all with rules.
     ``horizon_days``: None for no horizon. ``zone`` is the server's time zone."""
 
     rules: GcRules
@@ -227,7 +227,7 @@ def histograms(
 
 @dataclass(frozen=True)
 class CurveInput:
-    """One repository. ``listing``: what workers list; None for metadata alone, whose figures are upper
+    """One repository. ``listing``: what workers list, or None for metadata alone, whose figures are upper
     bounds. ``blind_to``: what could not be read of the history, in words."""
 
     graph: CommitGraph

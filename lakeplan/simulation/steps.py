@@ -343,7 +343,8 @@ class _Fold:
 
 
 def leaves_among(numbers: Ints) -> Ints:
-    """For each leaf of some items, its number among the leaves of all items; -1 for an item that has none."""
+    """For each leaf of some items, its number among the leaves of all items, or -1 for an item that has
+    none."""
     leaves = numbers[:, None] * CODES + np.arange(CODES)
     leaves[numbers < 0] = -1
     found: Ints = leaves.ravel()

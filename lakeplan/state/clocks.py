@@ -40,7 +40,7 @@ class _Reading:
 
 class HasClock(Protocol):
     def server_time(self, repository: str) -> datetime | None:
-        """The server's clock, to the second; None when the server does not report it."""
+        """The server's clock, to the second, or None if the server does not report it."""
 
 
 def read_clocks(

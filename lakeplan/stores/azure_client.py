@@ -228,7 +228,7 @@ def is_readable(item: BlobProperties) -> bool:
 
 
 def first_name(page: Sequence[BlobProperties | BlobPrefix]) -> tuple[str, str | None] | None:
-    """Return a value that identifies the first entry of a page; None for an empty page."""
+    """Return a value that identifies the first entry of a page, or None for an empty page."""
     return (page[0].name, getattr(page[0], "version_id", None)) if page else None
 
 

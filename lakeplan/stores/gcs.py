@@ -201,7 +201,7 @@ class GcsStore(BatchDeleter, GcsReader):
 
 
 def kms_key(item: Mapping[str, Any]) -> str:
-    """Return the key that an object is encrypted with, without its version; "" for one of Google's."""
+    """Return the key that an object is encrypted with, without its version, or "" for one of Google's."""
     return str(item.get("kmsKeyName") or "").partition("/cryptoKeyVersions/")[0]
 
 

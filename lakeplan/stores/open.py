@@ -165,7 +165,7 @@ def folder_of(namespace: str, root: str) -> str:
 
 
 def _azure_account(found: WebUrl) -> str | None:
-    """Return the account of an Azure host; None for another host. Raises StorageError without HTTPS."""
+    """Return the account of an Azure host, or None for another host. Raises StorageError without HTTPS."""
     account, _, rest = found.host.partition(".")
     if f".{rest}" not in AZURE_SUFFIXES:
         return None

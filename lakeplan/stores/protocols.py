@@ -107,7 +107,7 @@ class Versioned:
 
 class StateReader(Protocol):
     def read(self, key: str) -> Versioned | None:
-        """Return the record; None if there is none."""
+        """Return the record, or None if there is none."""
 
     def list_keys(self, prefix: str = "") -> list[str]:
         """Return the keys under a prefix, sorted."""
@@ -154,7 +154,7 @@ class ObjectProber(Protocol):
         ``keys`` are in ascending order. About 1,000 neighbours take one request."""
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return the object at a key; None if there is none."""
+        """Return the object at a key, or None if there is none."""
 
     def is_gone(self, key: str) -> bool:
         """Return whether there is no object to read, by GET of at most one byte. HEAD may be answered from a

@@ -218,13 +218,13 @@ def _checksum_options(head: dict[str, Any]) -> dict[str, str]:
 
 
 def _whole_checksum(head: dict[str, Any], name: str) -> str:
-    """Return a checksum of the whole object, not of checksums of parts; "" if there is none."""
+    """Return a checksum of the whole object, not of checksums of parts, or "" if there is none."""
     value = str(head.get(f"Checksum{name}", ""))
     return "" if head.get("ChecksumType") == "COMPOSITE" or "-" in value else value
 
 
 def _plain_md5(head: dict[str, Any]) -> str:
-    """Return the ETag if it is the MD5 of the object; "" for multipart uploads and KMS."""
+    """Return the ETag if it is the MD5 of the object, or "" for multipart uploads and KMS."""
     tag = str(head.get("ETag", "")).strip('"')
     if head.get("ServerSideEncryption") not in (None, "AES256") or not re.fullmatch("[0-9a-f]{32}", tag):
         return ""

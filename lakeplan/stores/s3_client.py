@@ -80,7 +80,7 @@ def take_rows(response_dict: dict[str, Any], customized_response_dict: dict[str,
 
 
 def _rows(section: bytes) -> Rows | None:
-    """Return the entries; None if the page is not regular."""
+    """Return the entries, or None if the page is not regular."""
     try:
         text = section.decode()
     except UnicodeDecodeError:
@@ -294,8 +294,8 @@ def _was_sent_before(error: Any) -> bool:
 
 @cache
 def _data(path: str | None) -> Loader:
-    """Return botocore's descriptions of services, of which each session would read megabytes again. A sweep
-    opens the storage of every repository of a server."""
+    """Return botocore's descriptions of services. Otherwise each session would read megabytes again, and a
+    sweep opens the storage of every repository of a server."""
     return create_loader(path)
 
 

@@ -126,7 +126,7 @@ class S3Deleter(BatchDeleter, S3Place):
         return failures
 
     def _delete_batch(self, versions: list[Version], tags: Tags) -> dict[Version, Failure] | None:
-        """Return those that were not deleted; None if the store cannot delete under a condition."""
+        """Return those that were not deleted, or None if the store cannot delete under a condition."""
         objects = [
             {"Key": key, **_version_id(version), **self._condition("ETag", key, version, tags)}
             for key, version in versions

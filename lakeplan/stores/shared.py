@@ -84,7 +84,7 @@ class RecordPlace(Opened, ABC):
     """A place whose objects can be records."""
 
     def get_record(self, key: str) -> Versioned | None:
-        """Return the record; None if there is none."""
+        """Return the record, or None if there is none."""
         return unless_missing(lambda: self._read_record(key))
 
     @abstractmethod
@@ -99,7 +99,7 @@ class RecordPlace(Opened, ABC):
 
 
 def unless_missing(read: Callable[[], T]) -> T | None:
-    """Return what ``read`` returns; None if the object does not exist."""
+    """Return what ``read`` returns, or None if the object does not exist."""
     try:
         return read()
     except StorageError as error:
@@ -272,8 +272,8 @@ class ConditionalState(Opened, ABC, Generic[R]):
 
 
 def check_key(key: str, url: str) -> None:
-    """Raise StorageError unless a key is relative, with ``/`` between parts, of which none is empty or begins
-    with a dot. Stores use such names themselves."""
+    """Raise StorageError unless a key is relative, with ``/`` between parts. No part may be empty or begin
+    with a dot, because stores use such names themselves."""
     parts = key.split("/")
     if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
         raise StorageError(f"{key!r} cannot be the key of a state record", where=url)

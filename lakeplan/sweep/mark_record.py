@@ -61,7 +61,7 @@ class Judged:
 @dataclass(frozen=True)
 class Approval:
     """``digest`` is of the mark's document; ``at`` is ISO 8601. ``shown``: digest of the contents that the
-    approver was shown (``contents.contents_digest``); None when they were not."""
+    approver was shown (``contents.contents_digest``), or None if they were not."""
 
     mark_id: str
     digest: str

@@ -112,7 +112,7 @@ def observe_rules(
 
 
 def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
-    """When the rules were last lowered, by one earlier sighting; None when its record cannot be used."""
+    """When the rules were last lowered, by one earlier sighting, or None if its record cannot be used."""
     if seen is None:
         return now
     if seen.rules == stored:
@@ -154,7 +154,7 @@ _SIGHTING = records.record({"rules": records.rules, "seen_at": records.moment, "
 
 
 def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
-    """A recorded sighting; None for a damaged record, and for one from before ``since``."""
+    """A recorded sighting, or None for a damaged record, and for one from before ``since``."""
     try:
         record = records.read_record(data, _SIGHTING, what="the record of the rules", where="", hint="")
     except FormatError:

@@ -169,7 +169,7 @@ class OfficialSweeper:
         return changed
 
     def _kept_now(self, request: DeleteRequest) -> str:
-        """Why objects that were never committed must be kept now; "" when the mark names none of them."""
+        """Why objects that were never committed must be kept now, or "" if the mark names none of them."""
         named = self._mark.settings.never_committed == "collect" and self._mark.marked.amount(
             MarkClass.NEVER_COMMITTED
         )

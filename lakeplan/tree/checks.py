@@ -225,7 +225,7 @@ class SettingsCheck:
 
 
 def text_of(node: Node | None) -> str | None:
-    """Return the text of a scalar; None if it is not text."""
+    """Return the text of a scalar, or None if it is not text."""
     return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
 
 

@@ -53,7 +53,7 @@ class TreeFiles:
         return node
 
     def mentions(self, file: str, word: str) -> bool:
-        """Return whether a word is in a file; False if the file cannot be read."""
+        """Return whether a word is in a file, or False if the file cannot be read."""
         try:
             return word.encode() in self._bytes(file)
         except (OSError, ValueError):
@@ -195,14 +195,14 @@ _FILE = "file://"
 
 
 def relative_folder(url: str) -> str | None:
-    """Return ``x`` of ``file://x``, which is a folder of the tree; None for any other URL."""
+    """Return ``x`` of ``file://x``, which is a folder of the tree, or None for any other URL."""
     if url[: len(_FILE)].lower() != _FILE or url[len(_FILE) :].startswith(("/", "localhost/")):
         return None
     return url[len(_FILE) :]
 
 
 def why_no_state(url: str) -> str | None:
-    """Return what is wrong with a URL of state, without repeating it; None if nothing is."""
+    """Return what is wrong with a URL of state, without repeating it, or None if nothing is."""
     relative = relative_folder(url)
     try:
         if relative is not None:

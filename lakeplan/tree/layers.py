@@ -233,7 +233,7 @@ def merge(groups: Sequence[Sequence[Layer]]) -> Merged:
 
 
 def _end_of(path: FlatPath) -> FlatPath | None:
-    """Return the path of the last day of a hold, by the path of its target; None for every other path."""
+    """Return the path of the last day of a hold, by the path of its target, or None for every other path."""
     return (*path[:-1], "until") if path[0] == "holds" and _is_name(path) else None
 
 
@@ -379,7 +379,7 @@ class Directory:
         return self._manages is None or any(names_repository(g, server, name) for g in self._manages)
 
     def naming(self, server: str, name: str) -> Naming | None:
-        """Return the entries that name a repository; None without one, or if ``manages`` excludes it."""
+        """Return the entries that name a repository, or None without one, or if ``manages`` excludes it."""
         if not self.may_manage(server, name):
             return None
         globs = tuple(e for e in self.globs(server) if matches(name, e.name))
@@ -420,7 +420,7 @@ class Directory:
 
 
 def find_cycle(profiles: Mapping[str, Layer], start: str) -> list[Value] | None:
-    """Return the shortest chain of ``use`` items from a profile back to itself; None if there is none."""
+    """Return the shortest chain of ``use`` items from a profile back to itself, or None if there is none."""
     pending: list[list[Value]] = [[value] for value in profiles[start].use]
     visited: set[str] = set()
     while pending:

@@ -76,7 +76,7 @@ def _policy(item: Mapping[str, Any]) -> Policy:
 
 
 def why_no_engine(server: str, engine: str) -> str | None:
-    """Return why a server with this engine cannot have policies; None if it can."""
+    """Return why a server with this engine cannot have policies, or None if it can."""
     if engine != "none":
         return None
     return (
@@ -86,7 +86,8 @@ def why_no_engine(server: str, engine: str) -> str | None:
 
 
 def why_ambiguous(pattern: str) -> str | None:
-    """Return why ``engine: server`` does not support a pattern; None if all lakeFS servers read it alike."""
+    """Return why ``engine: server`` does not support a pattern, or None if all lakeFS servers read it
+    alike."""
     part = unsafe_class(pattern)
     if part is None:
         return None
@@ -96,7 +97,8 @@ def why_ambiguous(pattern: str) -> str | None:
 
 
 def why_deletes_pins(pattern: str) -> str | None:
-    """Return why a pattern must not be in a repository with pins and ``engine: server``; None if it may."""
+    """Return why a pattern must not be in a repository with pins and ``engine: server``, or None if it
+    may."""
     if not share_a_name(pattern, ANY_PIN, BRANCH_NAMES):
         return None
     return (

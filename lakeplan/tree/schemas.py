@@ -56,7 +56,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def schema_problem(name: str, document: Any) -> str:
-    """Return the most relevant problem that a schema finds in a document, with its place; "" if none."""
+    """Return the most relevant problem that a schema finds in a document, with its place, or "" if none."""
     error = best_match(VALIDATOR(load_schema(name)).iter_errors(document))
     if error is None:
         return ""

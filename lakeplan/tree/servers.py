@@ -184,7 +184,7 @@ class ServersReader:
         return text
 
     def _text(self, node: MapNode, key: str, path: NodePath) -> str | None:
-        """Return a text with the values of its variables; None without it or if a variable is missing."""
+        """Return a text with the values of its variables, or None without it or if a variable is missing."""
         child = node.items.get(key)
         text = text_of(child)
         if text is None or not isinstance(child, ScalarNode):
@@ -253,7 +253,7 @@ def _settings(root: MapNode, block: str, settings: Iterable[Setting], problems: 
 
 
 def read_manages(root: MapNode, servers: Collection[str], problems: Problems) -> tuple[str, ...] | None:
-    """Return the globs of ``manages``; None if the tree may manage every repository."""
+    """Return the globs of ``manages``, or None if the tree may manage every repository."""
     node = root.items.get("manages")
     if not isinstance(node, ListNode):
         return None
@@ -332,7 +332,7 @@ _EVENTS = {event.value: event for event in Event}
 
 
 def read_notify(root: MapNode, problems: Problems) -> NotifyConfig | None:
-    """Return ``notify``; None without it. Malformed parts, which already have a problem, are omitted."""
+    """Return ``notify``, or None without it. Malformed parts, which already have a problem, are omitted."""
     node = root.items.get("notify")
     if not isinstance(node, MapNode):
         return None

@@ -360,7 +360,7 @@ class DesiredTree(Protocol):
     def checks(self) -> Sequence[Check]: ...
     @property
     def name(self) -> str:
-        """Its name; "" if it has none."""
+        """Its name, or "" if it has none."""
 
     @property
     def digest(self) -> str:
@@ -370,7 +370,7 @@ class DesiredTree(Protocol):
         """Return every repository that an entry names: by exact entries always, by globs if it is live."""
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        """Return a repository, live or not; None if no entry names it."""
+        """Return a repository, live or not, or None if no entry names it."""
 
     def globs(self, server: str) -> list[DesiredRepository]:
         """Each glob of a server as if it were a repository's name: its owner and blocks."""
@@ -434,7 +434,7 @@ class Tree(RootFile):
         return found
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        """Return the configuration of a repository, live or not; None if no entry names it. Raises as
+        """Return the configuration of a repository, live or not, or None if no entry names it. Raises as
         ``resolve``."""
         problems = Problems()
         found = self._resolve_one(server, name, problems)
@@ -482,7 +482,7 @@ class Tree(RootFile):
         return sorted(n for n in mine if self.directory.naming(server, n) is None)
 
     def owner_of(self, repository: str) -> str:
-        """Return the owner of ``server/name``; "" if its entry has none."""
+        """Return the owner of ``server/name``, or "" if its entry has none."""
         server, _, name = repository.partition("/")
         found = self._resolve_one(server, name, Problems()) if server in self.servers else None
         return (found.owner if found is not None else None) or ""

@@ -239,7 +239,7 @@ class NodeCount:
 def parse_yaml(
     text: str, file: str, problems: Problems, *, loader: Any = None, tree: NodeCount | None = None
 ) -> Node | None:
-    """Return the document of a file; None if it cannot be read, which adds a problem. ``tree`` counts the
+    """Return the document of a file, or None if it cannot be read, which adds a problem. ``tree`` counts the
     values of the file."""
     before = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -420,7 +420,7 @@ class _Builder:
         return node
 
     def _key(self, node: Node, frame: _Frame) -> str | None:
-        """Return the key; None if its value must be dropped."""
+        """Return the key, or None if its value must be dropped."""
         if not isinstance(node, ScalarNode):
             self._problem(node.source, "a key must be a plain word, not a list or a map")
             return None

@@ -87,7 +87,7 @@ AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
 class BranchVerdict:
     """Whether a branch is deleted or kept. If ``kept_by`` is None, ``policy`` (its id, or its place such as
     ``policy 2``) deletes the branch, which crossed the thresholds at ``since``. Otherwise ``due`` is when
-    ``policy`` would delete it if nobody writes; None if it never would or that is unknown."""
+    ``policy`` would delete it if nobody writes, or None if it never would or that is unknown."""
 
     kept_by: Keep | None
     policy: str | None = None
@@ -103,7 +103,7 @@ class BranchVerdict:
 class Consequence:
     """The consequence for one branch of deleting all branches that are due. ``commits`` counts those on its
     main line that are kept today, at a horizon or once everything is past the default days, and that nothing
-    keeps after the deletion. Objects are those that no commit holds that is still kept at the end; None if
+    keeps after the deletion. Objects are those that no commit holds that is still kept at the end, or None if
     they were not read. Several branches may count the same ones. ``tags`` are on these commits, each listed
     for one branch only: a tag keeps no data (lakefs/retention.md)."""
 
@@ -141,9 +141,9 @@ class MomentTotal:
 @dataclass(frozen=True)
 class BranchOutlook:
     """A branch in a branch plan. ``staged`` is None if it was not read, because the branch is kept anyway.
-    ``safe_until`` is how long its HEAD is kept after the deletion, under the default days; None without rules
-    (nothing is collected) or if the branch is kept. ``only_here`` is None if it is not stale, or not read.
-    """
+    ``safe_until`` is how long its HEAD is kept after the deletion, under the default days, or None without
+    rules (nothing is collected) or if the branch is kept. ``only_here`` is None if it is not stale, or not
+    read."""
 
     facts: BranchFacts
     verdict: BranchVerdict

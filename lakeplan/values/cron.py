@@ -50,7 +50,7 @@ class Cron:
     either_day: bool
 
     def next_after(self, moment: datetime, zone: tzinfo = timezone.utc) -> datetime | None:
-        """Return the first run after an aware moment, in UTC; None if there is none (30 February)."""
+        """Return the first run after an aware moment, in UTC, or None if there is none (30 February)."""
         day = moment.astimezone(zone).date()
         for _ in range(_LONGEST_WAIT_DAYS):
             if self._runs_on(day):

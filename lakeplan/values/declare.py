@@ -163,7 +163,7 @@ _RECORDED_TYPES: Mapping[str, Any] = {
 @dataclass(frozen=True)
 class Setting:
     """A declared setting. ``path`` and ``default`` are as the tree writes them. ``field`` is the attribute of
-    the typed block that has its value; "" if the value is judged elsewhere (``rule.why`` says where)."""
+    the typed block that has its value, or "" if the value is judged elsewhere (``rule.why`` says where)."""
 
     path: str
     field: str

@@ -102,7 +102,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Sent:
-    """The items of one message. ``problem`` says why it was not accepted; "" if it was."""
+    """The items of one message. ``problem`` says why it was not accepted, or "" if it was."""
 
     items: tuple[Item, ...]
     channel: str = ""

@@ -115,7 +115,7 @@ class PinState(str, Enum):
 class PinRow:
     """A pin in a plan. ``retention_days`` is from the rule that it needs and ``stored_days`` from the one
     that it has; None is the default. ``objects`` and ``size_bytes`` count the data that only this pin
-    protects, now or within 30 days; None if it was not read."""
+    protects, now or within 30 days, or None if it was not read."""
 
     commit_id: str
     branch_id: str
@@ -144,7 +144,7 @@ class PinsPlan:
 
     @property
     def incomplete(self) -> str:
-        """Why pins that the tree requires cannot be created now; "" if they can."""
+        """Why pins that the tree requires cannot be created now, or "" if they can."""
         return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))
 
     @property

@@ -62,8 +62,8 @@ class BranchFate:
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """Policies or object rules. ``server_etag`` is the server's, which an apply sends in ``If-Match``; "" if
-    nothing is set or the server sent none. ``notes`` are for the reviewer, one line each."""
+    """Policies or object rules. ``server_etag`` is the server's, which an apply sends in ``If-Match``, or ""
+    if nothing is set or the server sent none. ``notes`` are for the reviewer, one line each."""
 
     kind: ClassVar[SettingKind]
     action: Action

@@ -148,7 +148,7 @@ T = TypeVar("T", bound=SettingItem)
 @dataclass(frozen=True)
 class Stored(Generic[T]):
     """What a server stores. ``items`` is None if nothing is set, which an empty list means too. ``etag`` is
-    the server's, to be sent back unchanged in ``If-Match``; "" if it sent none."""
+    the server's, to be sent back unchanged in ``If-Match``, or "" if it sent none."""
 
     items: tuple[T, ...] | None
     etag: str = ""
@@ -221,7 +221,7 @@ def setting_etag(items: Sequence[SettingItem] | None) -> str:
 
 
 def duration_text(seconds: int | None) -> str:
-    """Return a duration in days, hours, minutes and seconds, such as ``10d12h``; "" for None."""
+    """Return a duration in days, hours, minutes and seconds, such as ``10d12h``, or "" for None."""
     if seconds is None:
         return ""
     text, rest = "", seconds

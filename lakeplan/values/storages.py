@@ -139,7 +139,7 @@ BUCKET_SCHEMES = frozenset(scheme for scheme, kind in BY_SCHEME.items() if kind.
 
 
 def storage_of(url: str) -> StorageKind | None:
-    """Return the kind of storage of a namespace or another URL; None for an unknown scheme."""
+    """Return the kind of storage of a namespace or another URL, or None for an unknown scheme."""
     return BY_SCHEME.get(scheme_of(url) or "")
 
 

@@ -203,7 +203,7 @@ OFFICIAL_ENGINE: Final = "lakefs-spark-client"
 
 
 def unknown_to_official(key: str, value: object) -> str:
-    """Return why lakeFS's own job does not support a value of a setting of ``sweep``; "" if it does.
+    """Return why lakeFS's own job does not support a value of a setting of ``sweep``, or "" if it does.
     ``value`` is as in a tree or a mark."""
     if key == "mode" and value != "delete":
         return "it only deletes"
@@ -330,7 +330,7 @@ class PartResult:
 
 @dataclass(frozen=True)
 class UncommittedRun:
-    """A run of uncommitted addresses. ``location`` is the URL of its folder; "" if nothing is uncommitted."""
+    """A run that lists uncommitted addresses. ``run_id`` and ``location`` are "" if there are none."""
 
     run_id: str
     location: str

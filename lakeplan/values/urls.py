@@ -78,7 +78,7 @@ class BucketUrl:
 
 
 def scheme_of(text: str) -> str | None:
-    """The scheme in lower case; None for a text without one."""
+    """The scheme in lower case, or None for a text without one."""
     found = _SCHEME.fullmatch(text)
     return found.group(1).lower() if found else None
 

@@ -205,7 +205,7 @@ class Checker(Watcher):
     def _settings_allow(
         self, keys: Sequence[str], stored: Mapping[str, int], tree: Mapping[str, Any]
     ) -> None:
-        """Whether the tree of a process, or of its approval, allows the deletion."""
+        """Raises unless the tree of a process, or of its approval, allows the deletion."""
         settings, now = {**DEFAULTS, **tree["sweep"]}, self.world.truth.now_us()
         if tree["gc"] == "clear":
             raise self.violation("data is deleted, though the tree clears the rules")
@@ -307,7 +307,7 @@ class Checker(Watcher):
             self._writes_rules(process, request)
 
     def told(self, process: Process, request: Request, response: Response) -> None:
-        """The branches and rules that a process knows, and how old that knowledge was."""
+        """Records the branches and rules that a process reads, and when."""
         if request.path == RULES and request.method != "GET" and response.status < 300:
             process.doing["acknowledged"] = True
         if request.method != "GET" or response.status not in (200, 404):

@@ -44,7 +44,7 @@ def make(world, *names: str) -> None:
 
 
 def every_repository(world, days: int, *names: str) -> None:
-    """The glob ``*``, and entries so that these are no adoption."""
+    """The glob ``*``, with exact entries that prevent adoption."""
     lines = "".join(f"  {name}: {{}}\n" for name in names)
     world.write("repositories/all.yaml", TEAM + f'  "*": {{gc: {{default_retention_days: {days}}}}}\n{lines}')
 

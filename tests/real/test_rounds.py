@@ -124,8 +124,8 @@ class Counts:
 
 
 class Engine:
-    """What marks and deletes: Spark, or without it ``tests.sweeping.plain``. Those rounds call ``after``
-    between the deletion and the last inspection, and this process makes one S3 client."""
+    """The engine of marks and deletions: Spark, or else ``tests.sweeping.plain``. Rounds without Spark call
+    ``after`` between the deletion and the last inspection, and this process makes one S3 client."""
 
     def __init__(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         self._request = request

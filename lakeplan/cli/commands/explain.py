@@ -49,8 +49,8 @@ NO_RUN = "no list of uncommitted addresses was found, so uncommitted objects are
 def live_world(
     session: Session, server: str, name: str, *, read_only: bool, other_repositories: bool = False
 ) -> World:
-    """The repository with its stored rules, and the tree's where they differ. Raises ServerError, and
-    UsageError when nobody knows the repository."""
+    """The repository with its stored rules, and the tree's if they differ. Raises ServerError, and UsageError
+    if neither knows the repository."""
     reader = session.reader(server)
     repository = find_repository(session.tree, reader, server, name)
     stored = reader.get_gc_rules(name)
