@@ -301,7 +301,7 @@ def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:
 
 
 def _after_lost(end: BranchEnd) -> BranchEnd:
-    """The end of a branch after the answer to an earlier deletion of it was lost."""
+    """The result for a branch whose earlier deletion got no answer."""
     if end.outcome is Outcome.GONE:
         return BranchEnd(end.outlook, Outcome.DELETED)
     text = f"{end.message}; the answer to an earlier request to delete it was lost"

@@ -213,7 +213,7 @@ def write_notices(
 def _read(
     state: StateReader, kind: str, repository: str, shape: records.Shape, text: Mapping[str, str]
 ) -> tuple[Mapping[str, Any], str | None]:
-    """The rows of a record by branch, and its version; none where there is no record."""
+    """The rows of a record by branch, and its version, or none if there is no record."""
     key = repository_key(kind, repository)
     stored = state.read(key)
     if stored is None:

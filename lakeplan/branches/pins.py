@@ -313,7 +313,7 @@ class Change:
         return tuple(pin for pin in self.have if pin.name not in wanted)
 
     def steps(self) -> list[Step]:
-        """The writes that are needed, in order; none if nothing differs."""
+        """The writes that are needed, in order, or none if nothing differs."""
         new, retired, steps = self.new, self.retired, []
         rules, there = self.stored, self.have
         if rules is not None and any(pin.days is not None for pin in new):

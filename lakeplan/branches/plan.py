@@ -355,7 +355,7 @@ def whole_gates(
     deleting: Sequence[Sequence[GateResult]],
 ) -> tuple[GateResult, ...]:
     """The gates of one run over all repositories. One counts as overridden if it is in every repository with
-    deletions; ``deleting`` are the gates of these."""
+    deletions. ``deleting`` are the gates of these."""
     return tuple(
         overrides.decide_whole(gate, deleting)
         for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)

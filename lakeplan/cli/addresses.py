@@ -126,7 +126,7 @@ class KnownAddresses:
 
 @dataclass(frozen=True)
 class AddressQuestion:
-    """Implements ``Approve`` at a terminal. May be asked from several threads; nobody is asked twice in one
+    """Implements ``Approve`` at a terminal. May be asked from several threads. Nobody is asked twice in one
     command."""
 
     tree: Path

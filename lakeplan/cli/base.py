@@ -147,7 +147,7 @@ def _by_name(tree: Tree | None, server: str, live: set[str]) -> dict[str, Desire
 
 @dataclass(frozen=True)
 class Base:
-    """The base of a plan. ``tree`` is None if the commit has no tree; the default settings then apply."""
+    """The base of a plan. ``tree`` is None if the commit has no tree. The default settings then apply."""
 
     ref: str
     commit: str

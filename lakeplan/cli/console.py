@@ -100,7 +100,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def configure_logging(level: str) -> None:
-    """Logs go to stderr; libraries stay at warning unless debug was asked for."""
+    """Sends logs to stderr. Libraries log warnings only, unless debug was requested."""
     if level not in LOG_LEVELS:
         raise UsageError(f"unknown log level {level!r}", hint=f"Use one of {', '.join(LOG_LEVELS)}.")
     handler = logging.StreamHandler(sys.stderr)

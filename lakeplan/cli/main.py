@@ -187,7 +187,7 @@ def _explain(error: LakeplanError) -> None:
 
 
 def interrupt_on_sigterm() -> None:
-    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back; a second one
+    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back. A second one
     ends it at once. Elsewhere it ends as any process does."""
     if not sys.stderr.isatty():
         return

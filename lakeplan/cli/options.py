@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once; those that make one value together are a group."""
+"""Declares options that several commands share. Those that make one value together are a group."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def formats(names: Sequence[str]) -> OptionInfo:
 
 def documents(kind: str, *others: str) -> Options:
     """The options ``--format`` and ``--out`` of a command whose documents are of this ``kind``. ``others``
-    are kinds that the command writes with some of its options; it refuses their formats without these
+    are kinds that the command writes with some of its options. It refuses their formats without these
     options."""
     names = tuple(dict.fromkeys(name for each in (kind, *others) for name in formats_of(each)))
 

@@ -138,8 +138,8 @@ class Outputs:
         code: int = ExitCode.OK,
     ) -> None:
         """Writes every output of what is redacted already, or is not one document. ``texts`` makes the
-        formats that are text; ``show`` is the rich form. ``code`` is how the command ends: after a failure,
-        a command that is quiet shows the rich form on standard error."""
+        formats that are text. ``show`` is the rich form. ``code`` is how the command ends: after a failure, a
+        command that is quiet shows the rich form on standard error."""
         for output in self.all:
             if output.format == RICH:
                 _write_rich(output, show, no_color=self.no_color)

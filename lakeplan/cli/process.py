@@ -111,7 +111,7 @@ def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _page(folder: str, number: str) -> str:
-    """The page of a pull request that is given by number; another text is its page already."""
+    """The page of a pull request. A number is turned into its URL, any other text is one already."""
     return f"{folder}/{number}" if number.isdigit() else number
 
 
@@ -125,7 +125,7 @@ def new_run_id(now: datetime) -> str:
 
 
 def new_mark_id(now: datetime) -> str:
-    """Short enough to be copied from a narrow terminal; sorts by time, to the second."""
+    """A mark id that is short enough to be copied from a narrow terminal and sorts by time, to the second."""
     return f"{now.astimezone(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on standard error during long work; nothing where that is no terminal."""
+"""Shows progress bars on standard error during long work, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeplan.values.progress import Progress, Silent, Step, nothing
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A line of one display; each display counts its lines from 0."""
+    """A line of one display. Each display counts its lines from 0."""
 
     live: RichProgress
     id: TaskID
@@ -28,7 +28,7 @@ class _Task:
 
 @dataclass
 class TerminalProgress:
-    """One line per running task on standard error; silent when that is no terminal that can move its cursor.
+    """One line per running task on standard error, if that is a terminal that can move its cursor.
 
     A line disappears when its task ends. While no task runs nothing is drawn, so that a question or an error
     has the terminal to itself. Tasks and steps may come from any thread; a step after the end of its task is
@@ -111,7 +111,7 @@ def progress_for(*, shown: bool, no_color: bool = False) -> Progress:
 
 
 class _Steps(ProgressColumn):
-    """``3/12``; nothing where the number of steps is not known."""
+    """``3/12``, or nothing if the number of steps is not known."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.total is None else f"{int(task.completed):,}/{int(task.total):,}")

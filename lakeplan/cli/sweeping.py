@@ -196,7 +196,7 @@ S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 
 @dataclass(frozen=True)
 class CollectorChoice:
-    """As given on the command line; checked only when the engine is the official collector."""
+    """The options of the official collector, which are checked only if it is the engine."""
 
     spark_submit: Annotated[str, option("spark-submit program that runs the official collector.", "PATH")] = (
         "spark-submit"

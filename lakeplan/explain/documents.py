@@ -44,7 +44,7 @@ class CommitRef(TypedDict):
 
 class ProtectionRow(TypedDict):
     """What keeps data from lakeplan's sweeps, apart from the rules. Every collector keeps a ``pin``, which is
-    a branch; the other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a prefix.
+    a branch. The other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a prefix.
     ``until``: the last day of a hold."""
 
     kind: Literal["hold", "tag", "pin", "repository"]

@@ -147,7 +147,7 @@ class AddressBook(Protocol):
 
 @dataclass
 class Holding:
-    """One address with the entries that name it. ``metaranges`` certainly hold it; ``aliases`` may hold it,
+    """One address with the entries that name it. ``metaranges`` certainly hold it. ``aliases`` may hold it,
     by a full address. ``size``: the greatest of its entries, in bytes. ``maybe_inside``: the address seems to
     be outside, but the namespace's own URL is not known, so it may be an object of the namespace."""
 

@@ -378,7 +378,7 @@ class Inspection:
         holders: Sequence[int] = (),
     ) -> tuple[Surveyed, str]:
         """Survey the objects by a listing, or else by metadata and a sample; then the text is why.
-        ``holders`` is who holds each commit, as bits; empty when nobody asks."""
+        ``holders`` is who holds each commit, as bits, or nothing if nobody asks."""
         facts: dict[str, Facts] = {}
         for commit, position in enumerate(by_date(graph)):
             if id := graph.meta_range_ids[commit]:

@@ -28,7 +28,7 @@ class AuditCommits(TypedDict):
 
 class DestroyedRow(TypedDict):
     """Objects that should be stored and are gone. A ``listing`` counts all of them. A ``sample`` finds
-    ``gone`` of ``asked``; the share of all lies between the two percentages, with a confidence of 95 %."""
+    ``gone`` of ``asked``. The share of all lies between the two percentages, with a confidence of 95 %."""
 
     how: Literal["listing", "sample"]
     amount: AmountRow | None

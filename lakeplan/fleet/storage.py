@@ -250,7 +250,7 @@ def places_of(found: Surveyed) -> list[PlaceRow]:
 
 
 def ages_of(found: Surveyed) -> list[StoredAgeRow]:
-    """Objects by days since they were written; empty without a listing."""
+    """Objects by days since they were written, or nothing without a listing."""
     ends = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
         {**amount.to_row(), "from_days": days, "to_days": ends[days]}

@@ -96,8 +96,8 @@ def _has_unusual_pair(buffer: Bytes) -> bool:
 @dataclass(frozen=True)
 class RangeArrays:
     """Columns of equal length, in ascending order of paths. ``buffer[address_start:address_end]`` is an
-    address as stored, in UTF-8, and ``hashes`` are of it; ``key_buffer[key_start:key_end]`` is a path's
-    bytes, with ``path_hashes`` of them; ``sizes`` are bytes. ``plain``: all paths and addresses are ASCII."""
+    address as stored, in UTF-8, and ``hashes`` are of it. ``key_buffer[key_start:key_end]`` is a path's
+    bytes, with ``path_hashes`` of them. ``sizes`` are bytes. ``plain``: all paths and addresses are ASCII."""
 
     buffer: Bytes
     address_start: Ints

@@ -66,7 +66,7 @@ def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
 
 
 def encode_range(info: RangeInfo) -> bytes:
-    """The message of a range's record; the key is ``info.max_key``, the identity ``info.id`` as ASCII."""
+    """The message of a range's record. The key is ``info.max_key``, the identity ``info.id`` as ASCII."""
     return b"".join(
         (
             wire.field_bytes(1, info.min_key) if info.min_key else b"",
@@ -251,7 +251,7 @@ KnownRanges = dict[tuple[bytes, bytes], RangeInfo]
 def read_metarange(
     data: bytes, *, name: str, verify_id: str | None = None, known: KnownRanges | None = None
 ) -> list[RangeInfo]:
-    """The ranges of a metarange in ascending order; they never overlap. Raises FormatError.
+    """The ranges of a metarange in ascending order. They never overlap. Raises FormatError.
 
     ``known`` has the ranges of records in other metaranges, and gets those of this one. Metaranges of one
     repository list mostly the same ranges.

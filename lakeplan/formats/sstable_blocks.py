@@ -231,7 +231,7 @@ def user_properties(properties: Mapping[bytes, bytes]) -> dict[str, str]:
 
 @dataclass
 class TableFacts:
-    """What a writer counts of a table. Sizes are bytes, of an index before compression; ``index_partitions``
+    """What a writer counts of a table. Sizes are bytes, of an index before compression. ``index_partitions``
     is 0 and ``top_index_size`` unused for a single-level index. ``estimated_size`` is what the server would
     put in properties and metarange: bytes written before the last block, and that block uncompressed."""
 

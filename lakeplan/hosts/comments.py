@@ -137,7 +137,7 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
 
 
 def _comments(host: Host, marker: str) -> dict[int, Comment]:
-    """lakeplan's comments in open pull requests; empty if there are too many to compare."""
+    """lakeplan's comments in open pull requests, or nothing if there are too many to compare."""
     numbers = host.open_requests()
     if len(numbers) > limits.HOST_REQUESTS:
         return {}
@@ -249,7 +249,7 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
 
 @reads_answers
 def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
-    """Return the pull request from whose merge a mark was made; ``commit`` is the tree's at the mark. Raises
+    """Return the pull request from whose merge a mark was made. ``commit`` is the tree's at the mark. Raises
     NotAllowed unless the comment is on that pull request, later than its merge, and not by its author."""
     found = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
     if not found:

@@ -300,7 +300,7 @@ def tag_of(fields: Fields) -> Tag:
 
 
 def commit_of(fields: Fields) -> Commit:
-    """Return a commit. ``creation_date`` has whole seconds; a refs dump has fractions (lakefs/format.md)."""
+    """Return a commit. ``creation_date`` has whole seconds. A refs dump has fractions (lakefs/format.md)."""
     parents = tuple(_commit_id(parent) for parent in fields.items("parents"))
     if len(parents) > 1 and "version" not in fields.data:
         # The version decides which parent retention walks along; a guess could expire a kept commit.

@@ -292,7 +292,7 @@ class RetryPolicy:
     longest: float = 30.0
 
     def wait(self, failed: int, retry_after: float | None, random_part: float) -> float:
-        """Return the seconds to wait after the ``failed``-th failure (from 1); ``random_part`` is in [0,
+        """Return the seconds to wait after the ``failed``-th failure (from 1). ``random_part`` is in [0,
         1)."""
         grown = min(self.longest, self.first * 2.0 ** (failed - 1))
         backoff = grown * (0.5 + random_part / 2)
@@ -369,7 +369,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Call:
-    """A request before it is sent. ``path`` has the parts below /api/v1; ``operation`` is its name in
+    """A request before it is sent. ``path`` has the parts below /api/v1. ``operation`` is its name in
     messages.
 
     ``accept`` lists statuses of 300 and above that are not errors. ``repeatable`` is for requests that are

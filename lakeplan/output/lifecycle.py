@@ -106,7 +106,7 @@ def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost
 
 
 def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
-    """Branches that nobody writes to, and what only they keep."""
+    """Branches without recent writes, and what only they keep."""
     table = stale_table(branches, cost)
     if table.rows:
         title = (

@@ -349,7 +349,7 @@ def render_warnings(
 
 
 def _risk_row(repository: Json, *, with_money: bool) -> list[Value]:
-    """The worst moment of one repository; empty when nothing is at risk."""
+    """The worst moment of one repository, or nothing if nothing is at risk."""
     horizons = repository["impact"]["horizons"]
     moments = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
     worst = max(moments, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)

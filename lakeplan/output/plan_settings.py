@@ -290,7 +290,7 @@ def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
 
 
 def pins_table(pins: Iterable[Json]) -> Table:
-    """Pins with their rule, what they are for, and what only they protect."""
+    """A table of pins: their rules, their purpose, and what only they protect."""
     rows: list[list[Value]] = []
     for pin in pins:
         own = pin["retention_days"]
@@ -322,7 +322,7 @@ def pin_counts(repository: Json) -> str:
 
 
 def markdown_pins(repository: Json) -> str:
-    """A heading and a table of the pins that change; empty when none does."""
+    """A heading and a table of the pins that change, or nothing if none does."""
     pins = changing(repository)
     if not pins:
         return ""

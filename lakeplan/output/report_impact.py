@@ -123,7 +123,7 @@ def gates_section(document: Json) -> Section | None:
 
 
 def more(total: int, shown: int = _ROWS) -> list[Markup]:
-    """A line that says how many rows were left out; none when all are shown."""
+    """A line that says how many rows were left out, or none if all are shown."""
     if total <= shown:
         return []
     return [el("p", f"{count(total - shown)} more are in the plan file.", cls="dim")]

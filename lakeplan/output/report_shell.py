@@ -182,7 +182,7 @@ class Section:
 
 @cache
 def asset(name: str) -> Markup:
-    """A file of this package; its text is trusted."""
+    """A file of this package. Its text is trusted."""
     return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
 
 

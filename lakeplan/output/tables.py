@@ -103,7 +103,7 @@ def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = F
 
 
 def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
-    """The cell after a figure of bytes; none without a price."""
+    """The cell after a figure of bytes, or none without a price."""
     return [Cost(text, size_bytes) for text in cost.cells(size_bytes)]
 
 
@@ -135,8 +135,8 @@ class Table:
         indent: int = 2,
         is_grouped: bool = False,
     ) -> None:
-        """Print the first ``limit`` rows on a terminal; nothing without rows. ``is_grouped``: the first two
-        cells are left out where the row above has the same."""
+        """Print the first ``limit`` rows on a terminal, or nothing without rows. ``is_grouped``: the first
+        two cells are left out where the row above has the same."""
         if self.rows:
             rows = self._cells(page, limit)
             if is_grouped:
@@ -154,7 +154,7 @@ class Table:
         return [[_terminal_cell(page, value, self.is_loud) for value in row] for row in self.rows[:limit]]
 
     def markdown(self, limit: int | None = None) -> str:
-        """The first ``limit`` rows as Markdown; nothing without rows."""
+        """The first ``limit`` rows as Markdown, or nothing without rows."""
         if not self.rows:
             return ""
         headers = [header.replace("\n", " ") for header in self.headers]

@@ -192,12 +192,12 @@ class Money:
         return self.mixed or self.price is not None
 
     def header(self, between: str = "\n") -> tuple[str, ...]:
-        """The column's header, with the currency if all rows have the same; empty without a column."""
+        """The column's header, with the currency if all rows have the same, or nothing without a column."""
         currency = self.price.currency if self.price is not None and not self.mixed else ""
         return (between.join(part for part in (currency, "a month") if part),) if self.shown else ()
 
     def cells(self, size_bytes: int | None) -> tuple[str, ...]:
-        """The column's cell; empty without a column."""
+        """The column's cell, or nothing without a column."""
         if not self.shown:
             return ()
         if self.price is None:

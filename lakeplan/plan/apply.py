@@ -219,7 +219,7 @@ def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str
 
 
 def reviewed_repositories(state: StateReader) -> frozenset[str]:
-    """``server/name`` of repositories whose rules an apply wrote, or once found to agree with the tree."""
+    """The repositories (``server/name``) whose rules an apply wrote, or found to agree with the tree."""
     return known_repositories(state) | repositories_of(state, "baselines")
 
 

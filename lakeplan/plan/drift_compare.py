@@ -52,7 +52,7 @@ class DriftClass(str, Enum):
 
 @dataclass(frozen=True)
 class DriftedValue:
-    """One value in one class. None means not set; ``applied`` is also None if nothing was ever applied."""
+    """One value in one class. None means not set. ``applied`` is also None if nothing was ever applied."""
 
     drift: DriftClass
     path: str

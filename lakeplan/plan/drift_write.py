@@ -315,7 +315,7 @@ class _Writer:
 @dataclass
 class _Settings:
     """The settings that a repository must have after the edits. ``rules`` has days by whether the name is a
-    pattern, and the name; the default has the name ""."""
+    pattern, and the name. The default has the name ""."""
 
     rules: dict[tuple[bool, str], int]
     items: dict[SettingKind, Items | None]

@@ -120,7 +120,7 @@ def read_setting(
 
 
 def _stored_policies(desired: DesiredRepository, reader: SettingsReader) -> Sequence[Policy]:
-    """The server's policies, which the tree does not manage; none if it does not support policies."""
+    """The server's policies, which the tree does not manage, or none if it does not support policies."""
     try:
         return reader.get_policies(desired.name).items or ()
     except FeatureMissing:

@@ -134,7 +134,7 @@ VERDICTS = (KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE)
 @dataclass(frozen=True)
 class History:
     """The history of a repository. ``source`` says for people where it was read. ``listed`` are the branches
-    in the server's list, with dates on Enterprise; empty without a server."""
+    in the server's list, with dates on Enterprise, or nothing without a server."""
 
     refs: Refs
     source: str
@@ -544,7 +544,7 @@ def report_page_document(
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The document of a page. ``histories`` by key (``server/name``). ``curves`` are documents of
-    ``schemas/curve.v1.json``; ``also`` maps another name in a curve to its key. ``missing`` says in words
+    ``schemas/curve.v1.json``. ``also`` maps another name in a curve to its key. ``missing`` says in words
     what the page does not show, and why. What is left out for its size is added to it. Raises LakeplanError
     if a history is damaged."""
     shown = shown_repositories(plan, targets)

@@ -61,7 +61,7 @@ CLOCK_SKEW = timedelta(hours=1)
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
-    """Why the plan of a repository is stale; empty if it is not, or if it was applied before.
+    """Why the plan of a repository is stale, or nothing if it is not, or if it was applied before.
 
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
@@ -118,7 +118,7 @@ def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
 def outside(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """Why a plan that was made again might delete something that was not reviewed; empty if it cannot.
+    """Why a plan that was made again might delete something that was not reviewed, or nothing if it cannot.
 
     Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
     deleted, because equal numbers may be other objects. Retention that somebody has lengthened since must not

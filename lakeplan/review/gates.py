@@ -105,7 +105,7 @@ class GateOverrides:
         return replace(refused, outcome=GateOutcome.REFUSED, opens_with=text)
 
     def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
-        """The judged gates; ``decide`` has been applied to those that would refuse."""
+        """The judged gates. ``decide`` has been applied to those that would refuse."""
         return tuple(self.decide(g, repository) if g.outcome is GateOutcome.REFUSED else g for g in judged)
 
     def decide_whole(self, judged: GateResult, contributing: Iterable[Iterable[GateResult]]) -> GateResult:

@@ -31,7 +31,7 @@ class ServerBefore(TypedDict):
 
 @dataclass(frozen=True)
 class SettingStep:
-    """The policies or object rules of one repository; ``RunStep`` has its GC rules. Empty means none.
+    """The policies or object rules of one repository. ``RunStep`` has its GC rules. Empty means none.
     ``found`` is what was read after a write that did not end as planned, in wire form under ``body``."""
 
     kind: SettingKind

@@ -49,7 +49,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Notifier:
-    """A ``Publisher`` over webhooks. ``payload`` formats a message for a kind of channel; ``link`` is the
+    """A ``Publisher`` over webhooks. ``payload`` formats a message for a kind of channel. ``link`` is the
     address of the CI run, where there is one."""
 
     config: NotifyConfig

@@ -174,7 +174,7 @@ def open_journal(
     state: StateWriter, run: Run, command: str, *, approver: Mapping[str, str] | None = None, **facts: Any
 ) -> RunJournal:
     """The history's record of a run, stored with its first step. ``approver`` has ``by`` and, if known,
-    ``at`` and ``reason``; its default is the run's. ``facts`` are added to the record."""
+    ``at`` and ``reason``. Its default is the run's. ``facts`` are added to the record."""
     head = {
         "run_id": run.run_id,
         "command": command,

@@ -75,7 +75,8 @@ def create_branch(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("DELETE", "/branches/{branch}")
 def delete_branch(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Staged changes are deleted with the branch; its commits dangle. Protection does not stop it."""
+    """Deletes a branch with its staged changes, so that its commits dangle. Protection does not prevent
+    it."""
     if branch == repo.info.default_branch:
         raise ApiError(403, "cannot delete repository default branch")
     repo.branch(branch)
@@ -340,7 +341,7 @@ def _clean_head(repo: OpenRepository, branch: str) -> Commit:
 
 
 def _advance(repo: OpenRepository, branch: str, commit: Commit) -> Commit:
-    """Makes a commit the HEAD; nothing stays staged."""
+    """Makes a commit the HEAD and clears what is staged."""
     repo.add_commit(commit)
     repo.move_branch(branch, commit.id)
     repo.unstage_all(branch)

@@ -296,7 +296,7 @@ _TYPE = re.compile(rb"^content-type:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 def read_part(body: bytes, content_type: str, name: str) -> tuple[bytes, str]:
-    """(bytes, content type) of the part with this name; the type is "" when the part has none.
+    """(bytes, content type) of the part with this name. The type is "" when the part has none.
 
     Raises ApiError 400 when there is no such part.
     """

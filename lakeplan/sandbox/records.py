@@ -101,7 +101,7 @@ def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
 
 @dataclass(frozen=True)
 class BranchRecord:
-    """A branch. ``created`` and ``updated`` are epoch seconds; only the Enterprise flavour shows them."""
+    """A branch. ``created`` and ``updated`` are epoch seconds. Only the Enterprise flavour shows them."""
 
     id: str
     commit_id: str

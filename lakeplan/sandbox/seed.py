@@ -44,7 +44,7 @@ class SeedClient:
         headers: Mapping[str, str] | None = None,
         place: str = "",
     ) -> requests.Response:
-        """One request. ``path`` is quoted already; ``place`` is where the seed file asks for it."""
+        """One request. ``path`` is quoted already. ``place`` is where the seed file asks for it."""
         where = place or self.endpoint_url
         try:
             answer = self._session.request(

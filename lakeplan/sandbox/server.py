@@ -84,7 +84,7 @@ class Faults:
         return self._next(method, path, lambda fault: fault.then is not None)
 
     def clear(self) -> None:
-        """Disarms every fault; what was recorded stays."""
+        """Disarms every fault. What was recorded stays."""
         with self._lock:
             self._armed.clear()
 
@@ -152,7 +152,7 @@ class Sandbox:
         self._router = router_of(options.flavor)
 
     def answer(self, request: Request, raw_path: str) -> Response:
-        """The answer to a request; every error becomes one."""
+        """The answer to a request. Every error becomes an answer too."""
         try:
             return self._dispatch(request, raw_path)
         except ApiError as error:
@@ -327,7 +327,7 @@ class Server(ThreadingHTTPServer):
 
 
 def _stream(request: ClientSocket) -> socket.socket:
-    """A TCP server's requests are sockets; only a UDP server has the other kind."""
+    """A TCP server's requests are sockets. Only a UDP server has the other kind."""
     if not isinstance(request, socket.socket):
         raise TypeError("not a TCP connection")
     return request
@@ -340,7 +340,7 @@ def authority_of(address: object) -> str:
 
 
 class SandboxHandle:
-    """A running sandbox. A context manager; ``stop`` may be called twice."""
+    """A running sandbox, as a context manager. ``stop`` may be called twice."""
 
     def __init__(self, sandbox: Sandbox, server: Server) -> None:
         self._sandbox = sandbox

@@ -31,7 +31,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Options:
-    """How a sandbox behaves. ``clock`` and ``time_zone`` are the server's own; ``max_uncommitted_per_file``
+    """How a sandbox behaves. ``clock`` and ``time_zone`` are the server's own. ``max_uncommitted_per_file``
     is where ``prepare_uncommited`` hands out a continuation token; ``presign`` whether metadata may be read
     by URLs that need no credentials, and ``presigned_seconds`` how long these work."""
 

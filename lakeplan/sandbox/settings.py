@@ -92,7 +92,7 @@ def dump(repo: OpenRepository, request: Request) -> Response:
 
 @on_repository("POST", "/dump")
 def start_dump(repo: OpenRepository, request: Request) -> Response:
-    """The task is done at once; the answers are those of a task. It writes no manifest."""
+    """Dumps at once, but answers like a task. Writes no manifest."""
     ids = repo.dump_refs(manifest=False)
     task = "DR" + secrets.token_urlsafe(15)
     status = {"done": True, "id": task, "refs": asdict(ids), "update_time": repo.service.timestamp()}
@@ -446,7 +446,7 @@ def get_repository(service: Service, request: Request, repository: str) -> Respo
 
 @on_repository("DELETE", "")
 def delete_repository(repo: OpenRepository, request: Request) -> Response:
-    """The state is deleted; the files of the namespace stay, as on a real server."""
+    """Deletes the state. The files of the namespace stay, as on a real server."""
     if repo.info.read_only and not request.flag("force"):
         raise ApiError(403, "read-only repository")
     repo.service.repositories.drop(repo.id)

@@ -22,7 +22,7 @@ _DUMMY = b"written by the lakeplan sandbox to see whether it can write here"
 
 
 class Namespace:
-    """One storage namespace. Keys are relative to it, with ``/`` between parts; writes are atomic."""
+    """One storage namespace. Keys are relative to it, with ``/`` between parts. Writes are atomic."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url

@@ -44,8 +44,8 @@ from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
 
 @dataclass(frozen=True)
 class CurveRequest:
-    """A request for curves. ``as_of`` is aware. ``points``: days at which the server's walk is evaluated;
-    empty for the usual ones. ``branch_ids``: branches that get curves, or None for all with rules.
+    """A request for curves. ``as_of`` is aware. ``points``: days at which the server's walk is evaluated, or
+    nothing for the usual ones. ``branch_ids``: branches that get curves, or None for all with rules.
     ``horizon_days``: None for no horizon. ``zone`` is the server's time zone."""
 
     rules: GcRules

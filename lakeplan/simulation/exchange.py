@@ -1,4 +1,4 @@
-"""Packets, which travel between steps and come out of the last one; for Spark, Arrow batches of one schema.
+"""Packets, which steps exchange and return. In Spark they are Arrow batches of one schema.
 
 A packet has many rows as one value, so that runners need not look at rows.
 """

@@ -58,7 +58,7 @@ from lakeplan.values.simulation import RunnerChoice
 @dataclass
 class ForeignFacts:
     """Facts that never change, because an id is a hash of the content. ``ranges``: by range id, the entries
-    that may mean an object of another repository, packed (``range_arrays.odd_entries``); empty for none.
+    that may refer to an object of another repository, packed (``range_arrays.odd_entries``), or nothing.
     ``metaranges``: by metarange id, the ranges that have such entries. A metarange is listed only if all its
     ranges are known."""
 

@@ -279,7 +279,7 @@ class AzureReader(AzurePlace):
         )
 
     def remnants(self) -> Remnants:
-        """Implements ``RemnantReader``. Older versions and blobs that soft delete still keeps; a listing does
+        """Implements ``RemnantReader``. Older versions and blobs that soft delete still keeps. A listing does
         not distinguish unfinished uploads from empty blobs."""
         found = Amount()
         for number, item in enumerate(self._items("", recursive=True, more=("versions", "deleted"))):

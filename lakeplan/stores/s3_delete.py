@@ -47,7 +47,7 @@ class S3Deleter(BatchDeleter, S3Place):
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
         """Delete keys, with ``Versions.ALL`` all their versions and delete markers unless the bucket never
-        kept versions. A key fails if one of its versions was not deleted; the reason says how many were
+        kept versions. A key fails if one of its versions was not deleted. The reason says how many were
         not."""
         failed: dict[str, Deletion] = {}
         if versions is Versions.ALL and self._may_keep_versions():

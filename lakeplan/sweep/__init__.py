@@ -1,4 +1,4 @@
-"""Sweeps: mark, approve, run, restore, purge; and lakeFS's own collector."""
+"""Sweeps: mark, approve, run, restore, purge. Also runs lakeFS's own collector."""
 
 __all__ = [
     "check",

@@ -150,7 +150,7 @@ class CopyStore(ObjectCopier, ObjectProber, Protocol):
 @dataclass(frozen=True)
 class CopyEnd:
     """The result of a copy. ``copied``: the copy exists and has the same size, so the original may be
-    deleted. Otherwise ``problem`` says why not; it is "" when there was no original."""
+    deleted. Otherwise ``problem`` says why not. It is "" when there was no original."""
 
     copied: bool
     problem: str = ""

@@ -60,8 +60,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Approval:
-    """``digest`` is of the mark's document; ``at`` is ISO 8601. ``shown``: digest of the contents that the
-    approver was shown (``contents.contents_digest``), or None if they were not."""
+    """An approval of a mark. ``digest`` is of the mark's document. ``at`` is ISO 8601. ``shown``: digest of
+    the contents that the approver was shown (``contents.contents_digest``), or None if they were not."""
 
     mark_id: str
     digest: str

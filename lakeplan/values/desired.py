@@ -276,7 +276,7 @@ class DesiredRepository:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The branch policies that the tree requires; empty if it has none or clears them."""
+        """The branch policies that the tree requires, or nothing if it has none or clears them."""
         setting = self.branch_lifecycle
         return setting.policies if isinstance(setting, PoliciesDesired) else ()
 
@@ -286,8 +286,8 @@ class DesiredRepository:
         return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)
 
     def wanted_items(self, kind: SettingKind) -> tuple[SettingItem, ...] | None:
-        """Return the policies or object rules that the tree requires; empty if it clears them, and None if it
-        does not manage them."""
+        """Return the policies or object rules that the tree requires, or nothing if it clears them, and None
+        if it does not manage them."""
         setting: PoliciesSetting | ObjectRulesSetting = self.object_lifecycle
         if kind is SettingKind.BRANCH_LIFECYCLE:
             setting = self.branch_lifecycle

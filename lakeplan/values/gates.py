@@ -13,7 +13,7 @@ PLANS, BRANCH_RUNS, SWEEPS = "plans and applies", "branch runs", "sweeps"
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate. ``when`` completes "It refuses when"; ``settings`` are the keys of the tree it is judged by.
+    """One gate. ``when`` completes "It refuses when". ``settings`` are the keys of the tree it is judged by.
     ``unit`` is what its figures count. ``max_ends`` is what ``max`` of an override may end in ("" for a bare
     number); with None an override takes no ``max``. ``allow`` is whether ``--allow`` overrides it too."""
 

@@ -42,7 +42,8 @@ class Channel:
 
 @dataclass(frozen=True)
 class NotifyConfig:
-    """``owners`` maps an owner to a channel's name; ``default`` is the channel for everything else."""
+    """The channels of a tree. ``owners`` maps an owner to a channel's name. ``default`` is the channel for
+    everything else."""
 
     channels: Mapping[str, Channel] = field(default_factory=dict)
     owners: Mapping[str, str] = field(default_factory=dict)

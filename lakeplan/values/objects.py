@@ -51,8 +51,8 @@ class RangeInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as its store describes it. ``key`` is relative to the namespace; ``modified_us`` is the
-    storage's own time, UTC microseconds; ``e_tag`` is the store's ("" where there are none)."""
+    """An object as its store describes it. ``key`` is relative to the namespace. ``modified_us`` is the
+    storage's own time, UTC microseconds. ``e_tag`` is the store's ("" where there are none)."""
 
     key: str
     size: int

@@ -52,7 +52,7 @@ class ValueChange:
 @dataclass(frozen=True)
 class HorizonImpact:
     """The effect of a change at one moment. ``commits_expire`` counts those that the server keeps by the
-    stored rules and not by the proposed ones; ``objects_expire`` is the upper bound of distinct addresses for
+    stored rules and not by the proposed ones. ``objects_expire`` is the upper bound of distinct addresses for
     which this holds. Those at risk are the part that the documented rule keeps. ``objects_kept`` counts what
     the stored rules keep of the objects that were read. Objects are None if they are unknown."""
 

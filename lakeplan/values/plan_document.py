@@ -41,7 +41,7 @@ def to_document(plan: Plan) -> dict[str, Json]:
 
 
 def summarise(plan: Plan) -> dict[str, Json]:
-    """Return the totals over the repositories that are written. Unknown impacts count as 0 here;
+    """Return the totals over the repositories that are written. Unknown impacts count as 0 here.
     ``impact_unknown`` is the number of repositories that have one."""
     writes = plan.writes
     now = [h for r in writes if (h := r.impact.now) is not None]

@@ -32,7 +32,7 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class BranchFate:
-    """A branch that policies delete now, or within thirty days if nobody writes.
+    """A branch that policies delete now, or within thirty days without new writes.
 
     ``goes_at`` is when the proposed policies delete it, and ``before_at`` when the stored ones do; None if
     they do not within that time. ``policy`` is the first proposed one that does. ``idle`` says whether an

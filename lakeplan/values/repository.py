@@ -11,7 +11,7 @@ FIRST_VERSION_WITH_FIRST_PARENT_MAIN = 1
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit. ``creation_us`` is UTC microseconds since the epoch; ``meta_range_id`` is "" for a
+    """One commit. ``creation_us`` is UTC microseconds since the epoch. ``meta_range_id`` is "" for a
     repository's first commit, which holds nothing."""
 
     id: str
@@ -35,8 +35,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """``creation_date`` and ``update_date`` (last write) are epoch seconds as Enterprise servers list them;
-    None on open-source servers and in refs dumps."""
+    """A branch. ``creation_date`` and ``update_date`` (last write) are epoch seconds as Enterprise servers
+    list them, or None on open-source servers and in refs dumps."""
 
     id: str
     commit_id: str
@@ -70,7 +70,7 @@ class RefsDumpIds:
 
 @dataclass(frozen=True)
 class Repository:
-    """``creation_date`` is epoch seconds; ``storage_namespace`` is the server's own URL for it
+    """A repository. ``creation_date`` is epoch seconds. ``storage_namespace`` is the server's own URL for it
     (``s3://``, ``gs://``, ``https://<account>.blob…``, ``local://``, ``mem://``)."""
 
     id: str
@@ -83,7 +83,8 @@ class Repository:
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """``context`` is the server's ``version_context``; ``date`` its clock, None when it sends none."""
+    """The identity of a server. ``context`` is its ``version_context``, ``date`` its clock (None if it sends
+    none)."""
 
     version: str
     context: str

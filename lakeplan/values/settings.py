@@ -114,7 +114,7 @@ class BranchFacts:
 
 
 class SettingKind(str, Enum):
-    """``value`` is the block's name in the tree; ``label`` what messages call it."""
+    """A kind of setting. ``value`` is the block's name in the tree, ``label`` its name in messages."""
 
     BRANCH_LIFECYCLE = "branch_lifecycle"
     OBJECT_LIFECYCLE = "object_lifecycle"

@@ -71,7 +71,7 @@ def parse_percent(value: float | str) -> float:
 
 
 def parse_price(value: float | str) -> tuple[float, str]:
-    """Return the amount and the currency of ``0.023 USD``; the currency is "" if none is named."""
+    """Return the amount and the currency of ``0.023 USD``. The currency is "" if none is named."""
     if not isinstance(value, str):
         return float(value), ""
     match = _PRICE.fullmatch(value)

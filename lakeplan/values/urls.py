@@ -35,7 +35,7 @@ class BadUrl(ValueError):
 
 @dataclass(frozen=True)
 class WebUrl:
-    """An http(s) URL. ``host`` is in lower case, IPv6 without brackets; ``port`` is None for the scheme's
+    """An http(s) URL. ``host`` is in lower case, IPv6 without brackets. ``port`` is None for the scheme's
     own. ``parts`` are the decoded parts of the path."""
 
     scheme: str

@@ -131,9 +131,9 @@ class Truth:
 
     # ---- what must be kept
     def documented(self, history: History, days: Days, at_us: int) -> set[str]:
-        """At a moment: for every branch its HEAD, the commit that was HEAD that many days ago, and every
-        commit since, along first parents. What no branch and no main parent leads to is kept while younger
-        than the default."""
+        """The commits that the rule keeps at a moment: for every branch its HEAD, the commit that was HEAD
+        that many days ago, and every commit since, along first parents. A commit that no branch and no main
+        parent leads to is kept while younger than the default."""
         default, own = days
         mains = {c.main_parent for c in history.commits.values()}
         heads = set(history.branches.values())

@@ -220,7 +220,7 @@ class DescribeForLifecycle:
 class DescribeForSweep:
     @pytest.fixture
     def folder(self, ready, tmp_path):
-        """The namespaces' folder, and the tree says where it is."""
+        """The folder of the namespaces, which the tree names."""
         self.tree(ready, tmp_path / "sandbox")
         return tmp_path / "sandbox"
 

@@ -68,7 +68,7 @@ def bring_back(world: SweepWorld, mark_id: str) -> dict[str, Any]:
 
 
 def edit(repo: LakeRepository, mark_id: str, change: Callable[[dict[str, Any]], object]) -> None:
-    """Somebody who can write to the namespace changes the mark."""
+    """Changes the mark as somebody could who can write to the namespace."""
     file = repo.folder / mark_prefix(mark_id) / "mark.json"
     document = json.loads(file.read_text())
     change(document)

@@ -80,7 +80,7 @@ RENAMED = {
 
 
 class Commands(UserDict[str, click.Command | None]):
-    """Every command by name, in the order of ``SHORT_HELP``; its module is imported on access."""
+    """Every command by name, in the order of ``SHORT_HELP``. Its module is imported on access."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(SHORT_HELP))

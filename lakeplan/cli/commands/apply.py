@@ -62,7 +62,7 @@ AFTER_FORMAT: Final = "lakeplan.apply-sweep/v1"
 
 @dataclass(frozen=True)
 class AfterApply:
-    """Marks the repositories of the plan; where the tree allows it, sweeps them."""
+    """Marks the repositories of the plan, and sweeps them if the tree allows it."""
 
     session: Session
     outputs: Outputs
@@ -110,7 +110,7 @@ class AfterApply:
         return report, end
 
     def _show(self, report: MarkReport, end: AutomaticEnd) -> None:
-        """The apply's own report has its formats; people see what was marked beside it, on the other stream
+        """The apply's own report has its formats. People see what was marked beside it, on the other stream
         when a document goes to standard output."""
         stream = stderr if self.outputs.is_stdout_used else stdout
         after: AfterApplyDocument = {

@@ -107,13 +107,14 @@ def write_into(session: Session, report: DriftReport) -> DriftWritten:
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:
-    """Where HEADs are recorded; not into a state folder in CI, where they would vanish with the runner."""
+    """The store in which HEADs are recorded. In CI, a state folder is not used, because it would vanish with
+    the runner."""
     useless = VANISHING if is_lost(session.tree.state_url, session.environ) else ""
     return HeadPorts(lambda server: session.branch_readers(server).branches, state, run, useless)
 
 
 def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:
-    """The classes of ``--fail-on``; ``any`` is all of them. Raises UsageError."""
+    """The classes of ``--fail-on``. ``any`` is all of them. Raises UsageError."""
     known = {c.value: c for c in DriftClass}
     for name in names or ():
         if name != ANY and name not in known:

@@ -94,7 +94,7 @@ def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> Exp
 
 @dataclass(frozen=True)
 class NamespaceOptions:
-    """A namespace without its server, as given; checked only when it is read."""
+    """The options for a namespace without its server. They are checked only when it is read."""
 
     namespace: Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")] = None
     rules: Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")] = None

@@ -109,8 +109,8 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
 
 
 def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan]) -> dict[str, str]:
-    """Key → URL of ``--namespace`` options: ``URL`` alone where the page is about one repository, else
-    ``server/name=URL``. Raises UsageError."""
+    """The URLs of ``--namespace`` options by repository: ``URL`` alone if the page is about one repository,
+    otherwise ``server/name=URL``. Raises UsageError."""
     keys = {r.key for r in repositories}
     urls: dict[str, str] = {}
     for text in given:
