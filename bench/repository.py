@@ -141,7 +141,7 @@ def _values(chance: np.random.Generator, rows: int) -> Bytes:
         return np.broadcast_to(np.frombuffer(data, np.uint8), (rows, len(data)))
 
     def number(low: int, high: int) -> Bytes:
-        """Varints; ``low`` and ``high`` need the same number of bytes."""
+        """An array of varints. ``low`` and ``high`` must need the same number of bytes."""
         drawn, width = chance.integers(low, high, rows), len(uvarint(low))
         parts = [(drawn >> 7 * n & 0x7F) | (0x80 if n < width - 1 else 0) for n in range(width)]
         return np.stack(parts, axis=1).astype(np.uint8)

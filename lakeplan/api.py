@@ -269,7 +269,8 @@ class SimulateOptions:
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """What reads ranges: ``auto``, ``local`` or ``spark`` (``docs/simulation.md``); the rest is Spark's."""
+    """The runner that reads ranges, ``auto``, ``local`` or ``spark`` (``docs/simulation.md``), and Spark's
+    settings."""
 
     name: str | None = None
     master: str | None = None

@@ -207,7 +207,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
-            """A test's output is its own."""
+            """Logs nothing, so that the test's output stays clean."""
 
     return Handler
 

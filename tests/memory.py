@@ -13,7 +13,7 @@ from lakeplan.values.rules import GcRules
 
 
 class MemoryState:
-    """``StateWriter`` in a dict; the version is the content's hash plus a counter."""
+    """A ``StateWriter`` in a dict. A version is the content's hash plus a counter."""
 
     def __init__(self) -> None:
         self.records: dict[str, Versioned] = {}

@@ -342,7 +342,7 @@ of them, evenly spaced."""
 
 
 def states_of(change: Change, step: Step) -> Iterator[State]:
-    """The states during a step: retired pins are deleted one after the other."""
+    """The states during a step, in which retired pins are deleted one after the other."""
     if step.write is Write.DELETE:
         retired = change.retired
         stride = max(1, (len(retired) - 1) // MOST_BETWEEN)

@@ -217,7 +217,7 @@ _BREAK = "&#8203;"
 
 
 def code(text: str) -> str:
-    """A name as Markdown, in code type and otherwise as it is."""
+    """A name as Markdown code."""
     shown = "".join(_reference(c) if c in _IN_CODE else c for c in safe(text))
     return f"<code>{_no_link(shown)}</code>"
 

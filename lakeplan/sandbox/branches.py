@@ -218,7 +218,7 @@ class Texts:
 
 @on_writable("POST", "/branches/{branch}/commits")
 def create_commit(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Commits what is uncommitted. ``date`` is epoch seconds and may lie anywhere."""
+    """Commits the uncommitted changes. ``date`` is any time in epoch seconds."""
     body = request.object()
     message = body.string("message")
     head = repo.head(branch)

@@ -490,7 +490,7 @@ def prepare_commits(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("POST", "/gc/prepare_commits/async")
 def start_prepare_commits(repo: OpenRepository, request: Request) -> Response:
-    """The task is done at once. Missing rules are the task's error, not this call's."""
+    """Runs the task at once. Missing rules are the task's error, not this call's."""
     task = "GCPC" + secrets.token_urlsafe(15)
     status: dict[str, object] = {"completed": True, "task_id": task, "update_time": repo.service.timestamp()}
     try:

@@ -443,7 +443,9 @@ class DamagedRow(TypedDict):
 class QuarantineRow(TypedDict):
     """A quarantine compared with the records of its sweep. ``recorded``: what was moved there. ``present``:
     the part of that which exists. ``lost``: copies that are neither present, restored nor purged.
-    ``addresses`` name some of these."""
+    ``addresses`` name some of the ``lost`` and ``resized``. ``readable`` False: the mark or a record of its
+    sweep cannot be read, so the expected content is unknown. ``present`` then counts all copies, and ``note``
+    says why."""
 
     mark_id: str
     readable: bool

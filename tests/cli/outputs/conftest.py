@@ -64,7 +64,7 @@ def stage(
 
 @pytest.fixture
 def open_site(stage: Callable[[str], Path], port: int, place: Path) -> Iterator[Callable[[str], Site]]:
-    """``open_site(name)``: a site of its own, as that stage left it; the one before it is closed."""
+    """A function that opens a separate site as the named stage left it, and closes the previous one."""
     with ExitStack() as stack:
 
         def opened(name: str) -> Site:

@@ -46,7 +46,7 @@ def apply(site: Site) -> None:
 
 
 def observe(site: Site) -> None:
-    """lakeplan saw the branches forty days ago, and they were quiet since."""
+    """Makes lakeplan observe branches that have been quiet for forty days."""
     site.now = NOON - timedelta(days=40)
     assert site.handle is not None
     store = site.handle._sandbox.service.store

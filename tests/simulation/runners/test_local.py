@@ -42,7 +42,7 @@ def spread_of(sent: list[list[Packet]]) -> Step:
 
 
 def plain(packets: Iterable[Packet]) -> list[Packet]:
-    """In order, their data as bytes."""
+    """The packets' data as bytes, in order."""
     return sorted(packet._replace(data=bytes(packet.data)) for packet in packets)
 
 
