@@ -123,6 +123,7 @@ def with_losses(fate: Any) -> str:
 
 _WORDS = {"add": "rules for the first time", "change": "rules change", "clear": "all rules are removed"}
 _SETTING_WORDS = {"add": "for the first time", "change": "changed", "clear": "all removed"}
+_CHANGES = 200
 _PREFIXES = 5
 _TAGS = 10
 _BRANCHES = 10
@@ -196,7 +197,7 @@ def details_of(repository: Json) -> str:
     """Figures at the three moments, tags, folders and gates that passed, folded."""
     if not writes(repository):
         return kept_and_following(repository)
-    parts = [_figures(repository), _tags(repository), _prefixes(repository)]
+    parts = [_every_change(repository), _figures(repository), _tags(repository), _prefixes(repository)]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
     if passed:
         rows = "".join(f"- {code(g['gate'])} passed: {prose(g['message'])}\n" for g in passed)
@@ -210,6 +211,15 @@ def details_of(repository: Json) -> str:
         facts.append(f"owner {code(repository['owner'])}")
     parts.append(", ".join(facts) + "\n")
     return folded("what that does", "".join(parts)) + kept_and_following(repository)
+
+
+def _every_change(repository: Json) -> str:
+    """Every branch in a row of its own, if some share one in the table above: one of them may matter."""
+    rows = change_rows(repository)
+    if len(rows) == len(list(fold(rows))):
+        return ""
+    more = f"\nand {len(rows) - _CHANGES:,} more, in the plan file\n" if len(rows) > _CHANGES else ""
+    return f"{rules_table(rows).markdown(_CHANGES)}{more}\n"
 
 
 def _figures(repository: Json) -> str:

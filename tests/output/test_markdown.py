@@ -134,6 +134,14 @@ class DescribeAComment:
         assert text.count("<summary>what that does</summary>") == 3
         assert text.count("<details>") == text.count("</details>")
 
+    def it_names_every_branch_that_changes_like_many_others(self, plans: Any) -> None:
+        before = GcRules(28, {**{f"a{i:02}": 90 for i in range(30)}, "main": 90})
+        made = plans.repository("analytics", before, GcRules(28, dict.fromkeys(before.branches, 7)))
+        text = render_markdown(to_document(plans.make(made)))
+        table, details = text.split("<details>", 1)
+        assert "31 branches: a00" in table
+        assert "branch main" in details
+
     def it_is_one_short_comment_when_nothing_changes(self, plans: Any) -> None:
         text = render_markdown(to_document(plans.make(plans.unchanged("x"))))
         assert "no changes, 1 unchanged" in text
