@@ -44,7 +44,7 @@ _STRATEGIES: Mapping[str, graph.Strategy] = {name: name for name in get_args(gra
 
 
 def branch_row(repo: OpenRepository, branch: BranchRecord) -> dict[str, object]:
-    """A branch in an answer. Only the Enterprise flavour knows when it was made and last written."""
+    """A branch in an answer. Only the Enterprise flavour has its creation and last write."""
     row: dict[str, object] = {"commit_id": branch.commit_id, "id": branch.id}
     if repo.service.enterprise:
         row |= {"creation_date": branch.created, "update_date": branch.updated}
@@ -87,7 +87,7 @@ def delete_branch(repo: OpenRepository, request: Request, branch: str) -> Respon
 
 @on_writable("PUT", "/branches/{branch}")
 def reset_staged(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Forgets staged changes: of an object, of a prefix, or all."""
+    """Discards staged changes of an object, of a prefix, or all."""
     body = request.object()
     kind = body.string("type")
     if kind not in _RESET_TYPES:
@@ -104,7 +104,7 @@ def reset_staged(repo: OpenRepository, request: Request, branch: str) -> Respons
 
 @on_writable("PUT", "/branches/{branch}/hard_reset")
 def hard_reset(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Moves a branch to another commit. What is uncommitted stays staged, over the new commit."""
+    """Moves a branch to another commit. Uncommitted changes stay staged, on top of the new commit."""
     ref = request.required("ref")
     repo.branch(branch)
     repo.check_not_protected(branch, PROTECTED)
@@ -210,7 +210,7 @@ def _since(text: str) -> int:
 # ---- new commits
 @dataclass(frozen=True)
 class Texts:
-    """The message and metadata that a caller gives a new commit. For empty ones the server has defaults."""
+    """The message and metadata that a caller gives a new commit. The server has defaults for empty ones."""
 
     message: str = ""
     metadata: Mapping[str, str] | None = None
@@ -237,7 +237,7 @@ def create_commit(repo: OpenRepository, request: Request, branch: str) -> Respon
 
 @on_writable("POST", "/refs/{ref}/merge/{branch}")
 def merge(repo: OpenRepository, request: Request, ref: str, branch: str) -> Response:
-    """Merges a reference into a branch. A conflict is 409, a branch with staged changes 400."""
+    """Merges a reference into a branch. Answers 409 for a conflict, 400 for a branch with staged changes."""
     body = request.object(optional=True)
     repo.branch(branch)
     try:
@@ -295,7 +295,7 @@ def revert(repo: OpenRepository, request: Request, branch: str) -> Response:
 
 @on_writable("POST", "/branches/{branch}/cherry-pick")
 def cherry_pick(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Brings the changes of one commit to a branch."""
+    """Applies the changes of one commit to a branch."""
     body = request.object()
     texts, ref = _overrides(repo, branch, body), body.string("ref")
     number = body.integer("parent_number") if body.has("parent_number") else None

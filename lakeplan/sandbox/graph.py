@@ -1,4 +1,4 @@
-"""Merge bases, and trees of committed objects compared and merged. Pure."""
+"""Computes merge bases, and compares and merges trees of committed objects. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Strategy = Literal["", "source-wins", "dest-wins"]
 
 
 class MergeConflict(Exception):
-    """Both sides changed a path, and not to the same object. ``paths`` are sorted."""
+    """Raised if both sides changed a path to different objects. ``paths`` are sorted."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__("conflict found")
@@ -34,8 +34,8 @@ class _Side(Enum):
 
 
 def same(left: Entry | None, right: Entry | None) -> bool:
-    """Whether two entries are the same object to lakeFS: size, ETag, metadata and content type, whatever the
-    address (what a record's identity is made of)."""
+    """Whether lakeFS treats two entries as the same object: by size, ETag, metadata and content type (the
+    record's identity), whatever the address."""
     if left is None or right is None:
         return left is right
     return (left.size, left.e_tag, left.metadata, left.content_type) == (
@@ -48,7 +48,7 @@ def same(left: Entry | None, right: Entry | None) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """One changed path; ``size`` in bytes of what is there after the change, or of what is removed."""
+    """One changed path. ``size`` is the bytes of the object after the change, or of the removed one."""
 
     path: str
     type: DiffType
@@ -56,7 +56,7 @@ class Difference:
 
 
 def diff(before: Tree, after: Tree) -> list[Difference]:
-    """What turns ``before`` into ``after``, by path."""
+    """The changes from ``before`` to ``after``, by path."""
     found = []
     for path in in_order(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
@@ -66,7 +66,8 @@ def diff(before: Tree, after: Tree) -> list[Difference]:
 
 
 def diff_from_base(base: Tree, destination: Tree, source: Tree) -> list[Difference]:
-    """What a merge of ``source`` into ``destination`` would bring, conflicts included (a three-dot diff)."""
+    """The changes that a merge of ``source`` into ``destination`` would make, with conflicts (a three-dot
+    diff)."""
     found = []
     for path in in_order(base.keys() | source.keys()):
         old, new, there = base.get(path), source.get(path), destination.get(path)
@@ -98,7 +99,7 @@ def merge(base: Tree, destination: Tree, source: Tree, strategy: Strategy = "") 
 
 
 def apply_changes(tree: Tree, changes: Mapping[str, Entry | None]) -> dict[str, Entry]:
-    """The tree with staged changes over it."""
+    """The tree with staged changes applied."""
     result = dict(tree)
     for path, entry in changes.items():
         _set(result, path, entry)
@@ -106,7 +107,7 @@ def apply_changes(tree: Tree, changes: Mapping[str, Entry | None]) -> dict[str, 
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Paths in lakeFS's order: by their UTF-8 bytes."""
+    """The paths in lakeFS's order: by their UTF-8 bytes."""
     return sorted(paths, key=lambda path: path.encode(errors="surrogateescape"))
 
 
@@ -141,14 +142,16 @@ _MODIFIER = re.compile(r"([~^@$])(\d*)")
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a reference means. ``branch`` is set when staged data belongs to it (``main``, ``main$``)."""
+    """The commit that a reference names. ``branch`` is set if staged data belongs to it (``main``,
+    ``main$``)."""
 
     commit_id: str
     branch: BranchRecord | None = None
 
 
 def resolve(records: Records, ref: str) -> Resolved:
-    """``main``, a tag, a commit id or a unique prefix of one, with ``~n``, ``^n``, ``@`` or ``$`` behind it.
+    """The commit of ``main``, a tag, a commit id or a unique prefix of one, with optional ``~n``, ``^n``,
+    ``@`` or ``$``.
 
     Raises ApiError 404 for what does not exist and 400 for what cannot be read.
     """

@@ -1,4 +1,4 @@
-"""One HTTP request and answer, as handlers see them, and the errors a lakeFS server answers with."""
+"""HTTP requests and answers as handlers use them, and lakeFS's errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def prefixed(prefix: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Response:
-    """An answer; ``headers`` beside Content-Length."""
+    """An answer. ``headers`` are those besides Content-Length."""
 
     status: int
     body: bytes = b""
@@ -63,8 +63,8 @@ NO_CONTENT = Response(204)
 
 @dataclass(frozen=True)
 class Request:
-    """``path`` is decoded, header names are in lower case. ``base_url`` is how the caller reached this
-    server."""
+    """A request. ``path`` is decoded, header names are in lower case. ``base_url`` is the URL by which the
+    caller reached this server."""
 
     method: str
     path: str
@@ -93,7 +93,7 @@ class Request:
 
     @property
     def amount(self) -> int:
-        """Items on a page. 0 and less mean the most a page holds."""
+        """The number of items on a page. 0 and less mean the maximum."""
         text = self.text("amount", str(DEFAULT_PAGE))
         try:
             value = int(text)
@@ -106,7 +106,7 @@ class Request:
         return value if value > 0 else MAX_PAGE
 
     def json(self, *, optional: bool = False) -> Any:
-        """The body as JSON. ``optional``: no body at all is None."""
+        """The body as JSON. With ``optional``, no body gives None."""
         if not self.body:
             if optional:
                 return None
@@ -161,7 +161,7 @@ class Fields:
         return str(self._take(name, str, "value must be a string", default))
 
     def matching(self, name: str, pattern: re.Pattern[str]) -> str:
-        """A text that the schema holds to a regular expression."""
+        """The text of a field that must match the schema's regular expression."""
         value = self.string(name)
         if not pattern.fullmatch(value):
             raise self.fault(name, f'string doesn\'t match the regular expression "^{pattern.pattern}$"')

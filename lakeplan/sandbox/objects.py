@@ -88,7 +88,7 @@ def _stored(
 
 @on_repository("GET", "/refs/{ref}/objects")
 def get_object(repo: OpenRepository, request: Request, ref: str) -> Response:
-    """The bytes, or 410 when the collector deleted them: the one answer that proves they exist."""
+    """The bytes, or 410 if the collector deleted them. Only this answer proves that they exist."""
     entry = repo.find_entry(ref, request.required("path"))
     data = repo.read_object(entry)
     headers = _headers(entry)
@@ -107,7 +107,7 @@ def get_object(repo: OpenRepository, request: Request, ref: str) -> Response:
 
 @on_repository("HEAD", "/refs/{ref}/objects")
 def head_object(repo: OpenRepository, request: Request, ref: str) -> Response:
-    """Metadata only: it says 200 for collected objects too."""
+    """The metadata only. Answers 200 for collected objects too."""
     entry = repo.find_entry(ref, request.required("path"))
     size = {"Accept-Ranges": "bytes", "Content-Length": str(entry.size)}
     return Response(200, b"", {**_headers(entry), **size})
@@ -120,7 +120,7 @@ def stat_object(repo: OpenRepository, request: Request, ref: str) -> Response:
 
 @on_writable("POST", "/branches/{branch}/objects/copy")
 def copy_object(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """A copy has bytes of its own, at a new address."""
+    """Copies the bytes of an object to a new address."""
     path, body = request.required("dest_path"), request.object()
     source = body.string("src_path")
     _check_branch(repo, branch)
@@ -145,7 +145,7 @@ def delete_object(repo: OpenRepository, request: Request, branch: str) -> Respon
 
 @on_writable("POST", "/branches/{branch}/objects/delete")
 def delete_objects(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Several at once. What does not exist, branch included, is no error."""
+    """Deletes several objects. Missing objects or a missing branch are no error."""
     paths = request.object().strings("paths")
     if len(paths) > MAX_PATHS_TO_DELETE:
         raise ApiError(400, f"request size exceeded, max paths is set to {MAX_PATHS_TO_DELETE}")
@@ -183,7 +183,7 @@ def _headers(entry: Entry) -> dict[str, str]:
 
 
 def _check_conditions(repo: OpenRepository, request: Request, branch: str, path: str) -> None:
-    """``If-None-Match: *`` and ``If-Match: <ETag>`` of an upload."""
+    """Checks ``If-None-Match: *`` and ``If-Match: <ETag>`` of an upload."""
     none_match, match = request.headers.get("if-none-match"), request.headers.get("if-match")
     if none_match is None and match is None:
         return
@@ -222,7 +222,7 @@ def stage_object(repo: OpenRepository, request: Request, branch: str) -> Respons
 
 @on_writable("GET", "/branches/{branch}/staging/backing")
 def get_physical_address(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """An address to upload to, linkable for 24 hours under this path of this branch, as often as one likes.
+    """An upload address, which may be linked repeatedly within 24 hours at this path of this branch.
 
     Whether the branch exists is not checked.
     """
@@ -258,7 +258,7 @@ def _check_signature(repo: OpenRepository, branch: str, entry: Entry) -> None:
 
 
 def _signature(repo: OpenRepository, branch: str, path: str, address: str) -> str:
-    """43 characters over everything that a link is for. The secret outlives a restart."""
+    """43 characters that sign everything about a link. The secret survives a restart."""
     secret = repo.service.options.secret_access_key.encode()
     text = "\n".join((repo.id, branch, path, address))
     digest = hmac.new(secret, text.encode(), hashlib.sha256).digest()

@@ -1,4 +1,4 @@
-"""The sandbox's own memory: one SQLite file beside the namespaces, so that state survives a restart."""
+"""The sandbox's records: one SQLite file next to the namespaces, so that state survives a restart."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Row = tuple[Value, ...]
 
 
 class Store:
-    """SQL with one writer at a time. A request is one transaction: all of it or nothing.
+    """SQL with one writer at a time. Each request is one transaction.
 
     Raises UsageError when the file cannot be made, another process has it, or it is not a database.
     """
@@ -69,7 +69,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens alone and is kept only when the block ends without an error."""
+        """Runs the block alone and commits it only if it ends without an error."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -83,7 +83,7 @@ class Store:
         return self._connection.execute(sql, values).fetchall()
 
     def run(self, sql: str, *values: Value) -> int:
-        """Runs a statement and returns how many rows it touched."""
+        """Runs a statement and returns the number of changed rows."""
         return self._connection.execute(sql, values).rowcount
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Repositories:
         self._store = store
 
     def all(self) -> list[Repository]:
-        """All of them, by id."""
+        """All repositories, by id."""
         return [_repository(row) for row in self._store.rows("SELECT * FROM repositories ORDER BY id")]
 
     def get(self, id: str) -> Repository:
@@ -154,11 +154,11 @@ class Records:
         self._now = now
 
     def _rows(self, sql: str, *values: Value) -> list[Row]:
-        """``?1`` is the repository."""
+        """The rows of a query, whose ``?1`` is the repository."""
         return self._store.rows(sql, self._repository, *values)
 
     def _run(self, sql: str, *values: Value) -> None:
-        """``?1`` is the repository."""
+        """Runs a statement, whose ``?1`` is the repository."""
         self._store.run(sql, self._repository, *values)
 
     # branches
@@ -191,7 +191,8 @@ class Records:
         self._run(sql, id, commit_id, self._now())
 
     def touch_branch(self, id: str) -> None:
-        """A write that resets the idle clock without a new commit: staging, dropping staged data."""
+        """Records a write that resets the idle clock without a new commit: staging, discarding staged
+        data."""
         self._run("UPDATE branches SET updated = ?3 WHERE repository = ?1 AND id = ?2", id, self._now())
 
     def drop_branch(self, id: str) -> None:
@@ -237,16 +238,16 @@ class Records:
         return found
 
     def commits_with_prefix(self, prefix: str) -> list[str]:
-        """At most two ids, enough to see whether the prefix is unique."""
+        """At most two ids, enough to know whether the prefix is unique."""
         sql = "SELECT id FROM commits WHERE repository = ?1 AND id >= ?2 AND id < ?3 ORDER BY id LIMIT 2"
         return [str(id) for (id,) in self._rows(sql, prefix, prefix + "g")]
 
     def add_commit(self, commit: Commit) -> None:
-        """The same commit may be added again: its id names its content."""
+        """Adds a commit. The same one may be added again, because its id identifies its content."""
         self._run("INSERT OR IGNORE INTO commits VALUES (?1, ?2, ?3)", commit.id, json.dumps(asdict(commit)))
 
     def refs(self) -> Refs:
-        """Everything a refs dump holds: commits by id, branches (hidden too), tags."""
+        """The content of a refs dump: commits by id, branches (including hidden ones), tags."""
         rows = self._rows("SELECT record FROM commits WHERE repository = ?1 ORDER BY id")
         branches = tuple(Branch(b.id, b.commit_id) for b in self.branches(show_hidden=True))
         return Refs(tuple(_commit(record) for (record,) in rows), branches, tuple(self.tags()))
@@ -259,7 +260,7 @@ class Records:
         return {str(path): _entry(str(path), entry) for path, entry in self._rows(sql, branch)}
 
     def find_staged(self, branch: str, path: str) -> tuple[bool, Entry | None]:
-        """(whether anything is uncommitted at the path, the entry; None is a deletion)."""
+        """Whether anything is uncommitted at the path, and the entry, which is None for a deletion."""
         sql = "SELECT entry FROM staged WHERE repository = ?1 AND branch = ?2 AND path = ?3"
         rows = self._rows(sql, branch, path)
         return (True, _entry(path, rows[0][0])) if rows else (False, None)
@@ -277,7 +278,7 @@ class Records:
     # settings: any JSON value by its name
 
     def setting(self, name: str) -> Any:
-        """The value, or None when unset."""
+        """The value, or None if unset."""
         rows = self._rows("SELECT value FROM settings WHERE repository = ?1 AND name = ?2", name)
         return json.loads(str(rows[0][0])) if rows else None
 
@@ -291,7 +292,7 @@ class Records:
     # documents, of a kind and with an id: tasks, pull requests
 
     def document(self, kind: str, id: str) -> Any:
-        """Raises ApiError 404."""
+        """The document of a kind and id. Raises ApiError 404."""
         sql = "SELECT value FROM documents WHERE repository = ?1 AND kind = ?2 AND id = ?3"
         rows = self._rows(sql, kind, id)
         if not rows:
@@ -299,7 +300,7 @@ class Records:
         return json.loads(str(rows[0][0]))
 
     def documents(self, kind: str) -> list[tuple[str, Any]]:
-        """(id, document) of a kind, by id."""
+        """The (id, document) pairs of a kind, by id."""
         sql = "SELECT id, value FROM documents WHERE repository = ?1 AND kind = ?2 ORDER BY id"
         return [(str(id), json.loads(str(value))) for id, value in self._rows(sql, kind)]
 

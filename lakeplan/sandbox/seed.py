@@ -19,7 +19,7 @@ _TIMEOUT = (5.0, 60.0)
 
 
 class SeedClient:
-    """Calls ``endpoint_url`` with basic auth. Follows no redirect: its credentials go nowhere else.
+    """Calls ``endpoint_url`` with basic auth. Follows no redirect, so that credentials are sent nowhere else.
 
     Every call raises ServerUnreachable, AuthenticationFailed, NotFound (404) or UnexpectedAnswer.
     """
@@ -44,7 +44,7 @@ class SeedClient:
         headers: Mapping[str, str] | None = None,
         place: str = "",
     ) -> requests.Response:
-        """One request. ``path`` is quoted already. ``place`` is where the seed file asks for it."""
+        """Sends one request. ``path`` is quoted already. ``place`` is where the seed file requests it."""
         where = place or self.endpoint_url
         try:
             answer = self._session.request(
@@ -263,7 +263,7 @@ class _Runner:
         return f"/branches/{quote(branch, safe='')}" + (f"/{rest}" if rest else "")
 
     def _call(self, method: str, path: str, **parts: Any) -> Any:
-        """A call below the repository; the JSON of the answer, or None when it is none."""
+        """The JSON of the answer to a call below the repository, or None if the answer is no JSON."""
         answer = self._client.call(
             method, f"/repositories/{quote(self._name, safe='')}{path}", place=self._place, **parts
         )
@@ -272,6 +272,6 @@ class _Runner:
 
 
 def _unique_bytes(label: str, size: int) -> bytes:
-    """``size`` bytes that depend on the label alone."""
+    """The ``size`` bytes that a label determines."""
     block = hashlib.sha256(label.encode()).digest()
     return (block * (size // len(block) + 1))[:size]

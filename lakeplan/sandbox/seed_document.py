@@ -1,4 +1,4 @@
-"""The YAML of a seed: what it may say, with places."""
+"""Reads the YAML of a seed and reports problems with their positions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INT, _BOOL, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "bool", "n
 
 
 class Problems:
-    """Mistakes of one file."""
+    """The problems of one file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -51,7 +51,7 @@ class Problems:
         self._lines.append((mark.line, mark.column, f"{self.place(node)}: {path or 'file'}: {text}"))
 
     def raise_any(self) -> None:
-        """Raises ConfigError when there were any, in the order of the file."""
+        """Raises ConfigError with all problems, in the order of the file."""
         if self._lines:
             lines = tuple(text for _, _, text in sorted(self._lines))
             count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
@@ -131,7 +131,7 @@ class Mapped:
         return self._values.get(name)
 
     def done(self) -> None:
-        """Reports keys that mean nothing here, with the nearest one that does."""
+        """Reports unknown keys, each with the nearest known one."""
         for name, node in self._keys.items():
             if name not in self._known:
                 self._problems.add(node, self.child(name), f"unknown key{_meant(name, self._known)}")
@@ -172,12 +172,12 @@ class Mapped:
         return self._scalar(name, default, "source-wins or dest-wins", read) or ""
 
     def texts(self, name: str) -> dict[str, str]:
-        """A mapping of texts; {} when absent."""
+        """A mapping of texts, or {} if absent."""
         inner = self._inner(name)
         return {key: inner.text(key) for key, _ in inner.items()} if inner else {}
 
     def numbers(self, name: str) -> dict[str, int]:
-        """A mapping of whole numbers; {} when absent."""
+        """A mapping of whole numbers, or {} if absent."""
         inner = self._inner(name)
         return {key: inner.integer(key) for key, _ in inner.items()} if inner else {}
 
@@ -219,7 +219,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def sequence(node: yaml.Node | None, path: str, problems: Problems) -> list[yaml.Node]:
-    """The items of a list; a problem when it is none, [] when absent."""
+    """The items of a list. Adds a problem if it is no list, and returns [] if it is absent."""
     if node is None:
         return []
     if not isinstance(node, yaml.SequenceNode):
@@ -297,7 +297,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Commit:
-    """``age``: seconds before the seed's moment; None is the server's own now."""
+    """A commit. ``age`` is seconds before the seed's time (None: the server's current time)."""
 
     branch: Text
     message: Text
@@ -451,7 +451,7 @@ repositories:
 
 
 def read_seed(text: str, file: str) -> Seed:
-    """Raises ConfigError with every mistake and its place."""
+    """The seed in a file. Raises ConfigError with every mistake and its position."""
     problems = Problems(file)
     root = Mapped(load(text, file), "", problems)
     nodes = sequence(root.take("repositories", required=True), "repositories", problems)

@@ -28,7 +28,7 @@ FORBIDDEN = "insufficient permissions"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One request that arrived: method, path with its query, and the status it was answered with.
+    """One recorded request: method, path with query, and the status of its answer.
 
     Headers and bodies are not kept, so no credential can be in it.
     """
@@ -40,8 +40,8 @@ class Recorded:
 
 @dataclass
 class Fault:
-    """With ``then`` the request takes effect, ``then`` is called, and the answer is lost: the client gets
-    ``status`` instead, or with None a closed connection."""
+    """A fault. With ``then``, the request takes effect, ``then`` is called, and the client gets ``status``
+    instead of the answer, or with None a closed connection."""
 
     expression: re.Pattern[str]
     status: int | None
@@ -52,7 +52,7 @@ class Fault:
 
 
 class Faults:
-    """Faults that are armed, and the requests seen. Safe to use from any thread.
+    """The armed faults and the recorded requests. May be used from any thread.
 
     A pattern is a regular expression searched in ``METHOD /path`` (path as sent, without query):
     ``"PUT .*/settings/gc_rules"``.
@@ -64,23 +64,23 @@ class Faults:
         self._recorded: list[Recorded] = []
 
     def fail_next(self, count: int, status: int, pattern: str = "", message: str = "injected fault") -> None:
-        """The next ``count`` matching requests are answered with ``status`` and change nothing."""
+        """Answers the next ``count`` matching requests with ``status``. They change nothing."""
         self._arm(pattern, status, message, count)
 
     def deny(self, pattern: str, *, status: int = 403, message: str = FORBIDDEN) -> None:
-        """Every matching request is refused until ``clear``."""
+        """Refuses every matching request until ``clear``."""
         self._arm(pattern, status, message, None)
 
     def lose_next(
         self, status: int | None = None, pattern: str = "", then: Callable[[], None] = lambda: None
     ) -> None:
-        """The next matching request takes effect, then ``then`` is called, and the client gets ``status``
-        instead of the answer; None closes the connection."""
+        """Lets the next matching request take effect, calls ``then``, and sends ``status`` instead of the
+        answer. None closes the connection."""
         with self._lock:
             self._armed.append(Fault(re.compile(pattern), status, then=then))
 
     def lost(self, method: str, path: str) -> Fault | None:
-        """The loss of an answer that a request meets, disarmed."""
+        """The armed fault that loses the answer to a request. Disarms it."""
         return self._next(method, path, lambda fault: fault.then is not None)
 
     def clear(self) -> None:
@@ -89,7 +89,7 @@ class Faults:
             self._armed.clear()
 
     def forget(self) -> None:
-        """Empties the record."""
+        """Deletes the recorded requests."""
         with self._lock:
             self._recorded.clear()
 
@@ -135,7 +135,7 @@ HANDLERS = (branches, objects, settings)
 
 
 def routes_of(flavor: Flavor) -> tuple[Route, ...]:
-    """The routes that a server of this flavour answers."""
+    """The routes that a server of this flavour has."""
     return tuple(route for route in ROUTES if route.flavor in ("oss", flavor))
 
 
@@ -144,7 +144,7 @@ def router_of(flavor: Flavor) -> Router:
 
 
 class Sandbox:
-    """Answers requests. Everything but the sockets, so that it can be read and tested without them."""
+    """Answers requests without sockets, so that it can be read and tested without them."""
 
     def __init__(self, directory: Path, options: Options, faults: Faults) -> None:
         self.service = Service(directory, options)
@@ -218,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
     sandbox: Sandbox
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """The ``Date`` of an answer, by the sandbox's own clock."""
+        """The ``Date`` of an answer, by the sandbox's clock."""
         return super().date_time_string(self.sandbox.service.now() if timestamp is None else timestamp)
 
     def handle_one_request(self) -> None:
@@ -318,7 +318,7 @@ class Server(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def hang_up(self) -> None:
-        """Accepts no further request, and waits a little for the answers under way."""
+        """Accepts no more requests, and waits briefly for answers in progress."""
         with self._changed:
             for connection in self._connections:
                 with suppress(OSError):
@@ -367,7 +367,7 @@ class SandboxHandle:
         return self._sandbox.service.options.secret_access_key
 
     def namespace_folder(self, repository: str) -> Path:
-        """Where a repository's namespace lies on disk. Raises ApiError when there is no such repository."""
+        """The folder of a repository's namespace. Raises ApiError if the repository does not exist."""
         service = self._sandbox.service
         with service.store.transaction():
             return service.open(repository).namespace.folder
@@ -378,7 +378,7 @@ class SandboxHandle:
         return self._sandbox.faults
 
     def stop(self) -> None:
-        """Answers what is under way, frees the port, closes the state."""
+        """Finishes answers in progress, frees the port, and closes the state."""
         if self._stopped:
             return
         self._stopped = True

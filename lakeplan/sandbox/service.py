@@ -1,4 +1,4 @@
-"""What every handler works with: the server with its clock and flavour, an open repository, and routes."""
+"""What handlers use: the server with its clock and flavour, an open repository, and routes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Service:
 
     @property
     def user(self) -> str:
-        """Who commits: the name behind the one access key there is."""
+        """The user who commits: the owner of the only access key."""
         return self.options.access_key_id
 
     @property
@@ -68,14 +68,14 @@ class Service:
         return self.options.flavor == "enterprise"
 
     def now(self) -> int:
-        """Epoch seconds."""
+        """The time in epoch seconds."""
         return int(self._seconds())
 
     def now_us(self) -> int:
         return int(self._seconds() * 1_000_000)
 
     def timestamp(self) -> str:
-        """RFC 3339 in UTC, as tasks and pull requests have it."""
+        """The time as RFC 3339 in UTC, as tasks and pull requests have it."""
         moment = self.options.clock().astimezone(timezone.utc)
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -83,11 +83,11 @@ class Service:
         return self.options.clock().timestamp()
 
     def open(self, name: str) -> OpenRepository:
-        """Raises ApiError 404."""
+        """An open repository. Raises ApiError 404."""
         return OpenRepository(self, self.repositories.get(name))
 
     def open_to_write(self, name: str) -> OpenRepository:
-        """Raises ApiError 404, and 403 for a read-only one."""
+        """An open repository. Raises ApiError 404, and 403 for a read-only one."""
         found = self.open(name)
         if found.info.read_only:
             raise ApiError(403, "read-only repository")
@@ -125,18 +125,18 @@ class OpenRepository(Records):
         return self.service.trees.load(self.namespace, commit.meta_range_id)
 
     def save_tree(self, tree: Tree) -> str:
-        """The id of its metarange."""
+        """Saves a tree and returns the id of its metarange."""
         return self.service.trees.save(self.namespace, tree)
 
     def visible_tree(self, ref: str) -> Tree:
-        """What a reference shows: staged changes over the HEAD when it is a branch."""
+        """The tree of a reference, with staged changes on top of the HEAD if it is a branch."""
         resolved = self.resolve(ref)
         tree = self.tree_of(self.commit(resolved.commit_id))
         changes = self.staged(resolved.branch.id) if resolved.branch is not None else {}
         return apply_changes(tree, changes) if changes else tree
 
     def find_entry(self, ref: str, path: str) -> Entry:
-        """The object that a reference shows at a path. Raises ApiError 404."""
+        """The object of a reference at a path. Raises ApiError 404."""
         resolved = self.resolve(ref)
         if resolved.branch is not None:
             is_staged, entry = self.find_staged(resolved.branch.id, path)
@@ -150,7 +150,7 @@ class OpenRepository(Records):
         return found
 
     def effective_changes(self, branch: str) -> dict[str, Entry | None]:
-        """Staged changes that change anything: not the same object again, no deletion of nothing."""
+        """Staged changes with an effect: neither the same object again nor a deletion of nothing."""
         tree = self.tree_of(self.head(branch))
         return {p: entry for p, entry in self.staged(branch).items() if not same(tree.get(p), entry)}
 
@@ -167,11 +167,11 @@ class OpenRepository(Records):
         return self.namespace.full_address(entry.address)
 
     def relative_address(self, entry: Entry) -> str | None:
-        """None for an object outside the namespace."""
+        """The relative address, or None for an object outside the namespace."""
         return normalize(entry.address, entry.address_type, self.info.storage_namespace)
 
     def read_object(self, entry: Entry) -> bytes | None:
-        """The bytes of an entry, or None when they are gone."""
+        """The bytes of an entry, or None if they are gone."""
         relative = self.relative_address(entry)
         if relative is not None:
             return self.namespace.read(relative)
@@ -179,7 +179,7 @@ class OpenRepository(Records):
         return self.service.namespaces.open(folder).read(name)
 
     def stored_form(self, physical_address: str) -> tuple[str, AddressType]:
-        """How a server stores an address that a client stages: its own ones as relative.
+        """An address as a server stores it when a client stages it: relative if in its own namespace.
 
         Raises ApiError 400 for an address on storage that this server does not have.
         """
@@ -191,7 +191,7 @@ class OpenRepository(Records):
         return physical_address, AddressType.FULL
 
     def dump_refs(self, *, manifest: bool) -> RefsDumpIds:
-        """Writes all commits, branches (hidden too) and tags; the manifest only when asked to."""
+        """Writes all commits, branches (including hidden ones) and tags, and on request the manifest."""
         ids, files = write_refs_dump(self.refs())
         for id, data in files.items():
             self.namespace.write_once(metadata_key(id), data)

@@ -60,7 +60,7 @@ NO_PRESIGN = "local adapter presigned URL: operation not supported"
 
 @on_repository("GET", "/metadata/object/{type}/{id}")
 def get_object(repo: OpenRepository, request: Request, type: str, id: str) -> Response:
-    """The file; with ``presign`` a redirect to a link, whether or not the file is there."""
+    """The file, or with ``presign`` a redirect to a link, whether or not the file exists."""
     if type not in ("range", "meta_range"):
         raise bad_request('parameter "type" in path has an error: value is not one of the allowed values')
     if request.flag("presign"):
@@ -167,14 +167,14 @@ def set_allowed(service: Service, request: Request, repository: str) -> Response
 
 
 def etag_of(value: object) -> str:
-    """A validator for If-Match; "" while unset."""
+    """The ETag for If-Match, or "" if unset."""
     if not value:
         return UNSET_ETAG
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def replace_setting(repo: OpenRepository, request: Request, name: str, value: object) -> None:
-    """Raises ApiError 412 when the caller saw another value than the present one."""
+    """Replaces a setting. Raises ApiError 412 if the caller has read another value than the current one."""
     seen = request.headers.get("if-match")
     if seen == "":
         raise ApiError(400, "Invalid format for parameter If-Match: parameter 'If-Match' is empty")
@@ -203,7 +203,7 @@ def set_branch_protection(repo: OpenRepository, request: Request) -> Response:
 
 
 def _days(body: Fields, name: str) -> int:
-    """Days are stored in 32 bits, and what does not fit is cut off."""
+    """The days in 32 bits. Higher bits are cut off."""
     value = body.integer(name) & 0xFFFFFFFF
     return value - 2**32 if value >= 2**31 else value
 
@@ -233,7 +233,7 @@ def set_policies(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("DELETE", "/settings/branch_lifecycle/policies", flavor="enterprise")
 def delete_policies(repo: OpenRepository, request: Request) -> Response:
-    """Idempotent; the API takes no If-Match here."""
+    """Deletes the policies. May be repeated. The API takes no If-Match here."""
     repo.unset(BRANCH_LIFECYCLE)
     return NO_CONTENT
 
@@ -307,7 +307,7 @@ PULL = "pull"
 
 
 def version_of(service: Service) -> dict[str, str]:
-    """``version_context`` is what tells the flavours apart."""
+    """The versions in an answer. ``version_context`` distinguishes the flavours."""
     if service.enterprise:
         return {"version": ENTERPRISE_VERSION, "version_context": "lakeFS-Enterprise"}
     return {"version": VERSION, "version_context": "lakeFS"}
@@ -369,7 +369,7 @@ def list_pulls(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("POST", "/pulls")
 def create_pull(repo: OpenRepository, request: Request) -> Response:
-    """Deleting the source branch later does not close it."""
+    """Creates a pull request. Deleting its source branch later does not close it."""
     body = request.object()
     source, destination = body.string("source_branch"), body.string("destination_branch")
     for branch in (source, destination):
@@ -508,7 +508,7 @@ def prepare_commits_status(repo: OpenRepository, request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Mark:
-    """Where the next file of a run begins: at a path of a branch; "" is the first."""
+    """Where the next file of a run begins: at a path of a branch, or for "" at the first."""
 
     run_id: str
     branch: str
@@ -517,7 +517,8 @@ class Mark:
 
 @on_writable("POST", "/gc/prepare_uncommited")
 def prepare_uncommitted(repo: OpenRepository, request: Request) -> Response:
-    """One file of uncommitted addresses; a token when more are to come. Nothing staged: no file at all."""
+    """One file of uncommitted addresses, and a token if more follow. If nothing is staged, there is no
+    file."""
     body = request.object(optional=True)
     token, xids = body.string("continuation_token", ""), repo.service.xids
     mark = _read_token(token) if token else Mark(xids.descending(), "", "")

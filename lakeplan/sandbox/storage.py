@@ -43,12 +43,12 @@ class Namespace:
         unfinished.replace(path)
 
     def write_once(self, key: str, data: bytes) -> None:
-        """For files that are named by their content: an existing file stays."""
+        """Writes a file that is named by its content, unless it exists."""
         if not self.path(key).is_file():
             self.write(key, data)
 
     def read(self, key: str) -> bytes | None:
-        """The bytes, or None when the file does not exist."""
+        """The bytes, or None if the file does not exist."""
         try:
             return self.path(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -87,7 +87,7 @@ PRESIGNED_PATH = "/_presigned"
 
 
 class Presigner:
-    """Signs (repository, key, expiry). The secret lives as long as the process: links do not survive it."""
+    """Signs (repository, key, expiry). The secret and its links end with the process."""
 
     def __init__(self, secret: bytes, seconds: int) -> None:
         self._secret = secret
@@ -114,7 +114,7 @@ _CACHED_ENTRIES = 1_000_000
 
 
 class Trees:
-    """Trees by metarange id, the last used ones kept in memory. Nobody may change a tree that was given out.
+    """Trees by metarange id. The last used ones are kept in memory. Callers must not change a tree.
 
     Only used inside a transaction, so it needs no lock of its own.
     """
