@@ -26,8 +26,8 @@ def refusal(status: int, reason: str, message: str) -> str:
 
 
 class ConformingGcs(FaultyStore):
-    """One request at a time: a condition and what it is for are one step. ``steps``: how many requests a copy
-    takes."""
+    """Handles one request at a time, so that a condition and its effect are atomic. ``steps``: how many
+    requests a copy takes."""
 
     def __init__(self, emulator: str) -> None:
         super().__init__(emulator)
@@ -84,7 +84,7 @@ class ConformingGcs(FaultyStore):
         return None
 
     def _generation(self, bucket: str, name: str, wanted: str = "") -> str:
-        """Of what is at a name, or "". Both names are quoted."""
+        """The generation of the object at a name, or "". Both names are quoted."""
         target = f"/storage/v1/b/{bucket}/o/{name}" + (f"?generation={wanted}" if wanted else "")
         answer = super().ask("GET", target, {"Host": "127.0.0.1"}, b"")
         return str(json.loads(answer.body)["generation"]) if answer.status == 200 else ""

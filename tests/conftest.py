@@ -56,7 +56,7 @@ def golden_folder() -> Path | None:
 
 @functools.cache
 def golden_sources() -> dict[str, Path]:
-    """By name: the archive of a case in the repository, or the folder of one that is only elsewhere."""
+    """By name, the archive of a case in the repository, or the folder of one that is elsewhere."""
     root = golden_folder()
     others = {} if root is None else {path.parent.name: path.parent for path in root.glob("*/case.json")}
     return others | {path.name.partition(".")[0]: path for path in GOLDEN.glob("*.tar.xz")}
@@ -150,7 +150,7 @@ def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCa
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkOptions]:
-    """One Spark session for all tests of a process: while it is open, every run uses it."""
+    """The Spark session for all tests of a process. While it is open, every run uses it."""
     from lakeplan.simulation.spark import SparkOptions, open_session
 
     options = SparkOptions(conf={"spark.sql.shuffle.partitions": "2"})

@@ -140,7 +140,7 @@ class FaultyStore:
             self.seen.append((method, target, status))
 
     def bodies(self, method: str) -> list[bytes]:
-        """Of all requests of that method, in order."""
+        """The bodies of all requests of that method, in order."""
         return [body for name, body in self._bodies if name == method]
 
     def ask(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:

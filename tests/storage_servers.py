@@ -193,7 +193,7 @@ def gcs_bucket(
 
 
 def bucket_url(request: pytest.FixtureRequest, kind: str) -> str:
-    """Where a new bucket or container of that kind of store is."""
+    """The URL of a new bucket or container in that kind of store."""
     if kind == "azure":
         return str(request.getfixturevalue("azure_container"))
     scheme, fixture = {"s3": ("s3", "s3_bucket"), "gcs": ("gs", "gcs_bucket")}[kind]

@@ -1,4 +1,5 @@
-"""Each room's ``__init__`` names the modules that other rooms may import; the layers are import-linter's."""
+"""Each room's ``__init__`` names the modules that other rooms may import. import-linter checks the
+layers."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ OPEN = {"values", "cli"}
 
 
 def rooms() -> dict[str, list[str]]:
-    """By room, the modules that it names."""
+    """The modules that each room names."""
     found = {}
     for face in PACKAGE.glob("*/__init__.py"):
         for node in ast.parse(face.read_text()).body:

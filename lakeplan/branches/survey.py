@@ -376,7 +376,7 @@ class _Snapshot:
 
 
 class Keeping:
-    """Says before every deletion in a repository what keeps the branch, by what it has just read."""
+    """Reports before every deletion what keeps the branch, according to what was just read."""
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ def recorded_holds(site: Site, now: datetime) -> tuple[HeldCommit, ...]:
 
 
 def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool:
-    """Whether a hold that is not in the tree, or ended there before its recorded end, keeps nothing more."""
+    """Whether a hold that was removed from the tree, or shortened there, no longer keeps anything."""
     if all(c.until is not None and c.until < now.date() for c in record.commits.values()):
         return True
     if record.released_at is None:

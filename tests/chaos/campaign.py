@@ -82,7 +82,7 @@ def campaign(
 
 
 class _World:
-    """One world and its steps. ``diary`` is what happened, for a person to read."""
+    """A world and its steps. ``diary`` describes for people what happened."""
 
     def __init__(self, seed: int, number: int, counts: Counts, mirror: Callable[[Path], Any] | None) -> None:
         self.seed, self.number, self.counts, self._mirror = seed, number, counts, mirror
@@ -183,7 +183,7 @@ class _World:
         self.counts.tree[text.partition(" ")[0]] += 1
 
     def _accident(self) -> None:
-        """Of the state: copied, lost, an older copy put back."""
+        """Loses or copies the state, or restores an older copy."""
         memory = self.world.memory
         kind = self.random.choice(("copied",) * 4 + ("lost", "put back") + ("ledger put back",) * 3)
         if kind == "copied":

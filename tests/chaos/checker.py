@@ -384,7 +384,7 @@ class Checker(Watcher):
             self.done["branches deleted at a pin"] += 1
 
     def exempted(self, name: str, until: datetime | None) -> None:
-        """From now on; None: until now."""
+        """Records an exemption from now on, or its end (None)."""
         now, known = self.world.truth.now_us(), self.exemptions.get(name, [])
         ended = [(begin, min(end, now)) for begin, end in known]
         more = [] if until is None else [(now, int(until.timestamp() * 1_000_000))]
@@ -445,7 +445,7 @@ class Checker(Watcher):
         return {a for f in folder.glob("*") for a in pq.read_table(f).column("address").to_pylist()}
 
     def check_sweep(self, mark_id: str, document: Mapping[str, Any], process: Process) -> None:
-        """A finished sweep says of every object what the store shows."""
+        """Checks that a finished sweep reports every object as the store shows it."""
         if not document["finished"]:
             return
         stored, held = self.world.truth.stored(REPOSITORY), self.held(process)

@@ -100,7 +100,7 @@ class PinWatcher(Watcher):
 
 
 class PinLife:
-    """One repository: people work, and pins follow. ``diary`` is what happened."""
+    """A repository that people and lakeplan change. ``diary`` is what happened."""
 
     def __init__(self, world: ChaosWorld, seed: int) -> None:
         self.world, self.random = world, Random(seed)
@@ -191,7 +191,8 @@ class _NoSimulator:
 
 
 def live(folder: Path, seed: int, steps: int) -> PinLife:
-    """So many steps of one repository. Raises AssertionError when something is kept less."""
+    """Runs this many steps of one repository. Raises AssertionError if something is kept for less
+    time."""
     world = ChaosWorld(folder)
     with mock.patch.object(os, "fsync", return_value=None), no_threads_no_waiting(lambda: world.wire):
         life = PinLife(world, seed)

@@ -121,7 +121,7 @@ class Truth:
 
     # ---- pins
     def without_pins(self, history: History, days: Days | None) -> tuple[History, Days | None]:
-        """As if there were no pins, and no days for those that are gone."""
+        """The rules without pins, and without days for deleted branches."""
         pins = {name for name, head in history.branches.items() if stands(name, head)}
         branches = {name: head for name, head in history.branches.items() if name not in pins}
         if days is not None:

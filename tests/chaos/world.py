@@ -1,4 +1,4 @@
-"""One small lakeFS with its store, its state, a tree and a clock; and the processes that work on it.
+"""A small lakeFS with its store, state, tree and clock, and the processes that use it.
 
 A process (``Process``) is one run of one command: with a clock of its own (``skew``), an interruption, and
 what it has read. It ends by returning or by being killed; nothing of it is left in memory then.
@@ -213,7 +213,7 @@ class ChaosWorld(SweepWorld):
             self.process, self._connections = before, connections
 
     def now(self) -> datetime:
-        """By the clock of the process that runs."""
+        """The time by the clock of the running process."""
         skew = self.process.skew if self.process is not None else timedelta()
         return self.lake.clock() + skew
 
@@ -298,7 +298,7 @@ class ChaosWorld(SweepWorld):
         return replace(ports, publisher=self.channel, rules=lambda _: rules)
 
     def pin_ports(self, simulator: Any) -> tuple[Ports, ApplyPorts]:
-        """For plans and applies that know of pins."""
+        """The ports of plans and applies that manage pins."""
         ports = Ports(lambda name: self.connection(name).reader, simulator, Silent())
         ports = replace(ports, pins=PinRecords(self.state))
         return ports, ApplyPorts(self.connection, self.state, Silent())

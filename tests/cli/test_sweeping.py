@@ -1,4 +1,4 @@
-"""Where the official collector's options, the tree and the environment become one spark-submit."""
+"""How the official collector's options, the tree and the environment become one spark-submit."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _read_s3(location: str) -> bytes | list[bytes]:
 
 @dataclass
 class Repo:
-    """One repository on a server. Paths are below ``/repositories/{name}``."""
+    """A repository on a server. Paths are below ``/repositories/{name}``."""
 
     server: Server
     name: str
@@ -118,7 +118,7 @@ class Repo:
         return answer.json()
 
     def commit_object(self, branch: str, path: str, data: bytes = b"x", **body: object) -> Any:
-        """One object uploaded and committed; the commit's JSON."""
+        """Uploads and commits one object. Returns the commit's JSON."""
         assert self.upload(branch, path, data).status_code == 201
         return self.commit(branch, f"adds {path}", **body)
 

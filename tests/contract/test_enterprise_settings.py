@@ -75,7 +75,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxHandle]
 
 
 class Here:
-    """One repository, with lakeplan's reader and writer and with raw requests."""
+    """A repository with lakeplan's reader and writer, and with raw requests."""
 
     def __init__(self, handle: SandboxHandle, name: str) -> None:
         config = ServerConfig("prod", handle.endpoint_url)

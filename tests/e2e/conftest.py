@@ -178,7 +178,7 @@ class World:
         )
 
     def lakeplan(self, command: str | tuple[str, ...], *arguments: str | Path) -> Result:
-        """One command line. A command of several words (``("history", "show")``) is a tuple."""
+        """Runs one command line. A command of several words (``("history", "show")``) is a tuple."""
         self._capsys.readouterr()
         words = (command,) if isinstance(command, str) else command
         if words == ("branches",):  # a group: its first argument is a command of its own

@@ -17,7 +17,7 @@ SECRET = "sandbox-secret"
 
 @pytest.fixture
 def repository(world):
-    """One repository with two commits, its rules asked for by the tree."""
+    """A repository with two commits and the rules of the tree."""
     world.api.repository("analytics")
     world.api.commit("analytics", "main", 40, a=10)
     world.api.commit("analytics", "main", 1, b=10)

@@ -68,7 +68,7 @@ def text(world: Any, file: str = "repositories/all.yaml") -> str:
 
 
 def rules(world: Any, default: int = 21, **branches: int | None) -> None:
-    """On the server, by hand; None removes a rule."""
+    """Sets rules on the server by hand. None removes a rule."""
     found = {"main": 28, "dev": 3, "release-1": 90, **branches}
     world.api.set_rules("analytics", default, **{b: d for b, d in found.items() if d is not None})
 

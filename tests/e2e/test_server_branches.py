@@ -164,7 +164,7 @@ class DescribeDrift:
 
     def it_forgets_heads_long_after_newer_ones_took_their_place(self, enterprise):
         def look(days_ago: int) -> None:
-            """One drift, whose record then is so old."""
+            """Runs one drift and makes its record this old."""
             enterprise.api.commit("analytics", "feature-1", 0, **{f"data{days_ago}": 3})
             drift(enterprise)
             path = sorted(folder.glob("*.json"))[-1]

@@ -35,7 +35,7 @@ def many(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World
 
 
 def make(world: World, lake: Path, name: str) -> None:
-    """With one object that expired."""
+    """Makes a repository with one expired object."""
     world.api.repository(name)
     world.api.set_rules(name, 7)
     world.api.commit(name, "main", 40, a=10)

@@ -583,7 +583,7 @@ class _Wire:
 
 
 def real_records(folder: Path) -> list[Records]:
-    """Of every range below a folder, in order of their names."""
+    """The records of every range below a folder, in order of their names."""
     found: list[Records] = []
     for path in sorted(folder.rglob("*")):
         if is_file_id(path.name) and path.is_file():

@@ -1,4 +1,4 @@
-"""Where machine code is kept, and whose is loaded."""
+"""Where machine code is cached, and which code is loaded."""
 
 from __future__ import annotations
 

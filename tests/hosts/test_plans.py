@@ -1,4 +1,4 @@
-"""One comment, updated; the plan that was reviewed, and no other."""
+"""One comment is updated, and only the reviewed plan is applied."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from lakeplan.values.desired import ServerConfig
 
 @dataclass
 class Seen:
-    """One request that came in."""
+    """A received request."""
 
     method: str
     path: str

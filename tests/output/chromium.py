@@ -36,8 +36,8 @@ def find_chromium() -> str | None:
 
 
 class Page:
-    """One tab. ``console`` holds what scripts printed and what the policy of the page refused;
-    ``requests`` every address that was asked for."""
+    """A browser tab. ``console`` has the output of scripts and violations of the page's policy,
+    ``requests`` every requested address."""
 
     def __init__(self, writer: BinaryIO, reader: BinaryIO) -> None:
         self._writer, self._reader, self._number = writer, reader, 0

@@ -103,7 +103,7 @@ def plan(*repositories: RepositoryPlan) -> Plan:
 
 
 def curve(name: str = "prod/shop", rules: GcRules = AFTER) -> dict[str, Any]:
-    """As ``lakeplan curve --horizon 30d --format json`` writes it."""
+    """A curve as ``lakeplan curve --horizon 30d --format json`` writes it."""
 
     def amount(objects: int) -> dict[str, int]:
         return {"objects": objects, "size_bytes": objects * 1000}

@@ -18,7 +18,7 @@ from tests.output.chromium import Page
 
 
 def classed() -> Any:
-    """With owners, and storage classes of each repository."""
+    """A document with owners, and with storage classes of each repository."""
     found = test_storage_page.several()
     rows = [{**row, "classes": test_storage.CLASSES} for row in found["repositories"]]
     return {**found, "repositories": rows, "owners": test_storage.OWNERS}

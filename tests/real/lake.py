@@ -184,7 +184,7 @@ class Lake:
         self.upload("main", "staged/now.bin")
 
     def next_step(self) -> None:
-        """One random change of a living repository."""
+        """Makes one random change to a repository in use."""
         self.step(self.draw.choice(STEPS))
 
     def step(self, kind: str) -> None:

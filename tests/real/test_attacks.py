@@ -116,7 +116,7 @@ def site(
     monkeypatch: pytest.MonkeyPatch,
     spark: object,
 ) -> Iterator[Site]:
-    """lakeplan reaches the server through a proxy; ``fault`` of the site says what it does."""
+    """A site whose requests to the server pass a proxy that injects ``fault``."""
     tree = tmp_path / "tree"
     tree.mkdir()
     found = Site(server, tree, Command(tree, capsys))

@@ -25,12 +25,12 @@ main -> h 1 p
 
 
 def line() -> Refs:
-    """With a tag on the oldest commit."""
+    """A line of commits with a tag on the oldest."""
     return replace(draw_refs(LINE), tags=(Tag("v1", "r"),))
 
 
 def names_of(refs: Refs, days: int = 5, *, margin_hours: int = 0, **more: object) -> dict[str, list[str]]:
-    """By commit, what keeps it."""
+    """The names of what keeps each commit."""
     rules = KeepRules(GcRules(days), NOW, timezone.utc, margin_hours * 3600, **more)  # type: ignore[arg-type]
     graph = CommitGraph.from_refs(refs)
     masks = keep_masks(graph, refs, rules)

@@ -11,7 +11,7 @@ SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(
 
 
 def differences(kind: Any, schema: Mapping[str, Any], part: Any = None, at: str = "$") -> list[str]:
-    """Where ``kind`` and ``part`` of the schema (all of it by default) disagree, one line each."""
+    """One line for each disagreement of ``kind`` and ``part`` of the schema (all of it by default)."""
     return list(_compared(kind, schema if part is None else part, schema, at))
 
 

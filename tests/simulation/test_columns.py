@@ -1,4 +1,4 @@
-"""One contract in three places: the design's columns, the schema file, and what is written."""
+"""The columns in the design, in the schema file and in the output are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cache over a history that grows and loses commits: every run answers as if it were the first."""
+"""A cache over a history that grows and loses commits: every run answers as without a cache."""
 
 from __future__ import annotations
 

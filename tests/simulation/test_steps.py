@@ -196,7 +196,7 @@ class _Losing(Files):
 
 
 class _Damaging(Files):
-    """With a byte changed in the last range of the repository."""
+    """A reader that changes a byte in the last range of the repository."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.stored)

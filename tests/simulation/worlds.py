@@ -170,7 +170,7 @@ class Files:
 
 
 def items_of(world: World, files: Files) -> tuple[list[WorkItem], list[WorkItem]]:
-    """Of the repository, and of another one."""
+    """The items of the repository and of another one."""
     own = [_range(each, files, 0) for each in world.own]
     # what holds nothing is known without it
     foreign = [item for each in world.foreign if (item := _range(each, files, 1)).body]

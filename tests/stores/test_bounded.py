@@ -202,7 +202,7 @@ def cut_versions(token: int) -> str:
 
 
 def pages(body: Callable[[int], str]) -> Callable[[], Iterator[bytes]]:
-    """Each answer has a next page, whose marker is new."""
+    """Answers that each have a next page with a new marker."""
     numbers = itertools.count(1)
 
     def answer() -> Iterator[bytes]:

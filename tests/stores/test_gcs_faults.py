@@ -513,7 +513,7 @@ TOKEN = '{"access_token": "ya29.REAL", "expires_in": 3600, "token_type": "Bearer
 
 
 class Credentials:
-    """As google-auth has them."""
+    """Credentials like google-auth's."""
 
     valid = False
     token = None

@@ -39,7 +39,7 @@ def faulty(s3_endpoint: str) -> Iterator[FaultyStore]:
 
 @pytest.fixture
 def store(s3_bucket: str, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> S3Store:
-    """One that copies in parts what has more than 6 MiB."""
+    """A store that copies objects over 6 MiB in parts."""
     location = S3Location(s3_bucket, "repo")
     monkeypatch.setattr("lakeplan.stores.s3.ONE_REQUEST", 6 * MIB)
     monkeypatch.setattr("lakeplan.stores.s3.PART", 5 * MIB)

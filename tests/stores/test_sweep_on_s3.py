@@ -51,7 +51,7 @@ class OnS3:
         self.repo: LakeRepository = self.world.lake.repository("repo1")
 
     def mark(self) -> Mark:
-        """Of objects whose only commits are old, in two parts; approved."""
+        """An approved mark, in two parts, of objects whose commits are all old."""
         self.repo.commit(40, **{f"o{n}": b"old" for n in range(OBJECTS)})
         for n in range(OBJECTS):
             self.repo.delete(f"o{n}.bin")

@@ -48,7 +48,7 @@ def check(world: SweepWorld, *, share: float | None = None) -> dict[str, Any]:
 
 
 def checked(world: SweepWorld, *, share: float | None = None) -> dict[str, Any]:
-    """Of the only repository."""
+    """The result for the only repository."""
     document = check(world, share=share)
     assert document["failed"] == {}
     (row,) = document["repositories"]

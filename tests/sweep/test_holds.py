@@ -20,8 +20,8 @@ from tests.sweeping.world import SweepWorld
 
 @pytest.fixture
 def held(world: SweepWorld) -> LakeRepository:
-    """A branch ``legal-1`` with data of its own, and ``legal-2`` with none; all of it long expired once the
-    branch is gone."""
+    """The branches ``legal-1``, with its own data, and ``legal-2``, without. All data has expired once
+    its branch is deleted."""
     repository = world.lake.repository("repo1")
     repository.commit(90, a=b"first")
     for name in ("legal-1", "legal-2"):

@@ -49,7 +49,8 @@ def cache(tmp_path: Path) -> FolderForeignCache:
 
 @pytest.fixture
 def make(world: SweepWorld, cache: FolderForeignCache) -> Callable[[int], list[LakeRepository]]:
-    """So many repositories with something to delete, and the product's engine in threads."""
+    """Makes this many repositories with something to delete, and uses the product's engine in
+    threads."""
 
     def make(count: int) -> list[LakeRepository]:
         found = [world.lake.repository(f"repo{number}") for number in range(count)]
@@ -72,7 +73,7 @@ def engine(world: SweepWorld, cache: FolderForeignCache) -> None:
 
 
 def use(world: SweepWorld, cache: FolderForeignCache | None, *, verify: bool = False) -> None:
-    """As a new command has it."""
+    """Sets the repositories up as in a new command."""
     world.marker = StepMarker(Runners("local").open, Silent(), cache, verify_cache=verify)  # type: ignore[assignment]
 
 

@@ -16,7 +16,7 @@ from lakeplan.sandbox.service import Options
 
 
 class Clock:
-    """One time for the server, the sweep and the files. It begins in the past, so that no file that this
+    """A clock for the server, the sweep and the files. It begins in the past, so that no file that this
     machine writes looks older than it is."""
 
     def __init__(self) -> None:

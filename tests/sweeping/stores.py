@@ -158,7 +158,7 @@ def folder_store(folder: Path) -> SweepStore:
 
 
 def put_object(folder: Path, key: str, data: bytes = b"x", *, modified: float = 500.0) -> None:
-    """By other means than the store's; ``modified`` is epoch seconds."""
+    """Puts an object by other means than the store's. ``modified`` is epoch seconds."""
     path = folder / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -93,7 +93,7 @@ class SweepWorld:
 
     # ---- the tree
     def tree(self) -> Tree:
-        """As its files would be now."""
+        """The tree as its files would be now."""
         storages = {"": {"type": "local", "path": str(self.lake.folder)}}
         repository: dict[str, Any] = {"sweep": self.sweep}
         if self.holds:

@@ -35,7 +35,7 @@ def it_has_the_modules_and_their_tests(module: str) -> None:
 
 
 def functions_of(module: str) -> set[str]:
-    """As mutmut names them."""
+    """The functions as mutmut names them."""
     names = set()
     for node in ast.parse((ROOT / "lakeplan" / f"{module}.py").read_text()).body:
         if isinstance(node, ast.FunctionDef):

@@ -33,7 +33,7 @@ def resolved(tree: Tree) -> dict[str, DesiredRepository]:
 
 
 def days(folder: Path, *settings: str) -> dict[str, dict[str, int]]:
-    """By repository the days of its rules, the default's as ``""``."""
+    """By repository, the days of its rules. The default's key is ``""``."""
     found = {}
     for name, desired in resolved(load_tree(folder, {}, what_if=settings)).items():
         gc = desired.gc

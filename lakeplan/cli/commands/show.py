@@ -82,7 +82,7 @@ def resolved_document(repository: DesiredRepository) -> dict[str, Any]:
 
 
 def server_values(server: ServerConfig) -> list[dict[str, Any]]:
-    """What the server's settings add to every repository on it: its price."""
+    """The values that the server's settings add to its repositories, such as its price."""
     price, source = server.cost_per_gb_month, server.cost_source
     if price is None or source is None:
         return []

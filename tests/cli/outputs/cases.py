@@ -57,7 +57,7 @@ def pinned_tags(site: Site) -> None:
 
 
 def loss(site: Site) -> None:
-    """One object of a branch's HEAD is gone, another is cut."""
+    """Removes one object of a branch's HEAD and truncates another."""
     stored = sorted(f for f in (site.folder / "lakefs/analytics/data").rglob("*") if f.is_file())
     stored[-1].unlink()
     os.truncate(stored[-2], 1)

@@ -33,8 +33,8 @@ def port() -> int:
 
 @pytest.fixture(scope="session")
 def place() -> Iterator[Path]:
-    """Where every site of the session stands, one at a time: as long a path on every machine, since lines are
-    wrapped by it."""
+    """The folder of every site of the session, one at a time. Its path has the same length on every
+    machine, because lines are wrapped by it."""
     base = Path(tempfile.mkdtemp(prefix="lakeplan-"))
     folder = base / "site".ljust(PLACE_LENGTH - len(str(base)) - 1, "-")
     assert len(str(folder)) == PLACE_LENGTH, f"{base} is too long"

@@ -87,7 +87,7 @@ class Site:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[Site]:
-        """With a sandbox that serves ``lakefs`` by the site's clock."""
+        """Serves ``lakefs`` with a sandbox by the site's clock."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("lakeplan.sandbox.service.secrets", SimpleNamespace(token_bytes=self._bytes))
             handle = start_sandbox(
@@ -98,7 +98,7 @@ class Site:
             yield self
 
     def lakeplan(self, line: str, width: int = 80, **environment: str) -> Told:
-        """One command line as it is typed in the tree, at a terminal of this width."""
+        """Runs one command line in the tree, at a terminal of this width."""
         out, err = Terminal(), Terminal()
         with pytest.MonkeyPatch.context() as patch:
             self._stand_still(patch)

@@ -36,7 +36,7 @@ class Lake:
         )
 
     def lifecycle(self, command: str, *arguments: str) -> Any:
-        """One command, JSON out, checked against its schema."""
+        """Runs one command and checks its JSON against the schema."""
         result = self.lakeplan("branches", command, "--format", "json", *arguments)
         if result.out:
             Draft202012Validator(load_schema("lifecycle")).validate(result.json)

@@ -13,7 +13,7 @@ from lakeplan.formats.sstable_blocks import FRAME_LIMIT, _mask, masked_crc32c
 
 @pytest.fixture(autouse=True, scope="module", params=["compiled", "plain"])
 def _library(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With google_crc32c's extension, and without."""
+    """google_crc32c with and without its extension."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
             patch.setattr(sstable_blocks, "IS_NATIVE", False)

@@ -10,7 +10,7 @@ from lakeplan.sandbox.seed_document import HELP, read_seed
 
 
 def seed(*lines):
-    """One repository with these steps."""
+    """A seed of one repository with these steps."""
     body = "".join(f"      - {line}\n" for line in lines)
     return f"repositories:\n  - name: one\n    steps:\n{body}"
 

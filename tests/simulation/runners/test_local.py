@@ -32,7 +32,7 @@ packets = st.builds(
 
 
 def spread_of(sent: list[list[Packet]]) -> Step:
-    """Each bin becomes its packets."""
+    """A step that turns each bin into its packets."""
 
     def run(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         for packet in packets:
@@ -54,7 +54,7 @@ def meeting(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files lie."""
+    """The folder of temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
