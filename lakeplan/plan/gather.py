@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TypeVar, assert_never
 
 from lakeplan.branches.keepers import held_branches
@@ -62,8 +63,8 @@ class Settings:
     warnings: tuple[str, ...] = ()
     held_deletions: tuple[str, ...] = ()
     """Sentences about held branches that the server's policies would delete."""
-    deletes: Deletes | None = None
-    """The deletions by policies that the plan leaves as they are."""
+    deletes: Callable[[], Deletes] = lambda: _deletes_nothing
+    """Returns what the server's policies, which the tree need not manage, delete. Raises ServerError."""
 
 
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
@@ -101,13 +102,32 @@ def gather_settings(
     if server_deletes_held(desired, server, as_of):
         stored = policies.after if policies is not None else _stored_policies(desired, reader)
         held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
-    deletes = None
-    if policies is not None and not policies.action.writes and (same := policies.before):
-        default = repository.default_branch
-        deletes = replace(
-            policies, fates=fates_of(branches, same, same, as_of, default_branch=default)
-        ).deleted
+    deletes = partial(_deletes, policies, desired, reader, server, repository, branches, as_of)
     return Settings(policies, rules, tuple(warnings), held, deletes)
+
+
+def _deletes_nothing(moment: datetime, proposed: bool) -> frozenset[str]:
+    return frozenset()
+
+
+def _deletes(
+    policies: PoliciesPlan | None,
+    desired: DesiredRepository,
+    reader: SettingsReader,
+    server: ServerConfig,
+    repository: Repository,
+    branches: Sequence[Branch],
+    as_of: datetime,
+) -> Deletes:
+    """What the server's job deletes under its policies. They are read here if the tree does not manage
+    them."""
+    if policies is not None and policies.action.writes:
+        return policies.deleted
+    if server.branch_lifecycle_engine != "server":
+        return _deletes_nothing
+    same = policies.before if policies is not None else _stored_policies(desired, reader)
+    fates = fates_of(branches, same, same, as_of, default_branch=repository.default_branch)
+    return PoliciesPlan(Action.NONE, fates=fates).deleted
 
 
 def read_setting(
@@ -336,7 +356,7 @@ class Gathered:
     plan: RepositoryPlan
     stored: StoredRules
     pins: PinInspection | None = None
-    deletes: Deletes | None = None
+    deletes: Callable[[], Deletes] = lambda: _deletes_nothing
 
     def as_it_is(self) -> Gathered:
         """The same repository with nothing to write."""

@@ -4,10 +4,12 @@ objects."""
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +36,14 @@ EXISTS_BIT = 1 << 60
 """Set on every commit if the backlog is requested."""
 
 
+class Course(Enum):
+    """A course of events: branches remain, or policies delete them. Writes, holds and hooks may keep a branch
+    from its policies, so what expires in either course counts."""
+
+    REMAIN = 0
+    DELETE = 1
+
+
 @dataclass(frozen=True)
 class Side:
     """The bits of one set of rules at one moment."""
@@ -42,11 +52,48 @@ class Side:
     documented: int
 
 
-def side_bits(horizon: Horizon, *, proposed: bool) -> Side:
-    """The bits of the stored or the proposed rules. There are four per horizon: stored/proposed ×
-    server/documented."""
-    first = 4 * list(Horizon).index(horizon) + (2 if proposed else 0)
+def side_bits(horizon: Horizon, *, proposed: bool, course: Course = Course.REMAIN) -> Side:
+    """The bits of the stored or the proposed rules. There are four per horizon in each course:
+    stored/proposed × server/documented."""
+    horizons = list(Horizon)
+    first = 4 * (len(horizons) * course.value + horizons.index(horizon)) + (2 if proposed else 0)
     return Side(1 << first, 1 << (first + 1))
+
+
+@lru_cache
+def _sides(horizon: Horizon) -> tuple[tuple[Side, Side], ...]:
+    """The sides of the stored and of the proposed rules, in each course."""
+    return tuple(
+        (
+            side_bits(horizon, proposed=False, course=course),
+            side_bits(horizon, proposed=True, course=course),
+        )
+        for course in Course
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change does to a commit or an object at a horizon. ``at_risk``: the documented meaning of the
+    proposed rules keeps it, although the server does not."""
+
+    kept_before: bool
+    kept_after: bool
+    expires: bool
+    at_risk: bool
+
+
+def outcome_of(mask: int, horizon: Horizon) -> Outcome:
+    """The outcome for what has a mask. It expires by the change if it does in either course."""
+    courses = _sides(horizon)
+    losing = [(old, new) for old, new in courses if mask & old.server and not mask & new.server]
+    kept_after = not losing and any(mask & new.server for _, new in courses)
+    return Outcome(
+        kept_before=any(mask & old.server for old, _ in courses),
+        kept_after=kept_after,
+        expires=bool(losing),
+        at_risk=not kept_after and any(mask & new.documented for _, new in losing or courses),
+    )
 
 
 def expire_name(horizon: Horizon) -> str:
@@ -57,8 +104,8 @@ def transitions(*, backlog: bool) -> dict[str, Transition]:
     """The transitions that the simulation counts, by name."""
     asked = {}
     for horizon in Horizon:
-        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
-        asked[expire_name(horizon)] = Transition(stored.server, proposed.server)
+        first, *others = (Transition(old.server, new.server) for old, new in _sides(horizon))
+        asked[expire_name(horizon)] = replace(first, others=tuple(others))
     if backlog:
         asked[BACKLOG] = Transition(EXISTS_BIT, side_bits(Horizon.NOW, proposed=False).server)
     return asked
@@ -80,16 +127,14 @@ class Verdicts:
 
     def commit_impact(self, horizon: Horizon) -> HorizonImpact:
         """The figures of commits at a horizon, without those of objects."""
-        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
         before = after = expire = released = risk = 0
         for mask, count in Counter(self.masks).items():
-            kept_before, kept_after = bool(mask & stored.server), bool(mask & proposed.server)
-            before += count * kept_before
-            after += count * kept_after
-            released += count * (kept_after and not kept_before)
-            if kept_before and not kept_after:
-                expire += count
-                risk += count * bool(mask & proposed.documented)
+            one = outcome_of(mask, horizon)
+            before += count * one.kept_before
+            after += count * one.kept_after
+            released += count * (one.kept_after and not one.kept_before)
+            expire += count * one.expires
+            risk += count * (one.expires and one.at_risk)
         return HorizonImpact(self.moments[horizon], before, after, expire, released, risk)
 
     def changes_sides(self, *, backlog: bool) -> bool:
@@ -103,13 +148,12 @@ class Verdicts:
 
     def expiring(self, horizon: Horizon = Horizon.NOW) -> list[int]:
         """The indexes of commits that expire because of the change."""
-        stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
-        return [i for i, m in enumerate(self.masks) if m & stored.server and not m & proposed.server]
+        return [i for i, mask in enumerate(self.masks) if outcome_of(mask, horizon).expires]
 
     def tags_at_stake(self) -> dict[str, str]:
         """Tag → commit id, of tags whose commit the proposed rules do not keep at some horizon. This includes
         commits that expire anyway, because they may share objects with those that expire by the change."""
-        kept = sum(side_bits(horizon, proposed=True).server for horizon in Horizon)
+        kept = sum(new.server for horizon in Horizon for _, new in _sides(horizon))
         index = self.graph.index
         return {
             tag.id: tag.commit_id
@@ -148,46 +192,36 @@ def judge(
     *,
     backlog: bool = False,
     deleted: Callable[[datetime, bool], frozenset[str]] | None = None,
+    absent: Callable[[bool], frozenset[str]] | None = None,
 ) -> Verdicts:
     """All verdicts of a change. Without rules no collector runs (lakefs/retention.md), so everything is kept:
     removing rules expires nothing, and setting the first ones may expire a lot.
 
-    ``deleted(moment, proposed)`` returns the branches that the stored or the proposed policies have deleted
-    by then. Commits that only these led to get the default days."""
+    ``deleted(moment, proposed)`` returns the branches that the stored or the proposed policies may have
+    deleted by then. Commits that only these led to get the default days. ``absent(proposed)`` returns
+    branches of the graph that certainly do not exist before or after the change."""
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
     for proposed, rules in ((False, before), (True, after)):
-        sides = {h: side_bits(h, proposed=proposed) for h in Horizon}
-        if rules is None:
-            all_bits = sum(side.server | side.documented for side in sides.values())
-            masks = _with_bit(masks, all_kept(graph), all_bits)
-            continue
-        walk, documented, without = ServerWalk(graph, rules), DocumentedRule(graph, rules), frozenset[str]()
+        missing = absent(proposed) if absent is not None else frozenset[str]()
+        bits: defaultdict[frozenset[str], dict[Horizon, Side]] = defaultdict(dict)
         for horizon, moment in moments.items():
-            gone = deleted(moment, proposed) if deleted is not None else without
-            if gone != without:
-                left, without = graph.without_branches(gone), gone
-                walk, documented = ServerWalk(left, rules), DocumentedRule(left, rules)
-            masks = _with_bit(masks, walk.active(moment, zone), sides[horizon].server)
-            masks = _with_bit(masks, documented.active(moment, zone), sides[horizon].documented)
+            gone = deleted(moment, proposed) if deleted is not None else frozenset[str]()
+            for course, without in ((Course.REMAIN, missing), (Course.DELETE, missing | gone)):
+                side = side_bits(horizon, proposed=proposed, course=course)
+                known = bits[without].get(horizon, Side(0, 0))
+                bits[without][horizon] = Side(known.server | side.server, known.documented | side.documented)
+        if rules is None:
+            every = sum(side.server | side.documented for sides in bits.values() for side in sides.values())
+            masks = _with_bit(masks, all_kept(graph), every)
+            continue
+        for without, sides in bits.items():
+            left = graph.without_branches(without) if without else graph
+            walk, documented = ServerWalk(left, rules), DocumentedRule(left, rules)
+            for horizon, side in sides.items():
+                masks = _with_bit(masks, walk.active(moments[horizon], zone), side.server)
+                masks = _with_bit(masks, documented.active(moments[horizon], zone), side.documented)
     return Verdicts(graph, masks, moments)
-
-
-def either(some: Verdicts, others: Verdicts) -> Verdicts:
-    """The verdicts of two courses of events on one history: a commit expires by the change if it does in
-    either."""
-    pairs = list(zip(some.masks, others.masks, strict=True))
-    joined = {pair: _joined(pair) for pair in set(pairs)}
-    return replace(some, masks=[joined[pair] for pair in pairs])
-
-
-def _joined(pair: tuple[int, int]) -> int:
-    mask = pair[0] | pair[1]
-    for horizon in Horizon:
-        stored, proposed = (side_bits(horizon, proposed=p).server for p in (False, True))
-        if any(m & stored and not m & proposed for m in pair):
-            mask &= ~proposed
-    return mask
 
 
 def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
@@ -255,14 +289,15 @@ def simulated(
 
 
 def _with_objects(impact: HorizonImpact, horizon: Horizon, result: ImpactResult) -> HorizonImpact:
-    stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
-    expire = risk = Amount()
+    expire = risk = kept = Amount()
     for mask, amount in result.by_mask.items():
-        if mask & stored.server and not mask & proposed.server:
-            expire = expire + amount
-            if mask & proposed.documented:
-                risk = risk + amount
-    kept = result.kept(stored.server)
+        one = outcome_of(mask, horizon)
+        if one.kept_before:
+            kept += amount
+        if one.expires:
+            expire += amount
+            if one.at_risk:
+                risk += amount
     read = result.ranges_read > 0
     return replace(
         impact,

@@ -14,7 +14,7 @@ from typing import Any
 
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.branches.pins import with_pins
-from lakeplan.plan.impact import Verdicts, judge, side_bits
+from lakeplan.plan.impact import Course, Verdicts, judge, outcome_of, side_bits
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.rules import (
@@ -179,7 +179,8 @@ def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Ju
         after = _with_entries(
             after, {r.branch_id: r.retention_days for r in rows if r.state is not PinState.RETIRED}
         )
-    verdicts = judge(graph, before, after, as_of, history.zone, deleted=partial(_gone, plan))
+    deleted, absent = partial(_gone, plan), partial(_absent_pins, plan)
+    verdicts = judge(graph, before, after, as_of, history.zone, deleted=deleted, absent=absent)
     return Judged(plan, history, graph, before, after, verdicts, as_of)
 
 
@@ -255,13 +256,12 @@ def _verdict(mask: int, horizon: Horizon) -> str:
     """The verdict on a commit at one moment. A commit is at risk if it expires on the server although the
     documented meaning of the proposed rules keeps it. Like the plan, ``AT_RISK`` counts only commits that the
     stored rules keep."""
-    stored, proposed = side_bits(horizon, proposed=False), side_bits(horizon, proposed=True)
-    if mask & proposed.server:
-        return KEPT if mask & stored.server else RELEASED
-    newly = bool(mask & stored.server)
-    if mask & proposed.documented:
-        return AT_RISK if newly else RISKED
-    return EXPIRES if newly else GONE
+    one = outcome_of(mask, horizon)
+    if one.kept_after:
+        return KEPT if one.kept_before else RELEASED
+    if one.at_risk:
+        return AT_RISK if one.expires else RISKED
+    return EXPIRES if one.expires else GONE
 
 
 def _counts(verdicts: Sequence[str], place: int) -> dict[str, int]:
@@ -310,7 +310,7 @@ def _reasons(
     rules = judged.after if proposed else judged.before
     if rules is None:
         return None
-    bit = side_bits(Horizon.NOW, proposed=proposed).server
+    bit = side_bits(Horizon.NOW, proposed=proposed, course=Course.DELETE).server
     graph = judged.without(judged.as_of, proposed=proposed)
     found = strongest_keepers(graph, rules, judged.history.zone)
     sets = branch_sets(graph, rules, judged.as_of, judged.history.zone)

@@ -54,7 +54,7 @@ class PinInspection:
         """The history with the existing pins and the new ones."""
         return CommitGraph.from_refs(with_pins(self.history.refs, (*self.change.have, *self.change.new)))
 
-    def without(self, *, proposed: bool) -> frozenset[str]:
+    def without(self, proposed: bool) -> frozenset[str]:
         """The names of pins in ``graph`` that do not exist now, or (``proposed``) after the change."""
         absent = self.change.retired if proposed else self.change.new
         return frozenset(pin.name for pin in absent)

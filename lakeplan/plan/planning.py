@@ -18,7 +18,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan import impact
 from lakeplan.plan.branches import BranchPorts, branches_plan, inspect_branches, is_ours, with_losses
-from lakeplan.plan.gather import Deletes, Gathered, failed, gather
+from lakeplan.plan.gather import Gathered, failed, gather
 from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
 from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins, pins_request, with_figures
 from lakeplan.retention.graph import CommitGraph
@@ -388,17 +388,23 @@ def _judge_rules(
     # Pins take part in the server's walk, even if this plan does not change them.
     stored, pins = gathered.stored, gathered.pins
     before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
-    deleted = plan.branch_lifecycle.deleted if plan.branch_lifecycle is not None else None
-    lasting = gathered.deletes
     if pins is not None:
         graph, before, after = pins.graph, pins.stored.raw, pins.rules_after
-        deleted = partial(_deleted, pins, deleted)
-        lasting = partial(_deleted, pins, lasting) if lasting is not None else None
-    judged = partial(judge, graph, before, after, options.as_of, server.zone, backlog=options.backlog)
-    verdicts = judged(deleted=deleted)
-    if lasting is not None:
-        # Writes may keep a branch from policies that stay, so what expires with it or without it counts.
-        verdicts = impact.either(verdicts, judged(deleted=lasting))
+    deleted = None
+    try:
+        deleted = gathered.deletes()
+    except LakeplanError as error:
+        blind_to = (*blind_to, f"branches that the server's policies delete ({error.message})")
+    verdicts = judge(
+        graph,
+        before,
+        after,
+        options.as_of,
+        server.zone,
+        backlog=options.backlog,
+        deleted=deleted,
+        absent=pins.without if pins is not None else None,
+    )
     if not verdicts.changes_sides(backlog=options.backlog):
         return _Judged(gathered, impact.unaffected(verdicts, blind_to))
     if options.simulate == "none":
@@ -417,12 +423,6 @@ def _judge_rules(
         storage_id=gathered.repository.storage_id,
     )
     return _Judged(gathered, _Asked(request, verdicts, blind_to))
-
-
-def _deleted(pins: PinInspection, others: Deletes | None, moment: datetime, proposed: bool) -> frozenset[str]:
-    """Branches that policies have deleted, and pins that do not exist before, or after."""
-    gone = others(moment, proposed) if others is not None else frozenset()
-    return gone | pins.without(proposed=proposed)
 
 
 def _history(

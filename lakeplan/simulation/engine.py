@@ -160,7 +160,8 @@ def prefixes_of(path: str) -> set[str]:
 
 class Naming(NamedTuple):
     """The objects of one repository that are named one by one. ``key`` is ``server/name``. ``bits`` are, for
-    each transition, the bit that its objects get and the transition's verdict bits before and after."""
+    each transition, the bit that its objects get and verdict bits before and after. A bit may appear more
+    than once."""
 
     key: str
     bits: tuple[tuple[int, int, int], ...]
@@ -236,23 +237,25 @@ class ExpiryInTransitions:
     naming: Naming
 
     @property
-    def _all(self) -> tuple[Transition, ...]:
-        named = (Transition(before, after) for _, before, after in self.naming.bits)
-        return (self.detail, *named)
+    def _all(self) -> list[tuple[int, int]]:
+        return [*self.detail.bits, *((before, after) for _, before, after in self.naming.bits)]
 
     def wants(self, each: Class) -> bool:
         if each.seen & Sighting.LISTED and not each.seen & Sighting.ENTRY:
             return False  # the text comes with an entry
-        return not all(each.any_mask & transition.after for transition in self._all)
+        return not all(each.any_mask & after for _, after in self._all)
 
     def takes(self, each: Class) -> bool:
         if each.seen & CANDIDATES != CANDIDATES:
             return False
-        return any(transition.expires(each.any_mask) for transition in self._all)
+        mask = each.any_mask
+        return any(mask & before and not mask & after for before, after in self._all)
 
     def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
         masks = objects["mask"].to_numpy()
-        going = (masks & self.detail.before != 0) & (masks & self.detail.after == 0)
+        going = np.zeros(masks.size, np.bool_)
+        for before, after in self.detail.bits:
+            going |= (masks & before != 0) & (masks & after == 0)
         if going.any():
             yield 0, Of.PREFIXES, to_bytes(prefix_rows("", objects.filter(pa.array(going))))
         if self.naming.bits:

@@ -65,7 +65,8 @@ class _Asked:
     @property
     def naming(self) -> Naming:
         named = ((int(bit), self.request.transitions[name]) for name, bit in self.request.shown.items())
-        return Naming(self.request.key, tuple((bit, t.before, t.after) for bit, t in named))
+        bits = ((bit, before, after) for bit, of in named for before, after in of.bits)
+        return Naming(self.request.key, tuple(bits))
 
     def tag_loses(self, mask: int) -> bool:
         asked = self.request.tag_transitions or (self.request.detail,)

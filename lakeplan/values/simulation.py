@@ -29,13 +29,21 @@ MAX_VERDICT_BITS = 62
 
 @dataclass(frozen=True)
 class Transition:
-    """A change after which an object expires if its mask has a ``before`` bit and no ``after`` bit."""
+    """A change after which an object expires if its mask has a ``before`` bit and no ``after`` bit, or if it
+    expires in one of the ``others``."""
 
     before: int
     after: int
+    others: tuple[Transition, ...] = ()
 
     def expires(self, mask: int) -> bool:
-        return bool(mask & self.before) and not mask & self.after
+        alone = bool(mask & self.before) and not mask & self.after
+        return alone or any(other.expires(mask) for other in self.others)
+
+    @property
+    def bits(self) -> tuple[tuple[int, int], ...]:
+        """The ``before`` and ``after`` bits of this and of the others."""
+        return ((self.before, self.after), *(pair for other in self.others for pair in other.bits))
 
 
 class AmountRow(TypedDict):
@@ -85,10 +93,6 @@ class _ByMask:
     def amount(self, transition: Transition) -> Amount:
         """Return what expires in a transition."""
         return total_of(amount for mask, amount in self.by_mask.items() if transition.expires(mask))
-
-    def kept(self, bits: int) -> Amount:
-        """Return what at least one of ``bits`` keeps, of the objects that were read."""
-        return total_of(amount for mask, amount in self.by_mask.items() if mask & bits)
 
 
 @dataclass(frozen=True)

@@ -408,8 +408,10 @@ def it_feeds_deletions_into_the_retention_simulation(enterprise, clock):
     assert set(fates) == {"feature-old", "feature-data", "feature-new"}
 
 
-def it_counts_what_expires_once_policies_that_stay_have_deleted_a_branch(enterprise, clock):
-    """A rule of its own keeps the branch's data only until the server's job deletes the branch."""
+@pytest.mark.parametrize("managed", [True, False])
+def it_counts_what_expires_once_policies_that_stay_have_deleted_a_branch(enterprise, clock, managed):
+    """A rule of its own keeps the branch's data only until the server's job deletes the branch, also if the
+    tree does not manage the policies."""
     api = enterprise.api
     clock.days_ago = 40
     api.branch("analytics", "feature-data")
@@ -418,12 +420,38 @@ def it_counts_what_expires_once_policies_that_stay_have_deleted_a_branch(enterpr
     policy = "{id: quick, patterns: ['feature-d*'], max_age: 43d}"
     tree(enterprise, policy, more="    gc: {default_retention_days: 90}\n")
     assert enterprise.lakeplan("apply", "--auto-approve").code == 0
-    own = "branches: [{branch_id: feature-data, retention_days: 90}]"
-    tree(enterprise, policy, more=f"    gc: {{default_retention_days: 10, {own}}}\n")
+    gc = "    gc: {default_retention_days: 10, branches: [{branch_id: feature-data, retention_days: 90}]}\n"
+    if managed:
+        tree(enterprise, policy, more=gc)
+    else:
+        head = "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
+        enterprise.write("repositories/analytics.yaml", head + gc)
     (repository,) = enterprise.lakeplan("plan", "--format", "json").json["repositories"]
-    assert repository["branch_lifecycle"]["action"] == "none"
+    assert (repository["branch_lifecycle"] or {"action": "none"})["action"] == "none"
     found = {name: h["objects_expire"] for name, h in repository["impact"]["horizons"].items()}
     assert found == {"now": 0, "plus_7_days": 1, "plus_30_days": 1}
+
+
+def it_counts_what_expires_on_a_branch_that_is_due_to_be_deleted(enterprise, clock):
+    """A hook or an idle job may keep the branch, which keeps what the stored rule of its own keeps."""
+    api = enterprise.api
+    clock.days_ago = 40
+    api.branch("analytics", "feature-data")
+    api.commit("analytics", "feature-data", 40, big=1000)
+    api.call("DELETE", "/repositories/analytics/branches/feature-data/objects?path=big.bin")
+    api.commit("analytics", "feature-data", 35, small=1)
+    clock.days_ago = 0
+    tree(enterprise, QUICK, more=_default_90(feature=90))
+    assert enterprise.lakeplan("apply", "--auto-approve").code == 0
+    tree(enterprise, QUICK.replace("7d", "8d"), more=_default_90(feature=1))
+    (repository,) = enterprise.lakeplan("plan", "--format", "json").json["repositories"]
+    found = {name: h["objects_expire"] for name, h in repository["impact"]["horizons"].items()}
+    assert found == {"now": 1, "plus_7_days": 1, "plus_30_days": 1}
+
+
+def _default_90(*, feature: int) -> str:
+    own = f"branches: [{{branch_id: feature-data, retention_days: {feature}}}]"
+    return f"    gc: {{default_retention_days: 90, {own}}}\n"
 
 
 class DescribeImport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from lakeplan.plan import impact
-from lakeplan.plan.impact import BACKLOG, judge, side_bits, transitions
+from lakeplan.plan.impact import BACKLOG, judge, side_bits, simulated, transitions
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.values.plan import Horizon, ImpactStatus
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
@@ -154,3 +154,35 @@ def it_never_shows_unknown_objects_as_zero():
     assert unknown.now.objects_expire is None
     assert unknown.now.commits_expire == 2
     assert [t.tag for t in unknown.tags] == ["v1"]
+
+
+def it_counts_an_object_that_expires_only_while_policies_have_not_deleted_its_branch():
+    """After the deletion the default days keep one commit of the object, but writes may keep the branch."""
+
+    def commit(name: str, age: int, *parents: str) -> Commit:
+        at = int((NOW - timedelta(days=age)).timestamp() * 1e6)
+        return Commit(name, at, f"m-{name}", parents)
+
+    # What both "old" and "new" hold is kept by rule "f" now, and by nothing once the rule has one day.
+    commits = (
+        commit("root", 50),
+        commit("main", 1, "root"),
+        commit("old", 25, "root"),
+        commit("new", 20, "old"),
+        commit("head", 15, "new"),
+    )
+    graph = CommitGraph.from_refs(Refs(commits, (Branch("main", "main"), Branch("f", "head")), ()))
+    verdicts = judge(
+        graph,
+        GcRules(30, {"f": 18}),
+        GcRules(30, {"f": 1}),
+        NOW,
+        UTC,
+        deleted=lambda moment, proposed: frozenset({"f"}),
+    )
+    masks = verdicts.metaranges()
+    held = masks["m-old"] | masks["m-new"]
+    assert transitions(backlog=False)["expire_now"].expires(held)
+    result = ImpactResult({held: Amount(1, 10)}, ranges_read=1)
+    now = simulated(verdicts, result, backlog=False).horizons["now"]
+    assert (now.objects_expire, now.bytes_expire, now.objects_kept) == (1, 10, 1)
