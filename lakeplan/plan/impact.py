@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from functools import lru_cache
+from itertools import repeat
 
 import numpy as np
 
 from lakeplan import limits
 from lakeplan.retention.graph import CommitGraph, all_kept, metarange_masks
-from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.retention.rules import DAY_US, NEVER_EXPIRES, DocumentedRule, ServerWalk, to_us
 from lakeplan.values.plan import (
     STAGED_DATA,
     Backlog,
@@ -222,6 +223,26 @@ def judge(
                 masks = _with_bit(masks, walk.active(moments[horizon], zone), side.server)
                 masks = _with_bit(masks, documented.active(moments[horizon], zone), side.documented)
     return Verdicts(graph, masks, moments)
+
+
+def expires_later(
+    graph: CommitGraph, before: GcRules | None, after: GcRules | None, as_of: datetime, zone: tzinfo
+) -> tuple[str, ...]:
+    """What an impact of zero does not show, in words: commits that the change lets expire sooner, but at none
+    of the horizons. By the documented rule, if no branch is deleted."""
+    if after is None or before == after:
+        return ()
+    sooner = DocumentedRule(graph, after).kept_until_us(zone)
+    later = DocumentedRule(graph, before).kept_until_us(zone) if before is not None else repeat(NEVER_EXPIRES)
+    now = to_us(as_of)
+    moments = [new for new, old in zip(sooner, later, strict=False) if now < new < old]
+    if not moments:
+        return ()
+    days = (min(moments) - now) // DAY_US
+    many = "1 commit" if len(moments) == 1 else f"{len(moments):,} commits"
+    return (
+        f"{many} that would expire sooner, but not yet now, in 7 or in 30 days; the first in {days:,} days",
+    )
 
 
 def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:

@@ -406,7 +406,8 @@ def _judge_rules(
         absent=pins.without if pins is not None else None,
     )
     if not verdicts.changes_sides(backlog=options.backlog):
-        return _Judged(gathered, impact.unaffected(verdicts, blind_to))
+        later = impact.expires_later(graph, before, after, options.as_of, server.zone)
+        return _Judged(gathered, impact.unaffected(verdicts, (*blind_to, *later)))
     if options.simulate == "none":
         why = "not simulated (--no-simulate)"
         return _Judged(gathered, _unread(desired.key, verdicts, why, blind_to))

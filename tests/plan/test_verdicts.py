@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from lakeplan.plan import impact
-from lakeplan.plan.impact import BACKLOG, judge, side_bits, simulated, transitions
+from lakeplan.plan.impact import BACKLOG, expires_later, judge, side_bits, simulated, transitions
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.values.plan import Horizon, ImpactStatus
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
@@ -186,3 +186,16 @@ def it_counts_an_object_that_expires_only_while_policies_have_not_deleted_its_br
     result = ImpactResult({held: Amount(1, 10)}, ranges_read=1)
     now = simulated(verdicts, result, backlog=False).horizons["now"]
     assert (now.objects_expire, now.bytes_expire, now.objects_kept) == (1, 10, 1)
+
+
+def it_says_what_expires_sooner_but_at_no_horizon():
+    graph = chain(50, 40, 20, 1)
+    (later,) = expires_later(graph, GcRules(365), GcRules(100), NOW, UTC)
+    assert later.startswith("3 commits that would expire sooner")
+    assert later.endswith("the first in 59 days")  # c0, since c1 is 40 days old
+    assert not judge(graph, GcRules(365), GcRules(100), NOW, UTC).changes_sides(backlog=False)
+    (between,) = expires_later(graph, GcRules(66), GcRules(51), NOW, UTC)
+    assert between.endswith("the first in 10 days")
+    assert expires_later(graph, None, GcRules(100), NOW, UTC)
+    assert not expires_later(graph, GcRules(100), GcRules(365), NOW, UTC)
+    assert not expires_later(graph, GcRules(100), None, NOW, UTC)
