@@ -111,7 +111,7 @@ def _why_no_ceiling(gate: str, node: Node) -> str | None:
     """Return why ``max`` does not have the unit of its gate. 5TB for a percentage would be no limit."""
     unit, ending = GATES[gate].unit, GATES[gate].max_ends
     if ending is None:
-        return f"the gate {gate} has no figure, so `max` is not supported"
+        return f"the gate {gate} has no single figure, so `max` is not supported"
     text = text_of(node)
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None

@@ -383,7 +383,14 @@ class DescribeOverrides:
                 "{repository: data-a, gate: clear, reason: r, max: lots, expires: 2027-01-01}",
                 "expected a number, bytes",
             ),
-            ("{repository: data-a, gate: clear, reason: r, max: 3, expires: 2027-01-01}", "has no figure"),
+            (
+                "{repository: data-a, gate: clear, reason: r, max: 3, expires: 2027-01-01}",
+                "has no single figure",
+            ),
+            (
+                "{repository: data-a, gate: sweep-limit, reason: r, max: 3, expires: 2027-01-01}",
+                "the gate sweep-limit has no single figure",
+            ),
             (
                 "{repository: data-a, gate: expired-objects, reason: r, max: 5TB, expires: 2027-01-01}",
                 "write max in percent",
