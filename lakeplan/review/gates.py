@@ -199,6 +199,15 @@ def by_limit(value: float, limit: float) -> GateOutcome:
     return GateOutcome.REFUSED if value > limit else GateOutcome.PASSED
 
 
+def percent_text(value: float, limit: float) -> str:
+    """``value`` in percent, with one decimal, or as many as show on which side of the limit it is."""
+    shown = (f"{value:,.{decimals}f}" for decimals in range(1, 9))
+    outcome = by_limit(value, limit)
+    return next(
+        (text for text in shown if by_limit(float(text.replace(",", "")), limit) is outcome), f"{value:,}"
+    )
+
+
 def _by_policy(policy: Policy) -> GateOutcome:
     return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
 
@@ -318,7 +327,7 @@ def _unknown_impact(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 def _expired_objects(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:
     limit, worst = safety.max_expired_objects_percent, _worst(horizons, lambda h: h.percent_expire)
     if limit is not None and worst is not None:
-        text = f"{worst[0]:,.1f} percent of the kept objects expire"
+        text = f"{percent_text(worst[0], limit)} percent of the kept objects expire"
         yield _limited(text, worst, limit)
 
 

@@ -10,7 +10,7 @@ from math import ceil
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, UsageError
-from lakeplan.review.gates import GateOverrides, Named, Verdict, by_limit
+from lakeplan.review.gates import GateOverrides, Named, Verdict, by_limit, percent_text
 from lakeplan.sweep.mark_record import Mark, settings_row
 from lakeplan.values.desired import Safety
 from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP_LIMIT
@@ -96,7 +96,11 @@ def mark_gates(
 def _limit(value: float, limit: float | None, unit: str) -> Verdict | None:
     if limit is None:
         return None
-    shown = f"{value:,.1f} percent of the old objects" if unit == "percent" else f"{value:,} {unit}"
+    shown = (
+        f"{percent_text(value, limit)} percent of the old objects"
+        if unit == "percent"
+        else f"{value:,} {unit}"
+    )
     text = f"{shown} would be deleted; the limit is {limit:,}"
     return Verdict(by_limit(value, limit), text, value, limit, unit)
 

@@ -235,6 +235,22 @@ def told(gates) -> list[tuple[object, ...]]:
 class DescribeWhatAGateReports:
     """Figures and limits are shown, compared with overrides and kept in plan files."""
 
+    @pytest.mark.parametrize(
+        ("expire", "kept", "shown", "outcome"),
+        [
+            (3_004, 10_000, "30.04", "refused"),
+            (30_001, 100_000, "30.001", "refused"),
+            (30_000, 100_000, "30.0", "passed"),
+            (29_990, 100_000, "30.0", "passed"),
+            (40_000, 100_000, "40.0", "refused"),
+        ],
+    )
+    def it_has_the_decimals_that_show_on_which_side_of_the_limit_it_is(self, expire, kept, shown, outcome):
+        safety = Safety(max_expired_objects_percent=30.0, max_expired_bytes=None)
+        (gate,) = repository_gates(a_plan(horizon(expire=expire, kept=kept)), safety, SHUT)
+        assert gate.message.startswith(f"{shown} percent of the kept objects expire")
+        assert gate.outcome.value == outcome
+
     def it_is_the_figure_the_limit_and_the_moment_of_the_worst(self):
         horizons = {
             Horizon.NOW.value: horizon(expire=10, size=50),
