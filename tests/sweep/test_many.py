@@ -73,7 +73,7 @@ def engine(world: SweepWorld, cache: FolderForeignCache) -> None:
 
 
 def use(world: SweepWorld, cache: FolderForeignCache | None, *, verify: bool = False) -> None:
-    """Sets the repositories up as in a new command."""
+    """Gives the world a new marker with this cache, as a new command would."""
     world.marker = StepMarker(Runners("local").open, Silent(), cache, verify_cache=verify)  # type: ignore[assignment]
 
 
