@@ -201,7 +201,7 @@ def run(target: Target, count: int, sample: int, workers: int, open_workers: Any
 
 @contextmanager
 def moto() -> Iterator[str]:
-    """A server in a process of its own; its bucket is ``bench``."""
+    """A server in a separate process; its bucket is ``bench``."""
     port = 18_497
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -1,4 +1,4 @@
-"""``sweep mark`` of many repositories of one server against the sandbox, beside one that has it to itself.
+"""Compares a ``sweep mark`` of many repositories of one server with one of a single repository.
 
     python bench/sweep_many.py [--repositories 16] [--going 16] [--commits 4]
 

@@ -13,8 +13,8 @@ POLL = 0.01
 
 @contextmanager
 def serve(server: HTTPServer) -> Iterator[None]:
-    """Answers in a thread of its own; closed at the end, with its thread. Headers and body are two packets:
-    by Nagle's algorithm the second would wait 40 ms for a delayed acknowledgement of the first."""
+    """Answers in a separate thread; closed at the end, with its thread. Headers and body are two packets: by
+    Nagle's algorithm the second would wait 40 ms for a delayed acknowledgement of the first."""
     server.RequestHandlerClass.disable_nagle_algorithm = True
     thread = threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True)
     thread.start()

@@ -253,7 +253,7 @@ class RunInForks:
 
 def run(module: str, *, survivors: bool) -> None:
     """Runs the mutants of one module, or those that survived the last run, and stores the results. In a
-    process of its own: mutmut keeps its state in globals, and nothing of lakeplan may be imported yet."""
+    separate process: mutmut keeps its state in globals, and nothing of lakeplan may be imported yet."""
     os.chdir(ROOT)
     path = f"lakeplan/{module}.py"
     shutil.rmtree(MUTANTS / "tests", ignore_errors=True)

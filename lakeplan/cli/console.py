@@ -73,7 +73,7 @@ def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:
 
 
 def _indented(text: str) -> str:
-    """Further lines of a message begin with blanks, so that none can pass for a message of its own."""
+    """Further lines of a message begin with blanks, so that none can pass for a separate message."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in rest)])
 

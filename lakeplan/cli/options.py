@@ -247,8 +247,8 @@ def _allow_option(text: str) -> Any:
 
 
 def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
-    """The gates to override, each as it was given. Raises UsageError on a name that is no gate, with the
-    nearest one. Whether the repositories are in the run is for the command to check."""
+    """The gates to override, each as given. Raises UsageError for an unknown gate, with the nearest
+    name. The command checks whether the repositories are in the run."""
     for given in allow or ():
         repository, separator, name = given.rpartition("=")
         if separator and not repository:

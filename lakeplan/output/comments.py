@@ -214,7 +214,7 @@ def details_of(repository: Json) -> str:
 
 
 def _every_change(repository: Json) -> str:
-    """Every branch in a row of its own, if some share one in the table above: one of them may matter."""
+    """Every branch in a separate row, if some share one in the table above: one of them may matter."""
     rows = change_rows(repository)
     if len(rows) == len(list(fold(rows))):
         return ""

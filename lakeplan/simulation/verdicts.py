@@ -96,7 +96,7 @@ def judge(graph: CommitGraph, rule_set: RuleSet, as_of: datetime, zone: tzinfo) 
 
 def kept_by_dangling(graph: CommitGraph, rules: GcRules, as_of: datetime, zone: tzinfo) -> bytearray:
     """For each commit number, 1 if the documented walk from a dangling commit keeps it. These walks have the
-    default days, and a dangling commit counts as having a child of its own date (lakefs/retention.md)."""
+    default days, and a dangling commit counts as having a child of the same date (lakefs/retention.md)."""
     limit = limit_us(as_of, rules.default_retention_days, zone)
     below, kept = bytearray(len(graph)), bytearray(len(graph))
     for start in graph.dangling:

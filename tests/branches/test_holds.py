@@ -31,7 +31,7 @@ class Ranges:
         return self.files[id]
 
     def commit(self, branch: str, *paths: str) -> str:
-        """A commit that has exactly these paths, each in a range of its own."""
+        """A commit that has exactly these paths, each in a separate range."""
         infos = []
         for path in sorted(paths):
             info, data = write_range([Entry(path, f"data/{path!a}", AddressType.RELATIVE, 1)])

@@ -30,7 +30,7 @@ from tests.chaos.world import REPOSITORY, ChaosWorld
 
 
 class Operator:
-    """Somebody at a terminal or a pipeline. Each method is a process of its own: it may be killed
+    """Somebody at a terminal or a pipeline. Each method is a separate process: it may be killed
     (``faults.Killed``), and raises the LakeplanError that the command would show."""
 
     def __init__(self, world: ChaosWorld, checker: Checker) -> None:

@@ -185,7 +185,7 @@ def test_a_damaged_range_is_named_and_nothing_is_written(
 def test_workers_read_s3_with_the_credentials_of_the_environment(
     namespace: str, rules: Path, tmp_path: Path, runner: str
 ) -> None:
-    """In a process of its own: the runner is quiet, and nothing of the secret is seen anywhere."""
+    """In a separate process: the runner is quiet, and nothing of the secret is seen anywhere."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     try:

@@ -161,7 +161,7 @@ class World:
         raise AssertionError("no commit has an id small enough")
 
     def rules(self, repository: str, default: int, **branches: int) -> None:
-        """The tree's entry of one repository, in a file of its own."""
+        """The tree's entry of one repository, in a separate file."""
         lines = "".join(f"        - {{branch_id: {b}, retention_days: {d}}}\n" for b, d in branches.items())
         self.write(
             f"repositories/{repository}.yaml",

@@ -27,7 +27,7 @@ repositories:
 
 
 class Server:
-    """A repository in which every commit has an object of its own, which the next one replaces."""
+    """A repository in which every commit has a separate object, which the next one replaces."""
 
     def __init__(self, world) -> None:
         self.world = world

@@ -10,7 +10,7 @@ TEAM = "apiVersion: lakeplan/v1\nrepositories:\n"
 
 
 def named(world, name: str, manages: str | None = None, *, state: str = "one") -> None:
-    """Makes the world's tree that of a team. Every team has a state of its own."""
+    """Makes the world's tree that of a team. Every team has a separate state."""
     lines = [f"name: {name}"] if name else []
     if manages:
         lines.append(f"manages: [{manages}]")

@@ -26,7 +26,7 @@ PATIENCE = 120.0
 
 
 class Process:
-    """``lakeplan sweep run MARK`` in a process of its own, in a session of its own."""
+    """``lakeplan sweep run MARK`` in a separate process, in a separate session."""
 
     def __init__(self, world: SweepWorld, mark: Mark, environ: dict[str, str], runner: str) -> None:
         words = [sys.executable, "-m", "lakeplan", "sweep", "run", mark.mark_id, "--no-progress"]

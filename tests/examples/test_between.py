@@ -128,7 +128,7 @@ class DescribeGitHub:
 
 
 class DescribeGitLab:
-    """The same in the pipeline that ``init --ci gitlab`` writes, on a schedule of its own."""
+    """The same in the pipeline that ``init --ci gitlab`` writes, on a separate schedule."""
 
     jobs = load_pipeline((FILE.parents[1] / "gitlab/lakeplan.gitlab-ci.yml").read_text())
 

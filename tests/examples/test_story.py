@@ -526,7 +526,7 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, fold
 
 
 class DescribeFilesOfTheCheckout:
-    """A change brings a plan and a comment of its own, and makes the plan fail before it writes any."""
+    """A change brings a plan and its own comment, and makes the plan fail before it writes any."""
 
     @pytest.fixture
     def secret(self, tmp_path):

@@ -1,4 +1,4 @@
-"""The example trees say what their comments promise, and plan against a server."""
+"""The example trees do what their comments promise, and plan against a server."""
 
 from __future__ import annotations
 

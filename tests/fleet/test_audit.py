@@ -176,7 +176,7 @@ def it_misses_no_data_of_a_tag_that_is_there(lake: Lake, repo: LakeRepository) -
 def it_leaves_young_objects_for_a_later_collection(
     lake: Lake, repo: LakeRepository, grace: int | None, later: int
 ) -> None:
-    """Two objects expired; they are as old as their commits, 42 and 32 days."""
+    """Two objects expired. They are as old as their commits, 42 and 32 days."""
     row = audited(lake, grace_seconds=lambda server: grace)
     assert row["next_run"]["min_age_seconds"] == max(86_400, grace or 0)
     assert row["next_run"]["too_young"]["objects"] == later

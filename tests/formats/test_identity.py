@@ -1,4 +1,4 @@
-"""Vectors are facts of a real server: contents it stored and the ids it gave them."""
+"""Test vectors from a real server: contents that it stored, and their ids."""
 
 from __future__ import annotations
 

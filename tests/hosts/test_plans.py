@@ -345,7 +345,7 @@ class DescribeGitLab:
 
     @pytest.fixture
     def pipelines(self, host):
-        """Puts pipelines of the merge request on the host, the newest last, each with a plan of its own."""
+        """Puts pipelines of the merge request on the host, the newest last, each with a separate plan."""
 
         def put(*pipelines):
             host.answers["GET", "/projects/3/merge_requests/7/pipelines"] = [

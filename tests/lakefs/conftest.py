@@ -99,7 +99,7 @@ def scripted() -> Iterator[Scripted]:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Scripted]:
-    """Another host, as far as credentials go."""
+    """A host that credentials treat as another one."""
     server = Scripted()
     yield server
     server.stop()

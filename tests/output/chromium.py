@@ -126,7 +126,7 @@ class Page:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Page]:
-    """A browser of its own with one tab; it ends with the block."""
+    """A separate browser with one tab, which is closed at the end of the block."""
     command = find_chromium()
     assert command is not None
     to_browser, from_browser = os.pipe(), os.pipe()

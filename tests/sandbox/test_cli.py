@@ -41,7 +41,7 @@ def seed_file(tmp_path):
 
 @pytest.fixture
 def up():
-    """Starts ``sandbox up`` as a process of its own; (process, endpoint)."""
+    """Starts ``sandbox up`` as a separate process; (process, endpoint)."""
     started = []
 
     def start(*arguments):

@@ -172,7 +172,7 @@ def it_gives_the_same_figures_on_another_spark(python: str, tmp_path: Path) -> N
 
 
 def simulated(python: str, folder: Path, **environ: str) -> Any:
-    """The document of a simulation on Spark in a process of its own."""
+    """The document of a simulation on Spark in a separate process."""
     commits = [
         Snapshot("a", 60, (), (entry("x/1", "data/1", 1500),)),
         Snapshot("b", 50, ("a",)),
