@@ -301,6 +301,8 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
         page.labelled("stopped:", "bold red", document["problem"])
     if document["not_yet_reclaimed"]:
         page.labelled("note:", "bold yellow", document["not_yet_reclaimed"])
+    if "note" in document:
+        page.labelled("note:", "bold yellow", document["note"])
     _checked(page, document)
     page.blank()
     deleted, size_bytes = document["deleted"]["objects"], document["deleted"]["size_bytes"]

@@ -190,7 +190,6 @@ def _write_one(
                 outcome = attempt.run_it(connection, lease.renew)
                 done.append(attempt.ended(outcome))
     except LakeplanError as error:
-        done = done[: len(attempts) - 1]  # all were done if the lease could not be released
         return [*done, *_failed(repository, attempts, len(done), error)]
     return done
 

@@ -8,19 +8,21 @@ drift classes, comparisons and undo, never safety.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from lakeplan.errors import FormatError, LeaseHeld, WriteConflict
+from lakeplan.errors import FormatError, LakeplanError, LeaseHeld, WriteConflict
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.rules import GcRules, etag_of
 from lakeplan.values.simulation import Amount
 
+_log = logging.getLogger(__name__)
 ATTEMPTS_KEPT = 5
 """Consecutive writes of one setting whose outcome is unknown."""
 
@@ -329,6 +331,9 @@ class Lease:
         except WriteConflict:
             # It expired and another run holds it now, which deletes it.
             return
+        except LakeplanError as error:
+            # What the run did must still be recorded and reported.
+            _log.warning("%s: the lease was not released and blocks others: %s", self.repository, error)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.errors import LeaseHeld, WriteConflict
+from lakeplan.errors import LeaseHeld, StorageError, WriteConflict
 from lakeplan.state.store import (
     LEASE_GRACE,
     Lease,
@@ -34,6 +34,15 @@ class DescribeLease:
         with lease(state):
             assert state.list_keys("leases/") == [repository_key("leases", "prod/analytics")]
         assert state.list_keys("leases/") == []
+
+    def it_does_not_lose_what_a_run_did_when_it_cannot_be_released(self, state, monkeypatch, caplog):
+        def fail(key, *, if_version):
+            raise StorageError("cannot be used: No space left on device")
+
+        with lease(state):
+            monkeypatch.setattr(state, "delete", fail)
+        assert "prod/analytics: the lease was not released" in caplog.text
+        assert "No space left" in caplog.text
 
     def it_keeps_a_second_writer_out(self, state):
         with lease(state), pytest.raises(LeaseHeld, match="user me"), lease(state, "other"):

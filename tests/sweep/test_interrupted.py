@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from rich.console import Console
 
 from lakeplan.cli.commands.sweep import exit_code_of
 from lakeplan.errors import FormatError, StalePlan, StorageError
 from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
+from lakeplan.output.sweep import render_sweep
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.mark_record import Mark
@@ -122,6 +125,19 @@ def it_records_in_the_state_what_a_run_that_was_killed_at_its_end_did(
     if summary is None or may_delete(summary):  # as ``sweep run`` and ``sweep abort`` decide
         world.finish(world.run(marked))
     assert read_sweeps(world.state, marked.key)[marked.mark_id].amounts["deleted"].objects == 2
+
+
+def it_shows_that_the_state_could_not_be_written(
+    world: SweepWorld, marked: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("cannot be used: No space left on device")
+
+    monkeypatch.setattr("lakeplan.sweep.finish.record_sweep", fail)
+    console = Console(file=io.StringIO(), width=120)
+    render_sweep(world.finish(world.run(marked)), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "note: the state could not be written: cannot be used: No space left" in shown
 
 
 def _fresh_mark(world: SweepWorld, repo: LakeRepository) -> Mark:
