@@ -87,8 +87,8 @@ def approver_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Who started the job, its page and its pull request, as GitHub and GitLab say it; empty elsewhere. The
-    variable is for a job after the merge, which does not know its pull request."""
+    """Who started the job, its page and its pull request, as GitHub and GitLab report them, or nothing
+    elsewhere. The variable is for a job after the merge, which does not know its pull request."""
     if environ.get("GITHUB_ACTIONS") == "true":
         site = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"
         ref = environ.get("GITHUB_REF", "").split("/")

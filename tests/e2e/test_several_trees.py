@@ -262,7 +262,7 @@ def it_reports_no_drift_of_other_trees_that_share_its_state(world):
 
 
 class DescribeTheDoctor:
-    """It knows whether the tree may record its claims only where one is."""
+    """The doctor knows only after a first claim whether the tree may record claims."""
 
     def asked(self, world, *, code=0):
         world.handle.faults.forget()

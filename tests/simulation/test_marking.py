@@ -157,7 +157,7 @@ class DescribeAMarkByWhatWasRead:
         assert site.going(site.mark(StepMarker(Runners(LOCAL).open))) == ["data/p/0", "data/p/2"]
 
     def it_refuses_a_range_under_the_name_of_another(self, site: Site, tmp_path: Path) -> None:
-        """All checksums of blocks are right, and it would let an object go that HEAD has."""
+        """All checksums of blocks match, but it would let an object of HEAD expire."""
         ranges = [
             info.id
             for id in site.facts

@@ -86,8 +86,9 @@ def _site_at(place: Path, before: Path, site: Site) -> Iterator[Site]:
 
 @pytest.fixture
 def golden_file() -> Callable[[str, str], None]:
-    """Compares with ``golden/<name>.txt``. With LAKEPLAN_REGENERATE_OUTPUT=1 the file is written instead:
-    read the difference in git before you commit it. What is the same at both widths has one file, of 80."""
+    """Compares with ``golden/<name>.txt``. With LAKEPLAN_REGENERATE_OUTPUT=1 the file is written
+    instead: read the difference in git before you commit it. Outputs that are the same at both widths
+    have one file, for width 80."""
 
     def compare(name: str, text: str) -> None:
         path, regenerate = GOLDEN / f"{name}.txt", os.environ.get(REGENERATE)

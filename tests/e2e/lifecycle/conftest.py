@@ -70,7 +70,7 @@ class Lake:
 
 @pytest.fixture
 def lake(world: Any) -> Lake:
-    """The engine is lakeplan, a policy takes quiet feature branches after three days."""
+    """A lake with the engine lakeplan, whose policy deletes feature branches after three quiet days."""
     world.api.repository("analytics")
     world.age_repository("analytics")
     root = (world.tree / "lakeplan.yaml").read_text()
