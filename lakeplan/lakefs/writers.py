@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lakeplan.errors import FeatureMissing, NotFound, PermissionDenied, ReadOnlyRepository, RepositoryNotFound
@@ -146,6 +149,8 @@ class LakeFSPreparer(Adapter):
             )
             response = self._transport.request(call)
             run, after = parse_json(self._transport, call, response, _answer)
+            if not run.location:
+                run = replace(run, first=_place(token) or ("", ""), end=_place(after))
             runs[run] = None
             if not after:
                 return tuple(runs)
@@ -170,3 +175,13 @@ def _answer(fields: Fields) -> tuple[UncommittedRun, str]:
     token = fields.data.get("continuation_token")
     location = fields.text("gc_uncommitted_location")
     return UncommittedRun(fields.name("run_id"), location), fields.text("continuation_token") if token else ""
+
+
+def _place(token: str) -> tuple[str, str] | None:
+    """Return the branch and path at which a continuation token goes on; None if it does not say that."""
+    try:
+        mark = json.loads(base64.b64decode(token, altchars=b"-_" if {*token} & {*"-_"} else None))
+        branch, path = mark["branch"], mark["path"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (branch, path) if isinstance(branch, str) and isinstance(path, str) else None

@@ -144,23 +144,20 @@ BRANCHES_AT_ONCE = 8
 def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
     """The server's runs. Since December 2025 a server drops all that it listed for an answer when a branch is
     deleted while it lists, unless a later branch has something (treeverse/lakeFS#9792). So an answer without
-    a file counts only if no branch was deleted meanwhile, or nothing is uncommitted on any branch. Raises
-    StalePlan while neither is so."""
+    a file counts only if nothing is uncommitted on the branches that it covers. Raises StalePlan while
+    something is."""
     for _ in range(EMPTY_TRIES):
-        before = _branch_ids(site)
         runs = site.preparer.prepare_uncommitted(site.desired.name)
-        files = [bool(run.location) for run in runs]
-        if all(files):
+        empty = [run for run in runs if not run.location]
+        if not empty:
             return runs
-        after = _branch_ids(site)
         with ThreadPoolExecutor(BRANCHES_AT_ONCE) as pool:
-            staging = () if any(files) else filter(None, pool.map(partial(_stages, site), after))
-            branch = next(iter(staging), "")
-        if not branch and (not any(files) or {*before} <= {*after}):
+            branch = next(filter(None, pool.map(partial(_stages, site, empty), _branch_ids(site))), "")
+        if not branch:
             return runs
-    what = f"branch {branch} has uncommitted changes" if branch else "branches were deleted meanwhile"
     raise StalePlan(
-        f"the server lists no uncommitted data in an answer, although {what}",
+        f"the server lists no uncommitted data in an answer, although branch {branch} has uncommitted"
+        " changes",
         where=site.key,
         hint="Run the command again when fewer branches are deleted.",
     )
@@ -170,12 +167,16 @@ def _branch_ids(site: Site) -> list[str]:
     return [branch.id for branch in site.reader.list_branches(site.desired.name)]
 
 
-def _stages(site: Site, branch: str) -> str:
-    """The branch if anything in the namespace is uncommitted there; else ""."""
+def _stages(site: Site, empty: Sequence[UncommittedRun], branch: str) -> str:
+    """The branch if anything in the namespace is uncommitted there that the empty answers cover; else ""."""
+    if not any(run.first[0] <= branch and (run.end is None or branch <= run.end[0]) for run in empty):
+        return ""
     reader, name = site.reader, site.desired.name
     inside = place_of(site.repository.storage_namespace).parts
     try:
         for path in reader.list_uncommitted(name, branch):
+            if not any(run.covers(branch, path) for run in empty):
+                continue
             address = reader.physical_address(name, branch, path) or ""
             if place_of(address).parts[: len(inside)] == inside:
                 return branch

@@ -330,7 +330,13 @@ class PartResult:
 
 @dataclass(frozen=True)
 class UncommittedRun:
-    """A run that lists uncommitted addresses. ``run_id`` and ``location`` are "" if there are none."""
+    """A run of uncommitted addresses. ``location`` is the URL of its folder; "" for an answer that lists
+    nothing, which covers branches and paths from ``first`` on, before ``end`` (None: all)."""
 
     run_id: str
     location: str
+    first: tuple[str, str] = ("", "")
+    end: tuple[str, str] | None = None
+
+    def covers(self, branch: str, path: str) -> bool:
+        return self.first <= (branch, path) and (self.end is None or (branch, path) < self.end)

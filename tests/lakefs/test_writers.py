@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -55,6 +56,25 @@ class DescribePreparingUncommittedAddresses:
         asked = preparer(scripted.url)
         runs = (UncommittedRun("one", ""), UncommittedRun("two", "s3://b/x/"))
         assert asked.prepare_uncommitted("lake") == runs
+
+    @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+    def it_says_where_an_answer_without_a_file_begins_and_ends(self, scripted, encode):
+        def token(branch: str, path: str) -> str:
+            return encode(json.dumps({"branch": branch, "path": path, "run_id": RUN}).encode()).decode()
+
+        place = {"run_id": RUN, "gc_uncommitted_location": ""}
+        scripted.script = [
+            Answer(201, {**place, "gc_uncommitted_location": "x", "continuation_token": token("b", "~?p/1")}),
+            Answer(201, {**place, "continuation_token": token("d", "")}),
+            Answer(201, {**place, "continuation_token": "no place"}),
+            Answer(201, place),
+        ]
+        assert preparer(scripted.url).prepare_uncommitted("lake") == (
+            UncommittedRun(RUN, "x"),
+            UncommittedRun(RUN, "", ("b", "~?p/1"), ("d", "")),
+            UncommittedRun(RUN, "", ("d", ""), None),
+            UncommittedRun(RUN, "", ("", ""), None),
+        )
 
     def it_begins_again_when_a_branch_was_deleted_meanwhile(self, scripted):
         """A real server answers this; the token belongs to the listing that failed."""

@@ -394,29 +394,37 @@ class DescribeAServerThatDropsUncommittedData:
         with pytest.raises(StalePlan, match="although branch main has uncommitted changes"):
             world.mark()
 
-    @pytest.mark.parametrize(("deleted", "refused"), [(0, False), (2, False), (3, True)])
-    def it_believes_an_answer_among_others_while_no_branch_is_deleted(
-        self, world: SweepWorld, again: set[str], deleted: int, refused: bool
+    @pytest.mark.parametrize(
+        ("first", "end", "refused"),
+        [
+            (("", ""), None, True),
+            (("main", ""), ("n", ""), True),
+            (("main", "again.bin"), None, True),
+            (("", ""), ("main", ""), False),
+            (("main", "b"), None, False),
+            (("n", ""), None, False),
+        ],
+    )
+    def it_believes_an_answer_among_others_if_nothing_is_uncommitted_where_it_looked(
+        self,
+        world: SweepWorld,
+        again: set[str],
+        first: tuple[str, str],
+        end: tuple[str, str] | None,
+        refused: bool,
     ) -> None:
-        repo = LakeRepository(world.lake, "repo1")
-        left = [f"ci-{number}" for number in range(deleted)]
-        for name in left:
-            repo.branch(name)
+        """Also if branches were created and deleted meanwhile, which no list of branches shows."""
         world.ports()
         assert world._connections is not None
         reader, real = world._connections
-
-        def prepare(repository: str) -> tuple[UncommittedRun, ...]:
-            if left:
-                repo.drop_branch(left.pop())
-            return (*real.prepare_uncommitted(repository), UncommittedRun("run", ""))
-
+        empty = UncommittedRun("run", "", first, end)
         several: Any = SimpleNamespace(
-            prepare_uncommitted=prepare, grace_period_seconds=real.grace_period_seconds
+            prepare_uncommitted=lambda repository: (*real.prepare_uncommitted(repository), empty),
+            grace_period_seconds=real.grace_period_seconds,
         )
         world._connections = (reader, several)
         if refused:
-            with pytest.raises(StalePlan, match="although branches were deleted meanwhile"):
+            with pytest.raises(StalePlan, match="although branch main has uncommitted changes"):
                 world.mark()
         else:
             assert set(world.going(world.mark())) == again - {min(again)}
