@@ -175,10 +175,12 @@ class Base:
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
+        listed = (*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,
             base=self.commit,
-            loosenings=(*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser),
+            # Overrides last: a change can add any number of them, and some outputs show only the first.
+            loosenings=tuple(sorted(listed, key=lambda item: item.path.startswith("overrides: "))),
             sweep_guards=_guards(pairs),
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,

@@ -53,13 +53,14 @@ def leading_place(text: str) -> Place | None:
 
 
 def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iterator[Annotation]:
-    """Errors first: repositories that failed, gates that refuse; then loosenings, warnings, the summary.
+    """Errors first: gates that refuse, repositories that failed; then loosenings, warnings, the summary.
+    A host may show only the first ten of each level, and an entry for no repository is a failure.
     Warnings of repositories that a pull request does not change (``same_as_base``) are in the plan alone,
     unless it writes something there."""
     if assumed := what_if(document):
         yield Annotation("notice", "what if", f"What if {assumed}")
-    yield from _failures(document)
     yield from _gates(document, "refused", "error", "BLOCKED by")
+    yield from _failures(document)
     for item in loosened(document):
         about = f" of {', '.join(item.scopes)}" if item.scopes else ""
         text = f"{item.path}{about}: {item.before} at the base, {item.after} here"

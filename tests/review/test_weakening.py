@@ -250,6 +250,21 @@ def it_lists_every_other_weaker_setting_of_the_tree(compare: Compare, path: str)
         assert compare(before, {"name": "a"}).listed == {("tree", shown)}
 
 
+def it_lists_overrides_after_everything_else(compare: Compare) -> None:
+    notes = [
+        {"repository": "team-a", "gate": gate, "reason": "moved", "expires": "2099-01-01"}
+        for gate in ("tag-loss", "clear")
+    ]
+    held = entry({"holds": [{"tag": "v1", "reason": "legal"}]})
+    found = compare({**held, "unmanaged": "fail"}, {**entry({}), "overrides": notes})
+    assert [item.path for item in found.plan.loosenings] == [
+        "unmanaged",
+        "holds[tag v1]",
+        "overrides: tag-loss of team-a",
+        "overrides: clear of team-a",
+    ]
+
+
 HOLDS = ({"prefix": "audit/"}, {"branch": "main"}, {"tag": "v*"}, {"commit": "0123456789ab"})
 
 
