@@ -1,5 +1,4 @@
-"""Each room's ``__init__`` names the modules that other rooms may import. import-linter checks the
-layers."""
+"""Each room's ``__init__`` names the modules that other rooms may import. import-linter checks the layers."""
 
 from __future__ import annotations
 

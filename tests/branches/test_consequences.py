@@ -127,8 +127,7 @@ class DescribeALineWithACommitThatStays:
         assert dict(found.tags) == {"early": (), "release": ("v1", "v2")}
 
     def it_follows_many_branches_along_a_long_line_once(self):
-        """Each branch is one commit ahead of a line that expires as a whole. The walk's steps are
-        counted."""
+        """Each branch is one commit ahead of a line that expires as a whole. The walk's steps are counted."""
         size = 1_000
         line = {f"l{n:04d}": (40.0, f"l{n - 1:04d}" if n else "") for n in range(size)}
         names = [f"b{n:03d}" for n in range(4 * MAX_BRANCHES)]

@@ -1,5 +1,4 @@
-"""Ledgers that are lost, foreign, outdated or impossible: none makes a branch older than it was
-observed."""
+"""Ledgers that are lost, foreign, outdated or impossible: none makes a branch older than it was observed."""
 
 from __future__ import annotations
 

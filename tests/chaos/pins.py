@@ -191,8 +191,7 @@ class _NoSimulator:
 
 
 def live(folder: Path, seed: int, steps: int) -> PinLife:
-    """Runs this many steps of one repository. Raises AssertionError if something is kept for less
-    time."""
+    """Runs this many steps of one repository. Raises AssertionError if something is kept for less time."""
     world = ChaosWorld(folder)
     with mock.patch.object(os, "fsync", return_value=None), no_threads_no_waiting(lambda: world.wire):
         life = PinLife(world, seed)

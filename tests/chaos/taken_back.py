@@ -101,8 +101,7 @@ FIXES: Mapping[str, Fix] = {
 
 
 def steps_until_caught(name: str, seed: int, steps: int) -> tuple[int, str] | None:
-    """The step at which the checker noticed that a fix is missing, and its message, or None if it did
-    not."""
+    """The step at which the checker noticed that a fix is missing, and its message, or None if it did not."""
     counts = Counts()
     with FIXES[name].take_back():
         try:

@@ -213,8 +213,7 @@ class Truth:
 
 
 def held_commits(history: History, hold: Mapping[str, Any]) -> set[str]:
-    """The commits that a hold on a branch, tag or commit keeps. A branch keeps all ancestors of its
-    HEAD."""
+    """The commits that a hold on a branch, tag or commit keeps. A branch keeps all ancestors of its HEAD."""
     if "branch" in hold:
         return history.ancestry(h for b, h in history.branches.items() if fnmatchcase(b, hold["branch"]))
     if "tag" in hold:

@@ -1,5 +1,4 @@
-"""Simulates other users and pipelines of a repository: random histories, and data that is needed
-again."""
+"""Simulates other users and pipelines of a repository: random histories, and data that is needed again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Changes by others between two runs: a pin must still exist then, or a run must report what is
-missing."""
+"""Changes by others between two runs: a pin must still exist then, or a run must report what is missing."""
 
 from __future__ import annotations
 

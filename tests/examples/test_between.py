@@ -1,5 +1,4 @@
-"""The hourly jobs between merges: new branches get their days, new repositories become a pull
-request."""
+"""The hourly jobs between merges: new branches get their days, new repositories become a pull request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Policy tests over trees with profiles, globs and patterns. Every mistake in a test file is
-reported."""
+"""Policy tests over trees with profiles, globs and patterns. Every mistake in a test file is reported."""
 
 from __future__ import annotations
 

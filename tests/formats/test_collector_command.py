@@ -192,8 +192,7 @@ def it_reads_packages_that_spark_defaults_name() -> None:
 
 
 def load(text: str) -> dict[str, str]:
-    """Reads the text of ``properties_text`` like java.util.Properties: no continuations, ``=``
-    between."""
+    """Reads the text of ``properties_text`` like java.util.Properties: no continuations, ``=`` between."""
     found = {}
     for line in text.splitlines():
         parts = re.match(r"((?:\\.|[^=:\s\\])+)[=:\s]\s*(.*)", line)

@@ -49,8 +49,7 @@ def cache(tmp_path: Path) -> FolderForeignCache:
 
 @pytest.fixture
 def make(world: SweepWorld, cache: FolderForeignCache) -> Callable[[int], list[LakeRepository]]:
-    """Makes this many repositories with something to delete, and uses the product's engine in
-    threads."""
+    """Makes this many repositories with something to delete, and uses the product's engine in threads."""
 
     def make(count: int) -> list[LakeRepository]:
         found = [world.lake.repository(f"repo{number}") for number in range(count)]
