@@ -1,5 +1,4 @@
-"""The stable interface for scripts: load a tree, read plans and histories, judge commits, read ranges,
-simulate.
+"""The stable interface for scripts: load a tree, read plans and histories, judge commits, simulate.
 
 Everything named in ``__all__`` is typed, keeps its meaning within a major version, and never writes to a
 server. Errors are ``LakeplanError`` and its subclasses; each says what, where and what to do. The tests run
@@ -269,8 +268,7 @@ class SimulateOptions:
 
 @dataclass(frozen=True)
 class RunnerOptions:
-    """The runner that reads ranges, ``auto``, ``local`` or ``spark`` (``docs/simulation.md``), and Spark's
-    settings."""
+    """The runner, ``auto``, ``local`` or ``spark`` (``docs/simulation.md``), and Spark's settings."""
 
     name: str | None = None
     master: str | None = None

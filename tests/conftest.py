@@ -134,8 +134,7 @@ def unpack_golden(source: Path, target: Path) -> GoldenCase:
 
 @pytest.fixture(scope="session")
 def golden_case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenCase]:
-    """A function that returns a case by name, unpacked once a session. Tests share it and must not
-    change it."""
+    """A function that returns a case by name, unpacked once a session. Tests must not change it."""
 
     @functools.cache
     def unpack(name: str) -> GoldenCase:

@@ -157,8 +157,7 @@ class Deleter:
     pins: PinRelease | None = None
 
     def delete(self, outlook: BranchOutlook) -> BranchEnd:
-        """Deletes a branch and returns the outcome. Raises only what ends the whole repository: a lost
-        lease."""
+        """Deletes a branch and returns the outcome. Raises only if the lease was lost."""
         end = self._delete(outlook)
         if not end.is_new:
             self.keeping.stays(outlook.id)

@@ -207,8 +207,8 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
 
 
 def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
-    """Raises FormatError for a ledger from the future: either this clock is wrong, or the one that dated the
-    ledger was."""
+    """Raises FormatError for a ledger from the future: this clock or the one that dated the ledger is
+    wrong."""
     ahead = ledger.at - int(now.timestamp())
     if ahead > SKEW_SECONDS:
         raise FormatError(

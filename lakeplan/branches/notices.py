@@ -111,8 +111,7 @@ def after_notice(
 
 
 def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str, ...]:
-    """Sentences for people: the exemption in force of a branch, and the notice of its deletion at this
-    HEAD."""
+    """Sentences for people: a branch's exemption, and the notice of its deletion at this HEAD."""
     exemption, notice = spared.exemptions.get(branch), spared.notices.get(branch)
     found = []
     if exemption is not None and exemption.holds(now):

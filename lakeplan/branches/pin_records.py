@@ -57,8 +57,7 @@ _TEXT = {
 @dataclass(frozen=True)
 class PinRecord:
     """The pins that lakeplan created in a repository, each with its last rule. ``config_hash`` is the hash of
-    the tree's settings at the last apply, ``version`` that of the record in the state, or None if there is
-    none."""
+    the tree's settings at the last apply, ``version`` that of the record in the state, or None."""
 
     pins: tuple[Pin, ...] = ()
     config_hash: str = ""
@@ -100,8 +99,7 @@ def write_pin_record(
 
 
 class PinRecords:
-    """The records of pins by ``server/name``. Lists the state's records once and reads only those that
-    exist."""
+    """The records of pins by ``server/name``. Lists the state's records once, and reads only these."""
 
     def __init__(self, state: StateReader) -> None:
         self._state = state

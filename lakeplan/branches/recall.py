@@ -1,5 +1,4 @@
-"""Reads a repository's ledger of branches (``branches/<server>/<repository>.json``) and decides whether to
-trust it.
+"""Reads a repository's ledger (``branches/<server>/<repository>.json``) and decides whether to trust it.
 
 A ledger that was lost, belongs to another repository, or is an old copy must not make a branch older than it
 is. So the repository's metadata on the server has a witness: the id and the generation of its ledger. A run

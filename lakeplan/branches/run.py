@@ -211,8 +211,7 @@ class _Runner:
 
     # ---- inspecting
     def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
-        """Inspects a repository under its lease, which stays held if there is something to delete or
-        announce."""
+        """Inspects a repository under its lease, which is kept if there is something to do."""
         with ExitStack() as stack:
             try:
                 desired = with_other_names(desired, self._tree, self._ports.readers)

@@ -126,8 +126,7 @@ class KnownAddresses:
 
 @dataclass(frozen=True)
 class AddressQuestion:
-    """Implements ``Approve`` at a terminal. May be asked from several threads. Nobody is asked twice in one
-    command."""
+    """Implements ``Approve`` at a terminal. May be asked from several threads. Asks each question once."""
 
     tree: Path
     known: KnownAddresses

@@ -277,8 +277,7 @@ def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, byt
 
 # ---- which repository
 def _logical(folder: Path) -> Path:
-    """The absolute path, with the symbolic links in the path of the current folder, as ``pwd -L`` prints
-    it."""
+    """The absolute path, with symbolic links in the current folder's path, as ``pwd -L`` prints it."""
     shell = os.environ.get("PWD", "")
     try:
         usable = os.path.isabs(shell) and os.path.samefile(shell, os.curdir)

@@ -182,8 +182,7 @@ def inventory_for(session: Session, request: ImpactRequest) -> Inventory | None:
 
 
 def inventory_of(session: Session, server: str, storage_id: str, namespace: str) -> Inventory | None:
-    """The inventory that ``servers.<name>.storages`` names for a repository's storage, or None if there is
-    none."""
+    """The inventory that ``servers.<name>.storages`` names for a repository's storage, or None."""
     config = session.tree.servers[server]
     storage = config.storages.get(storage_id)
     if storage is None or storage.inventory is None:

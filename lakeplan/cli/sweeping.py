@@ -161,8 +161,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
 
 
 def bind_storage(session: Session, server: ServerConfig, config: StorageConfig | None) -> None:
-    """Raises CredentialsError for an ``endpoint_url`` of the tree that the storage's credentials are not
-    bound to."""
+    """Raises CredentialsError for an ``endpoint_url`` that the storage's credentials are not bound to."""
     name = server_variable(server.name, "STORAGE_URL")
     check_binding(
         f"storage of server {server.name}",

@@ -131,8 +131,7 @@ class Session:
         return LakeFSIdentifier.connect(*self._access(server), timeouts=brief, retries=once).identify()
 
     def unbound(self, server: str) -> str:
-        """The variable that would bind a server's credentials to its address, or nothing if they are
-        bound."""
+        """The variable that would bind a server's credentials to its address, or "" if bound."""
         name = server_variable(server, "ENDPOINT_URL")
         alone = len(self.tree.servers) == 1
         own = self.environ.get(server_variable(server, "ACCESS_KEY_ID"))

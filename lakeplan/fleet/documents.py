@@ -270,8 +270,7 @@ class StoredRow(TypedDict):
 
 
 class StorageDocument(TypedDict):
-    """The document of a storage report. ``failed`` and ``unfinished`` as in an audit. ``owners`` where a tree
-    names them."""
+    """A storage report. ``failed`` and ``unfinished`` as in an audit. ``owners`` if a tree names them."""
 
     format: Literal["lakeplan.storage/v1"]
     at: str

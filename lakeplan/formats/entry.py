@@ -1,5 +1,4 @@
-"""Entries of ranges, and the content ids of lakeFS: the id of a range, metarange or commit is its
-checksum."""
+"""Entries of ranges, and lakeFS's content ids: the id of a range, metarange or commit is its checksum."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ class Manifest:
 
 
 def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
-    """The manifest in ``manifest.json``. Raises FormatError naming ``name``, also if it does not list
-    Parquet."""
+    """The manifest in ``manifest.json``. Raises FormatError naming ``name``, also unless it lists Parquet."""
     try:
         found = parse_json(data)
         if not isinstance(found, Mapping):

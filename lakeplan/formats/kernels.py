@@ -58,7 +58,7 @@ _WORDS = types.Array(types.uint64, 1, "A", aligned=False)
 
 @_inner
 def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
-    """The number at ``at`` and the position after it, or position -1 if it does not end or has more than 49
+    """The number at ``at`` and the position after it, or position -1 if it is cut or has more than 49
     bits."""
     value = np.int64(0)
     shift = np.int64(0)

@@ -80,7 +80,7 @@ _KNOWN = {field.name: field for field in (*MARKED, *RESULTS)}
 def read_part(
     data: bytes, *, name: str, sha256: str | None, columns: Sequence[str] = ("address", "size_bytes")
 ) -> pa.Table:
-    """A part that has at least these columns. Raises FormatError if it is damaged or does not match its
+    """A part with at least these columns. Raises FormatError if it is damaged or does not match
     ``sha256``."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(

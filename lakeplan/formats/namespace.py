@@ -173,8 +173,8 @@ def normalize(address: str, address_type: int, storage_namespace: str) -> str | 
 
 
 def prefix_of(storage_namespace: str) -> str:
-    """The prefix of every full address inside the namespace. It ends with a slash, so that ``s3://bucket/ns-other``
-    is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
+    """The prefix of every full address inside the namespace. It ends with a slash, so that
+    ``s3://bucket/ns-other`` is not inside ``s3://bucket/ns``. A second slash is part of the keys."""
     return storage_namespace if storage_namespace.endswith("/") else storage_namespace + "/"
 
 

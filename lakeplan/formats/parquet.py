@@ -74,8 +74,7 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
 
 
 def _page(data: bytes, at: int, end: int) -> tuple[_Page, int]:
-    """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError for a damaged
-    one."""
+    """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError."""
     fields, after = _struct(data, at, end, _DEPTH)
     unpacked, packed = fields.get(_UNPACKED), fields.get(_PACKED)
     if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:

@@ -52,8 +52,7 @@ class StagingReader(Protocol):
         """Yield the paths of uncommitted objects of a branch (added or changed, not removed), in order."""
 
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """Return the full address of the object at a path, the uncommitted one first, or None if there is
-        none."""
+        """Return the full address of the object at a path, the uncommitted one first, or None."""
 
 
 class LakeFSReader(SettingsReader, StagingReader, Protocol):

@@ -73,8 +73,7 @@ def apply_stopped(error: LakeplanError) -> Occasion:
 
 
 def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion | None:
-    """Repositories with drift of these classes, and those that could not be compared, or None if there are
-    none."""
+    """Repositories with drift of these classes, and those that could not be compared, or None."""
     items = [
         Item(
             subject=drifted["repository"],

@@ -123,8 +123,7 @@ def size(value: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """The share ``part`` of ``whole`` with one decimal. A part of zero is 100 %, or ``0 %`` if the part is
-    zero too."""
+    """The share ``part`` of ``whole`` with one decimal. ``0 %`` if ``part`` is zero."""
     if part <= 0:
         return "0 %"
     if part >= whole:

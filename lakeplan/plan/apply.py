@@ -349,8 +349,7 @@ def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
 
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
-    """The run that later found another configuration on the server and had nothing to write, or "" for
-    none."""
+    """The run that later found another configuration on the server and had nothing to write, or ""."""
     seen = read_baseline(state, key)[0].values()
     return next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
 

@@ -101,8 +101,7 @@ def pins_missing(stored: StoredRules, record: PinRecord) -> tuple[DriftedValue, 
 
 
 def released(stored: GcRules | None, last: LastApplied) -> tuple[DriftedValue, ...]:
-    """The values that were applied once and that the server still has, although the tree no longer manages
-    them."""
+    """Values that were applied once and that the server still has, but that the tree no longer manages."""
     if stored is None:
         return ()
     return tuple(

@@ -27,8 +27,7 @@ COMMAND = "apply pins"
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Options of a sync. ``adopt``: hidden branches of lakeplan's form that are not on record are recorded
-    first."""
+    """Options of a sync. ``adopt``: unrecorded hidden branches of lakeplan's form are recorded first."""
 
     selection: Selection
     allowed: frozenset[str] = frozenset()

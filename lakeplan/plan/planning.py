@@ -429,8 +429,7 @@ def _judge_rules(
 def _history(
     branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
-    """Refs, their graph, and what could not be seen. If an inspection of branches read them, they are not
-    read again."""
+    """Refs, their graph, and what could not be seen. Those of an inspection are not read again."""
     found = branches.survey if isinstance(branches, Inspection) else None
     if found is not None and found.refs is not None and found.graph is not None:
         return found.refs, found.graph, found.blind_to

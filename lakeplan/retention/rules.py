@@ -33,7 +33,7 @@ def to_us(moment: datetime) -> int:
 
 
 def limit_us(as_of: datetime, days: int, zone: tzinfo = timezone.utc) -> int:
-    """The time ``days`` calendar days before ``as_of`` in ``zone``. Any int is accepted, and the result is
+    """The time ``days`` calendar days before ``as_of`` in ``zone``. Any int is accepted. The result is
     clamped."""
     return zone_clock(zone).limit(to_us(as_of), days)
 

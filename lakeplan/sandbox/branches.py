@@ -75,8 +75,7 @@ def create_branch(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("DELETE", "/branches/{branch}")
 def delete_branch(repo: OpenRepository, request: Request, branch: str) -> Response:
-    """Deletes a branch with its staged changes, so that its commits dangle. Protection does not prevent
-    it."""
+    """Deletes a branch with its staged changes, so that its commits dangle. Ignores protection."""
     if branch == repo.info.default_branch:
         raise ApiError(403, "cannot delete repository default branch")
     repo.branch(branch)

@@ -66,8 +66,7 @@ def diff(before: Tree, after: Tree) -> list[Difference]:
 
 
 def diff_from_base(base: Tree, destination: Tree, source: Tree) -> list[Difference]:
-    """The changes that a merge of ``source`` into ``destination`` would make, with conflicts (a three-dot
-    diff)."""
+    """The changes that a merge of ``source`` into ``destination`` would make, and conflicts (three dots)."""
     found = []
     for path in in_order(base.keys() | source.keys()):
         old, new, there = base.get(path), source.get(path), destination.get(path)
@@ -142,8 +141,7 @@ _MODIFIER = re.compile(r"([~^@$])(\d*)")
 
 @dataclass(frozen=True)
 class Resolved:
-    """The commit that a reference names. ``branch`` is set if staged data belongs to it (``main``,
-    ``main$``)."""
+    """The commit that a reference names. ``branch`` is set if it has staged data (``main``, ``main$``)."""
 
     commit_id: str
     branch: BranchRecord | None = None

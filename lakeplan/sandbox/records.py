@@ -191,8 +191,7 @@ class Records:
         self._run(sql, id, commit_id, self._now())
 
     def touch_branch(self, id: str) -> None:
-        """Records a write that resets the idle clock without a new commit: staging, discarding staged
-        data."""
+        """Records a write that resets the idle clock without a commit: staging, discarding."""
         self._run("UPDATE branches SET updated = ?3 WHERE repository = ?1 AND id = ?2", id, self._now())
 
     def drop_branch(self, id: str) -> None:

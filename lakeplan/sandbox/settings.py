@@ -517,8 +517,7 @@ class Mark:
 
 @on_writable("POST", "/gc/prepare_uncommited")
 def prepare_uncommitted(repo: OpenRepository, request: Request) -> Response:
-    """One file of uncommitted addresses, and a token if more follow. If nothing is staged, there is no
-    file."""
+    """One file of uncommitted addresses, and a token if more follow. No file if nothing is staged."""
     body = request.object(optional=True)
     token, xids = body.string("continuation_token", ""), repo.service.xids
     mark = _read_token(token) if token else Mark(xids.descending(), "", "")

@@ -396,8 +396,8 @@ def of_repository(
     inventory: Inventory | None = None,
     young_from_us: int = 0,
 ) -> CurveInput:
-    """The input for a repository on a server. Nothing is listed. Stored objects come from an inventory, if
-    given."""
+    """The input for a repository on a server. Nothing is listed. Stored objects come from any given
+    inventory."""
     source = Source(
         key, metadata, Addresses((storage_namespace,)), young_from_us=young_from_us, inventory=inventory
     )

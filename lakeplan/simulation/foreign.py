@@ -332,8 +332,7 @@ class FolderForeignCache:
         return ForeignFacts(ranges, {id: tuple(ids) for id, ids in content["metaranges"].items()})
 
     def save(self, repository: str, facts: ForeignFacts, *, needed: Iterable[str]) -> None:
-        """Adds facts to the stored ones. If there are too many, keeps only those of the ``needed``
-        metaranges."""
+        """Adds facts to the stored ones. If there are too many, keeps those of the ``needed`` metaranges."""
         name = _name(repository)
         try:
             with self._locked():
@@ -362,8 +361,7 @@ class FolderForeignCache:
             new.unlink(missing_ok=True)
 
     def _trim(self) -> None:
-        """Removes the oldest files over the limit, and files of killed writers: there is one writer at a
-        time."""
+        """Removes the oldest files over the limit, and files of killed writers. Only one writes at a time."""
         found = []
         for path in self._folder.iterdir():
             if path.name.startswith(".new-"):

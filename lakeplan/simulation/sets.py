@@ -195,8 +195,7 @@ class Sets:
 
 
 def by_pairs(left: Ints, right: Ints, join: Callable[[int, int], int]) -> Ints:
-    """The results of ``join`` for each row of numbers below 2**31. It is called once for each distinct
-    pair."""
+    """The results of ``join`` for each row of numbers below 2**31. It is called once per distinct pair."""
     pairs, places = np.unique(left << 32 | right, return_inverse=True)
     numbers = [join(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
     found: Ints = np.array(numbers, dtype=np.int64)[places]

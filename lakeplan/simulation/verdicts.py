@@ -26,8 +26,7 @@ class RuleSet:
 
 @dataclass(frozen=True)
 class RuleSetBits:
-    """The bits of a rule set: ``server`` if the server's walk keeps a commit, ``documented`` if the rule
-    does."""
+    """The bits of a rule set: ``server`` if the server's walk keeps a commit, ``documented`` if the rule."""
 
     name: str
     server: int
@@ -144,8 +143,8 @@ NOTHING = Amount()
 
 @dataclass(frozen=True)
 class ObjectClass:
-    """The ``amount`` of objects with the same sightings, verdicts and holders. ``holders`` are numbers of
-    holder sets."""
+    """The ``amount`` of objects with the same sightings, verdicts and holders. ``holders`` number holder
+    sets."""
 
     seen: Sighting
     mask: int

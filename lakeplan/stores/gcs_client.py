@@ -430,8 +430,7 @@ class GcsReader(GcsPlace):
         return sorted(one for page in self._pages(prefix, delimiter="/") for one in page.prefixes)
 
     def remnants(self) -> Remnants:
-        """Implements ``RemnantReader``. There are no delete markers, and unfinished uploads are not
-        listed."""
+        """Implements ``RemnantReader``. There are no delete markers. Unfinished uploads are not listed."""
         found, whole = Amount(), True
         for number, page in enumerate(self._pages("", versions="true")):
             if number == REMNANT_PAGES:

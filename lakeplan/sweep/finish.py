@@ -64,8 +64,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
 
 
 def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree"]]:
-    """The source of each setting: the approval, today's tree if it differs, or the mark if there is no
-    approval."""
+    """The source of each setting: the approval, today's tree if it differs, or else the mark."""
     if end.approval is None:
         return dict.fromkeys(vars(end.settings), "mark")
     approved = vars(end.approval.judged.sweep)

@@ -182,8 +182,7 @@ def _real(url: str) -> str:
 
 
 def _same_folder(one: str, other: str) -> bool:
-    """Whether two paths are one folder, even if their names differ in case or one leads over another
-    mount."""
+    """Whether two paths are one folder, even if names differ in case or one leads over another mount."""
     try:
         return os.path.samefile(one, other)
     except OSError:

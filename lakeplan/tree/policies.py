@@ -86,8 +86,7 @@ def why_no_engine(server: str, engine: str) -> str | None:
 
 
 def why_ambiguous(pattern: str) -> str | None:
-    """Return why ``engine: server`` does not support a pattern, or None if all lakeFS servers read it
-    alike."""
+    """Return why ``engine: server`` does not support a pattern, or None if all servers read it alike."""
     part = unsafe_class(pattern)
     if part is None:
         return None
@@ -97,8 +96,7 @@ def why_ambiguous(pattern: str) -> str | None:
 
 
 def why_deletes_pins(pattern: str) -> str | None:
-    """Return why a pattern must not be in a repository with pins and ``engine: server``, or None if it
-    may."""
+    """Return why a pattern must not be in a repository with pins and ``engine: server``, or None."""
     if not share_a_name(pattern, ANY_PIN, BRANCH_NAMES):
         return None
     return (

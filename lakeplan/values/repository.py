@@ -83,8 +83,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """The identity of a server. ``context`` is its ``version_context``, ``date`` its clock (None if it sends
-    none)."""
+    """The identity of a server. ``context`` is its ``version_context``, ``date`` its clock (or None)."""
 
     version: str
     context: str

@@ -68,8 +68,7 @@ class Users:
         self.attempt(chosen)
 
     def attempt(self, act: Callable[[], Any]) -> None:
-        """Ignores what a server refuses (a conflict, nothing to commit, no such branch), which changes
-        nothing."""
+        """Ignores what a server refuses: a conflict, nothing to commit, no such branch."""
         try:
             act()
         except Refused as refused:

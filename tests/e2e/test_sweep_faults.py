@@ -1,5 +1,4 @@
-"""A sweep as a separate process. The sweep or a worker is killed or gets a signal, and the next run
-continues."""
+"""A sweep in a separate process. It or a worker is killed or gets a signal, and the next run continues."""
 
 from __future__ import annotations
 

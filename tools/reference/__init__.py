@@ -1,5 +1,4 @@
-"""Generates pages of commands, settings and gates, a computed picture, and the settings in the tree's
-schemas.
+"""Generates pages of commands, settings and gates, a picture, and the settings in the tree's schemas.
 
 ``python -P -m tools.reference FOLDER`` writes it below a checkout (``make docs``); tests hold the files to
 it.

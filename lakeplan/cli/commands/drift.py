@@ -107,8 +107,7 @@ def write_into(session: Session, report: DriftReport) -> DriftWritten:
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:
-    """The store in which HEADs are recorded. In CI, a state folder is not used, because it would vanish with
-    the runner."""
+    """The store in which HEADs are recorded. In CI it is no folder, which would vanish with the runner."""
     useless = VANISHING if is_lost(session.tree.state_url, session.environ) else ""
     return HeadPorts(lambda server: session.branch_readers(server).branches, state, run, useless)
 

@@ -307,8 +307,7 @@ def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes files and the folders that they need, without following links. Raises LakeplanError that names
-    the file."""
+    """Writes files and their folders, without following links. Raises LakeplanError that names the file."""
     for name, text in files.items():
         path = folder / name
         refuse_links(path, below=folder)

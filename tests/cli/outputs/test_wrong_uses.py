@@ -18,8 +18,7 @@ PLACE = re.compile(r"\.yaml:\d+:\d+: ")
 
 
 class Sites:
-    """The site of each wrong use. Wrong uses change nothing, so they share a site unless one needs
-    preparation."""
+    """The site of each wrong use. They change nothing, so they share a site unless one needs preparation."""
 
     def __init__(self, open_site: Callable[[str], Site]) -> None:
         self._open = open_site
