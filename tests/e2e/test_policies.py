@@ -432,6 +432,19 @@ def it_counts_what_expires_once_policies_that_stay_have_deleted_a_branch(enterpr
     assert found == {"now": 0, "plus_7_days": 1, "plus_30_days": 1}
 
 
+def it_says_that_policies_which_the_tree_does_not_manage_could_not_be_read(enterprise):
+    gc = "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n    gc: {default_retention_days: 10}\n"
+    enterprise.write("repositories/analytics.yaml", gc)
+    enterprise.handle.faults.deny("GET .*/branch_lifecycle/policies")
+    result = enterprise.lakeplan("plan", "--format", "json")
+    assert result.code in (0, 4), result.err
+    (repository,) = result.json["repositories"]
+    assert repository["impact"]["status"] != "unknown"
+    assert any(
+        "branches that the server's policies delete" in text for text in repository["impact"]["blind_to"]
+    )
+
+
 def it_counts_what_expires_on_a_branch_that_is_due_to_be_deleted(enterprise, clock):
     """A hook or an idle job may keep the branch, which keeps what the stored rule of its own keeps."""
     api = enterprise.api
