@@ -35,5 +35,5 @@ def it_names_only_options_that_there_are() -> None:
 
 
 def it_knows_the_bounds() -> None:
-    assert f"for {MAX_DETAILED} repositories, and draws {MAX_COMMITS:,} commits" in TEXT
+    assert f"for up to {MAX_DETAILED} repositories, and draws up to {MAX_COMMITS:,} commits" in TEXT
     assert f"and {MAX_DRAWN:,}" in TEXT
