@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -89,3 +90,15 @@ class DescribeFolderState(StateContract):
         assert state.read("a") is None
         assert state.list_keys() == []
         assert not (tmp_path / "new").exists()
+
+    def it_does_not_wait_forever_for_a_process_that_was_stopped_while_it_wrote(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.stores.folder.LOCK_SECONDS", 0.1)
+        state = open_state(tmp_path.as_uri())
+        version = state.write("a", b"1", if_version=None)
+        with (tmp_path / ".lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(StorageError, match="another process has locked the state folder"):
+                state.write("a", b"2", if_version=version)
+        state.write("a", b"3", if_version=version)
