@@ -77,7 +77,7 @@ def is_state_inside(url: str, tree: Path) -> bool:
         raise LakeplanError(
             f"the state folder {error}",
             where=url,
-            hint="Replace the link with a folder, or set state.url to the folder it leads to.",
+            hint="Replace the link with a folder, or set state.url to the folder that it points to.",
         ) from None
     return True
 
@@ -153,7 +153,7 @@ class AddressQuestion:
             before = f"last sent to {last}" if last else "not yet sent anywhere for this tree"
             say(stderr(), f"{what}: the credentials were {before}")
             say(stderr(), f"{what}: the tree in {self.tree} names {url}")
-            question = "Send them there? Only the answer yes sends them"
+            question = "Send them there? Only yes is accepted"
             answer = typer.prompt(question, default="", show_default=False, err=True)
         if answer.strip() != "yes":
             return False

@@ -88,7 +88,7 @@ class Pairing:
             is_lost = is_another or _endpoint(server) not in known
             if not is_lost or not self.base.directory.names_any(name):
                 continue
-            after = now.endpoint_url if now is not None else "renamed or dropped"
+            after = now.endpoint_url if now is not None else "renamed or removed"
             where = str(now.source) if now is not None and now.source else ""
             yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
 
@@ -171,7 +171,7 @@ class Base:
         found = loosened(before, mine, today)
         warnings = plan.warnings
         if self.tree is None:
-            warnings += (f"there is no {ROOT_FILE} at {self.ref}: compared with the defaults",)
+            warnings += (f"{self.ref} has no {ROOT_FILE}, so the tree is compared with the defaults",)
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
@@ -203,7 +203,7 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
     if not has_tree:
         if not is_new:
             raise LakeplanError(
-                f"there is no {ROOT_FILE} at {ref} to compare with",
+                f"{ref} has no {ROOT_FILE} to compare with",
                 where=str(folder),
                 hint="Add --new-tree if this change adds the tree.",
             )

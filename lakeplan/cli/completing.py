@@ -80,7 +80,7 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     if len(found) != 1:
         raise UsageError(
             f"several servers may have {repository!r}: {', '.join(found)}",
-            hint=f"Write the server too, for example {found[0]}/{repository}",
+            hint=f"Include the server, for example {found[0]}/{repository}",
         )
     return found[0], repository
 

@@ -61,7 +61,7 @@ def print_error(message: str, *, where: str = "", hint: str = "", problems: Sequ
 def require_terminal(command: str, *, hint: str = "Add --auto-approve.") -> None:
     """Raises UsageError if there is no terminal to ask the command's question at."""
     if not sys.stdin.isatty():
-        raise UsageError(f"{command} asks for confirmation, and there is no terminal", hint=hint)
+        raise UsageError(f"{command} needs confirmation, but there is no terminal", hint=hint)
 
 
 def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:

@@ -85,7 +85,7 @@ def find_work_folder(folder: Path) -> WorkFolder:
             raise LakeplanError(
                 f"{part.name} is a symbolic link in a git work tree, so its history is not the tree's",
                 where=str(part),
-                hint="Replace the link with the folder itself, or use -C with the folder that it leads to.",
+                hint="Replace the link with the folder itself, or use -C with the folder that it points to.",
             )
     real = Path(os.path.realpath(folder))
     top = _top_of(real)

@@ -124,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             print_error(
                 f"cannot write the output: {error.strerror}",
-                hint="Make room where the output goes, and run the command again.",
+                hint="Free space at the output location, and run the command again.",
             )
             return ExitCode.ERROR
         print_error(

@@ -45,7 +45,7 @@ def parse_age(option: str, text: str) -> int:
     try:
         return parse_duration(text.strip())
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"For example: {option} 24h") from None
+        raise UsageError(f"{option}: {error}", hint=f"Use a duration, for example {option} 24h") from None
 
 
 def parse_zone(name: str) -> tzinfo:
@@ -63,7 +63,7 @@ def check_storage_namespace(url: str | None) -> str | None:
     if url is not None and "://" not in url:
         raise UsageError(
             f"--storage-namespace {url!r} is not a URL",
-            hint="Write the namespace as the server has it, for example s3://bucket/prefix",
+            hint="Write the namespace as the server knows it, for example s3://bucket/prefix",
         )
     return url
 
@@ -96,7 +96,7 @@ def _cache_choice(
     try:
         limit = parse_bytes(cache_size)
     except ValueError as error:
-        raise UsageError(f"--cache-size: {error}", hint="For example: --cache-size 20GB") from None
+        raise UsageError(f"--cache-size: {error}", hint="Use a size, for example --cache-size 20GB") from None
     if cache is not None and not cache.strip():
         raise UsageError("--cache is empty", hint="Use a folder, or --cache off.")
     return CacheChoice(cache, limit)

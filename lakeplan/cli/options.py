@@ -129,8 +129,8 @@ SparkConf = Annotated[list[str] | None, option("Spark setting, KEY=VALUE. Repeat
 SparkHome = Annotated[
     str | None,
     option(
-        "Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is not"
-        " used.",
+        "Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is"
+        " ignored.",
         "FOLDER",
     ),
 ]
@@ -211,7 +211,7 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
         if not equals or not key.strip():
             raise UsageError(
                 f"--spark-conf {setting!r} is not KEY=VALUE",
-                hint="For example: --spark-conf spark.executor.memory=4g",
+                hint="Use for example --spark-conf spark.executor.memory=4g",
             )
         found[key.strip()] = value
     return found

@@ -122,7 +122,7 @@ class Pipeline:
             raise NoPlan(
                 "no pull request of this repository was merged by the pushed commits, so there is no reviewed"
                 " plan to apply",
-                hint="Change the tree only by pull requests.",
+                hint="Change the tree only through pull requests.",
             )
         _make_folder(self.into, _FILES)
         codes, ends = [], []
@@ -159,9 +159,9 @@ class Pipeline:
             options = ("--replan", "--no-progress", *_files(folder, outs), *self.more)
             done = merged._run("apply", str(file), *options)
             written = (folder / RESULT).is_file()
-            why = f"`lakeplan apply` ended with {done} before it wrote a result; the job's log says why"
+            why = f"`lakeplan apply` exited with {done} before it wrote a result; see the job's log"
             body = _text(folder / RESULT) if written else not_applied(why, "", tree_prefix(self.tree))
-            end = _end_in(folder / REPORT) if written else f"ended with {done}"
+            end = _end_in(folder / REPORT) if written else f"exited with {done}"
         self._show(body)
         if not self.comments:
             return done, end
@@ -219,7 +219,9 @@ class Pipeline:
         _make_folder(self.into, _FILES)
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
-            raise NotAllowed(f"there is no mark {asked.mark}", hint="`lakeplan sweep list` names the marks.")
+            raise NotAllowed(
+                f"there is no mark {asked.mark}", hint="Run `lakeplan sweep list` to list the marks."
+            )
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} of {asked.login} on pull request {request.number}"
         by = {APPROVED_BY: asked.login, PULL_REQUEST: str(request.number)}
@@ -227,7 +229,7 @@ class Pipeline:
         done = named._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
         if done:
             raise NotAllowed(
-                f"`lakeplan sweep approve` ended with {done}", hint="The log of the job says why."
+                f"`lakeplan sweep approve` exited with {done}", hint="See the job's log for the reason."
             )
         host.write_comment(asked.number, approved_answer(asked.mark, asked.login), None)
         return f"approved {asked.mark}"
@@ -236,7 +238,7 @@ class Pipeline:
     def run(self, line: Sequence[str]) -> int:
         """A command of lakeplan, and how it ended as outputs of the step."""
         done = self._run(line[0], *line[1:], *self.more)
-        self._write_outputs(done, summary=f"lakeplan {line[0]} ended with {done}")
+        self._write_outputs(done, summary=f"lakeplan {line[0]} exited with {done}")
         return done
 
     def validate(self) -> int:
@@ -293,7 +295,7 @@ def split_arguments(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"--args cannot be read: {error}", hint="Close its quotes.") from None
+        raise UsageError(f"cannot parse --args: {error}", hint="Check the quotes.") from None
 
 
 def _files(folder: Path, outs: Mapping[str, str]) -> list[str]:

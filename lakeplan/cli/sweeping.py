@@ -131,8 +131,8 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
     if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
         if config is None or config.type != kind.name or config.path is None:
             raise LakeplanError(
-                f"the repository is in a folder on the server ({shown_url(namespace)}),"
-                " and the tree does not say where",
+                f"the repository is in a folder on the server ({shown_url(namespace)}), but the tree does"
+                " not say where",
                 where=where,
                 hint=f'Add "{repository.storage_id}": {{type: local, path: /path/on/the/server}}.',
             )
@@ -146,7 +146,8 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:
         raise LakeplanError(
-            f"the namespace is {shown_url(namespace)}, and the tree says its storage is {config.type}",
+            f"the namespace is {shown_url(namespace)}, but the type of its storage in the tree is"
+            f" {config.type}",
             where=where,
         )
     bind_storage(session, server, config)
@@ -184,7 +185,7 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
         raise LakeplanError(
             f"the namespace is at {found.origin}, which is not in the tree",
             where=where,
-            hint="Check the server. If the address is right, add endpoint_url to this storage.",
+            hint="Check the server. If the address is correct, add endpoint_url to this storage.",
         )
 
 

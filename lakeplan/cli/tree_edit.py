@@ -75,7 +75,7 @@ class EditedTree:
         except LakeplanError:
             is_ours = False
         if not is_ours:
-            log.warning("%s was changed meanwhile: lakeplan's own edit of it was not taken back", path)
+            log.warning("%s was changed meanwhile: lakeplan's edit of it was not undone", path)
             return
         write_file(path, text, mode=SHARED)
         self._written[path] = text

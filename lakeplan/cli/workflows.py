@@ -150,13 +150,14 @@ _AUD_AWS = """\
       aud: https://gitlab.com
 """
 _ABOUT_AWS = (
-    "# For a state in S3 also AWS_ROLE_ARN and AWS_DEFAULT_REGION, the role that jobs take by OIDC.\n"
+    "# For a state in S3, also AWS_DEFAULT_REGION and AWS_ROLE_ARN, the role that jobs assume through OIDC.\n"
 )
 _ABOUT: Mapping[Cloud, str] = {
     "aws": _ABOUT_AWS,
-    "azure": "# For a state in Azure also AZURE_CLIENT_ID and AZURE_TENANT_ID; jobs sign in by OIDC.\n",
-    "gcp": "# For a state in Google Cloud also GOOGLE_APPLICATION_CREDENTIALS, a file for OIDC that names\n"
-    "# /tmp/lakeplan-id-token as its source, and LAKEPLAN_GCP_AUDIENCE, the provider's audience.\n",
+    "azure": "# For a state in Azure, also AZURE_CLIENT_ID and AZURE_TENANT_ID; jobs sign in by OIDC.\n",
+    "gcp": "# For a state in Google Cloud, also GOOGLE_APPLICATION_CREDENTIALS, a file for OIDC that"
+    " names\n# /tmp/lakeplan-id-token as its source, and LAKEPLAN_GCP_AUDIENCE, the provider's"
+    " audience.\n",
     "none": "",
 }
 

@@ -88,7 +88,7 @@ class GateOverrides:
                 f"--allow {flag}: {named} is not among the repositories of this run",
                 hint=f"Did you mean {hint}?"
                 if similar
-                else "Use a repository of this run, or leave the flag out.",
+                else "Use a repository of this run, or remove the option.",
             )
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:

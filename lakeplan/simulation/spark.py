@@ -74,7 +74,7 @@ def checked_home(home: str) -> Path:
         raise SimulationFailed(
             f"--spark-home is {what}, and pyspark is {pyspark.__version__}",
             where=home,
-            hint=f"Install pyspark {found}, or leave --spark-home out."
+            hint=f"Install pyspark {found}, or remove --spark-home."
             if found
             else "Give the folder of a Spark installation.",
         )

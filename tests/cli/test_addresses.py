@@ -148,7 +148,7 @@ def at_a_terminal(tree: Path, home: Path, answer: str | None) -> str:
             if not piece:
                 break
             seen += piece
-            if answer is not None and b"Only the answer yes sends them" in seen:
+            if answer is not None and b"Only yes is accepted" in seen:
                 os.write(ours, answer.encode() + b"\n")
                 answer = None
     finally:

@@ -112,7 +112,7 @@ def it_keeps_what_the_one_of_two_names_of_a_server_holds_when_only_the_other_sta
 
 @pytest.mark.parametrize(
     ("servers", "after"),
-    [({"lake": "{here}"}, "renamed or dropped"), ({"lake": "{here}", "prod": FURTHER}, FURTHER)],
+    [({"lake": "{here}"}, "renamed or removed"), ({"lake": "{here}", "prod": FURTHER}, FURTHER)],
 )
 def it_lists_a_server_that_nothing_names_any_more_whatever_the_targets(renamed, servers, after):
     world = renamed

@@ -150,7 +150,7 @@ def it_expands_patterns_when_it_exports(world):
 @pytest.mark.parametrize(
     ("wrong", "code", "text"),
     [
-        ([], 64, "no server is given"),
+        ([], 64, "no server was given"),
         (["--endpoint", "prod"], 64, "NAME=VALUE"),
         (["--endpoint", "a=http://x", "--endpoint", "a=http://y"], 64, "same name"),
         (["--endpoint", "prod=http://x", "--split", "team"], 64, "one of repository"),

@@ -43,11 +43,11 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Operate": {
         "check": "Check that storage holds every object that commits name.",
         "doctor": "Check everything a command needs.",
-        "adopt": "Write entries for repositories that a glob newly matches.",
+        "adopt": "Write entries for repositories newly matched by a glob.",
         "claim": "Record which tree manages a repository.",
         "pins": "Bring pins up to date.",
         "export": "Print a repository's rules for lakectl.",
-        "ci": "Run the jobs of a pipeline on GitHub or GitLab.",
+        "ci": "Run lakeplan's CI jobs on GitHub or GitLab.",
         "spark": "Prepare a Spark cluster for lakeplan.",
     },
     "Set up": {
@@ -111,7 +111,7 @@ def hide_types(parameters: Iterable[object]) -> None:
             vars(parameter)["display_type_rich"] = lambda ctx: None
 
 
-ENVIRONMENT = "Environment variables set options too: LAKEPLAN_LOG_LEVEL=info is --log-level info."
+ENVIRONMENT = "Environment variables also set options: LAKEPLAN_LOG_LEVEL=info sets --log-level info."
 
 
 def with_environment(command: click.Command) -> click.Command:

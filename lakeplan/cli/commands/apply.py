@@ -70,7 +70,9 @@ class AfterApply:
     def mark_and_sweep(self, plan: Plan, selection: Selection, run: Run, *, applied: int) -> int:
         """The worst exit code of marks and sweeps. Nothing is marked after an apply that did not finish."""
         if applied:
-            stderr(no_color=self.outputs.no_color).print("Nothing is marked: the apply did not finish.")
+            stderr(no_color=self.outputs.no_color).print(
+                "Nothing was marked because the apply did not finish."
+            )
             return 0
         tree = GuardedTree(self.session.tree, plan.sweep_guards)
         keys = {r.key for r in plan.repositories if r.failure is None and selection.takes_key(r.key)}
@@ -137,7 +139,8 @@ def _names(keys: set[str], server: str) -> list[str]:
 def apply(
     *,
     plan_file: Annotated[
-        Path | None, argument("Reviewed plan file. Default: plan now and ask.", "[PLAN]")
+        Path | None,
+        argument("Reviewed plan file. Default: make a new plan and ask for confirmation.", "[PLAN]"),
     ] = None,
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
@@ -150,14 +153,14 @@ def apply(
     refresh_patterns: Annotated[
         bool,
         option(
-            "Also set the retention of branches that were created since the plan. Without a plan file,"
-            " only raise branches that have less to the retention of their patterns. Never shortens it."
+            "Also set the retention of branches created since the plan. Without a plan file, only raise"
+            " branches to the retention of their patterns. Retention is never shortened."
         ),
     ] = False,
     replan: Annotated[
         bool,
         option(
-            "If only the servers changed since the plan, plan again, and apply the new plan if it deletes"
+            "If only the servers have changed since the plan, plan again and apply the new plan if it deletes"
             " only what was reviewed."
         ),
     ] = False,
@@ -167,7 +170,10 @@ def apply(
     ] = False,
     sweep: Annotated[
         bool,
-        option("Then mark expired objects. With sweep.automatic, also delete those that the plan listed."),
+        option(
+            "After the apply, mark expired objects. With sweep.automatic, also delete those that the plan"
+            " listed."
+        ),
     ] = False,
     run_checks: RunChecks = False,
     opening: SessionOptions,
@@ -189,7 +195,9 @@ def apply(
     """
     only_refresh = refresh_patterns and plan_file is None
     if only_refresh and sweep:
-        raise UsageError("--refresh-patterns without a plan file sweeps nothing", hint="Leave --sweep out.")
+        raise UsageError(
+            "--sweep cannot be combined with --refresh-patterns without a plan file", hint="Remove --sweep."
+        )
     if plan_file is None and not (auto_approve or only_refresh):
         hint = "Apply a reviewed plan file, or add --auto-approve."
         require_terminal("apply without a plan file", hint=hint)
@@ -259,7 +267,7 @@ class ApplyFlow:
         if not plan.writes and self.sweep is None:
             self._record_baselines(plan)
             return planned
-        question, no_color = "Apply this? Only the answer yes applies it", self.outputs.no_color
+        question, no_color = "Apply this plan? Only yes is accepted", self.outputs.no_color
         if not auto_approve and not confirm(question, otherwise="Nothing was written.", no_color=no_color):
             return ExitCode.ERROR
         approver = {} if auto_approve else {"by": str(self.run.holder["user"])}
@@ -278,7 +286,7 @@ class ApplyFlow:
         plan, review = refresh_plan(self.session.tree, options, self._plan_ports())
         for repository in review:
             print_error(
-                "longer retention for a branch would have the server keep less of another one",
+                "longer retention for one branch would make the server keep less of another",
                 where=repository.key,
                 hint="Run `lakeplan plan` and have it reviewed.",
             )

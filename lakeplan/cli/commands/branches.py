@@ -83,7 +83,7 @@ def plan(
     )
 
 
-@command("Delete the branches that their policies let expire.")
+@command("Delete branches that have expired under their policies.")
 def run(
     *,
     plan_file: Annotated[
@@ -98,7 +98,7 @@ def run(
     allowed: options.AllowedHere,
     opening: SessionOptions,
 ) -> int:
-    """Delete the branches that their policies let expire, once or on a schedule (--every).
+    """Delete branches that have expired under their policies, once or on a schedule (--every).
 
     lakeplan records the HEAD of a branch before it deletes the branch. `lakeplan branches undo` restores it.
 
@@ -136,7 +136,7 @@ def undo(
     outputs: Annotated[Outputs, options.documents("branch-undo")],
     opening: SessionOptions,
 ) -> int:
-    """Restore deleted branches at the HEAD they had.
+    """Restore deleted branches at their last HEAD.
 
     \b
     Examples:
@@ -156,7 +156,7 @@ def undo(
     return outputs.emit(document, render_lifecycle_undo, code=code)
 
 
-@command("Keep a branch from its policies until a date.")
+@command("Exempt a branch from its policies until a date.")
 def exempt(
     *,
     repository: Annotated[
@@ -172,9 +172,9 @@ def exempt(
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
     opening: SessionOptions,
 ) -> int:
-    """Keep a branch from its policies until a date, for example after a notice of its deletion.
+    """Exempt a branch from its policies until a date, for example after a notice of its deletion.
 
-    The exemption is recorded in the state. A branch that is to be kept for good belongs in the tree
+    The exemption is recorded in the state. To keep a branch permanently, list it in the tree
     (branch_lifecycle.exempt).
 
     \b
@@ -185,7 +185,7 @@ def exempt(
     """
     if (until is None) != remove or (remove and reason):
         raise UsageError(
-            "exempt needs either --until or --remove, and --reason belongs to --until",
+            "exempt needs either --until or --remove, and --reason requires --until",
             hint="Run `lakeplan branches exempt REPOSITORY BRANCH --until 2026-12-31`.",
         )
     asked = ExemptOptions(branch, None if until is None else _end_of(until), reason)
@@ -195,7 +195,10 @@ def exempt(
     check_lasting_state(session.tree.state_url, os.environ)
     desired = session.tree.find(server, name)
     if desired is None:
-        raise UsageError(f"the tree has no entry for {server}/{name}", hint="No policy deletes its branches.")
+        raise UsageError(
+            f"the tree has no entry for {server}/{name}",
+            hint="Check the name. lakeplan deletes no branches of repositories without an entry.",
+        )
     done = exempt_branch(desired, asked, session.branch_readers(server), session.state(), this_run(tree))
     return outputs.emit(documents.exemption_document(done), render_exemption)
 
@@ -290,7 +293,7 @@ def check_engines(session: Session, selection: Selection) -> None:
     shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
     raise UsageError(
         f"no selected server has branch_lifecycle.engine: lakeplan ({shown})",
-        hint="With engine: server the server deletes branches. Run `lakeplan apply` to write the policies.",
+        hint="With engine: server, the server deletes branches. Run `lakeplan apply` to write the policies.",
     )
 
 

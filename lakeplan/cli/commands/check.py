@@ -62,5 +62,8 @@ def parse_share(option: str, text: str) -> float:
     except ValueError:
         percent = 0.0
     if not percent:
-        raise UsageError(f"{option} {text!r} is not a percentage above 0", hint=f"For example: {option} 5%")
+        raise UsageError(
+            f"{option} {text!r} is not a percentage above 0",
+            hint=f"Use a percentage, for example {option} 5%",
+        )
     return percent / 100

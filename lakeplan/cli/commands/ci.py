@@ -18,7 +18,7 @@ Into = Annotated[
     Path, typer.Option("--into", help="Folder for the files of this job.", metavar="DIR", file_okay=False)
 ]
 Arguments = Annotated[
-    str, option("More options for the command, as a shell reads them.", "TEXT", names=("--args",))
+    str, option("Additional options for the command, quoted as in a shell.", "TEXT", names=("--args",))
 ]
 DEFAULT_INTO = Path("lakeplan-results")
 
@@ -27,7 +27,7 @@ DEFAULT_INTO = Path("lakeplan-results")
 def plan(*, tree: options.TreeDir = Path(), into: Into = DEFAULT_INTO, arguments: Arguments = "") -> int:
     """Plan a pull request against its base commit, and write the files that the other jobs need.
 
-    Writes plan.json, comment.md, junit.xml and plan.html. Exits as `lakeplan plan` does.
+    Writes plan.json, comment.md, junit.xml and plan.html. The exit code is that of `lakeplan plan`.
 
     \b
     Examples:
@@ -43,9 +43,9 @@ def comment(
     into: Into = DEFAULT_INTO,
     page: Annotated[str, option("URL of the report page to link to.", "URL")] = "",
 ) -> int:
-    """Write the plan of `lakeplan ci plan` as a comment on the pull request, or update it.
+    """Post the plan of `lakeplan ci plan` as a comment on the pull request, or update that comment.
 
-    The comment also names open pull requests that change the same repositories, and so do their comments.
+    The comment also lists open pull requests that change the same repositories. Their comments list this one.
 
     \b
     Examples:
@@ -64,9 +64,9 @@ def apply(
 ) -> int:
     """Apply the plans of the pull requests that a push merged, and post the results on them.
 
-    A plan must come from a run of the same workflow for that pull request, at its last commit. A plan that is
-    stale only because the servers changed is made again, and applied when it deletes nothing that was not
-    reviewed (`lakeplan apply --replan`).
+    A plan must come from a run of the same workflow for that pull request, at its last commit. If a plan is
+    stale only because the servers changed, lakeplan plans again, and applies the new plan if it deletes only
+    what was reviewed (`lakeplan apply --replan`).
 
     \b
     Examples:
@@ -75,7 +75,7 @@ def apply(
     return Pipeline(tree, into, split_arguments(arguments), comments=not no_comment).apply()
 
 
-@command("Answer a command in a comment.", common="log_level")
+@command("Run a command from a comment.", common="log_level")
 def answer(
     *,
     tree: options.TreeDir = Path(),
@@ -85,7 +85,7 @@ def answer(
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
-    """Do what a comment on a pull request asks for, where its author may.
+    """Run the command in a comment on a pull request, if its author is allowed to.
 
     \b
     Commands:
@@ -93,7 +93,7 @@ def answer(
       /lakeplan approve MARK  approve a mark
 
     People who may write to the repository can plan. Members of the team under `approvers` in the tree can
-    approve, on the pull request whose merge the mark was made of, unless they are its author.
+    approve a mark on the pull request whose merge it was made from, unless they are its author.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def run(
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
-    """Run a command of lakeplan as a step of a workflow, with its exit code and a summary as outputs.
+    """Run a lakeplan command as a workflow step, with its exit code and a summary as outputs.
 
     With validate, the tree's policy tests run too.
 

@@ -40,7 +40,7 @@ def claim(
     auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
     opening: SessionOptions,
 ) -> None:
-    """Record that this tree manages a repository, or end that.
+    """Record that this tree manages a repository, or release it.
 
     `lakeplan apply` claims every repository that it manages when the tree has a name. Use this command to
     move a repository from one tree to another: release it with the old tree, or take it over with the new
@@ -58,7 +58,7 @@ def claim(
     name = session.tree.name
     if not name:
         raise ConfigError(
-            "the tree has no name to claim repositories with",
+            "the tree has no name, so it cannot claim repositories",
             where=str(tree / ROOT_FILE),
             hint="Add `name: …` to it. Each tree needs its own name.",
         )
@@ -82,7 +82,7 @@ def claim(
 def _ask(key: str, others: list[str]) -> None:
     """Raises UsageError without a terminal, Exit when the answer is not yes."""
     require_terminal("claim --take")
-    question = f"{key} belongs to {', '.join(map(repr, others))}. Only the answer yes takes it over"
+    question = f"{key} belongs to {', '.join(map(repr, others))}. Take it over? Only yes is accepted"
     if not confirm(question, otherwise="Nothing was changed.", no_color=False):
         raise typer.Exit(1)
 
@@ -120,8 +120,8 @@ def adopt(
 ) -> ExitCode:
     """Write an entry for each repository that a glob newly matches.
 
-    A plan refuses such repositories with the gate `adoption`. With entries of their own they can be reviewed:
-    a pull request then shows what their first rules would do. Servers are not changed.
+    The gate `adoption` refuses a plan that contains such repositories. Once they have entries, a pull request
+    shows what their first rules would do. Servers are not changed.
 
     \b
     Examples:

@@ -60,11 +60,12 @@ def curve(
         Path | None, option("GC rules as JSON. With REPO, they replace the tree's rules.", "FILE")
     ] = None,
     at: Annotated[
-        list[int] | None, option("Also evaluate these days exactly as the server does. Repeatable.", "DAYS")
+        list[int] | None,
+        option("Also evaluate this number of days exactly as the server does. Repeatable.", "DAYS"),
     ] = None,
     branch: Annotated[
         list[str] | None,
-        option("Vary the retention of this branch only. Repeatable. Default: vary every rule.", "ID"),
+        option("Vary only the retention of this branch. Repeatable. Default: vary every rule.", "ID"),
     ] = None,
     horizon: Annotated[
         str | None, option("Also forecast expirations, assuming no new commits, for example 90d.", "DAYS")
@@ -91,7 +92,7 @@ def curve(
     """
     points, days = _points(at), _horizon(horizon)
     if (repository is None) == (namespace is None):
-        raise UsageError("give a repository or --namespace, and not both", hint=TWO_SOURCES)
+        raise UsageError("give either a repository or --namespace", hint=TWO_SOURCES)
     inventory = stored.inventory_place()
     # Arrow and numpy take long to import.
     from lakeplan.simulation.curve import CurveRequest
@@ -159,7 +160,7 @@ def _from_server(
         raise LakeplanError(
             "neither the tree nor the server has GC rules for this repository",
             where=f"{server}/{name}",
-            hint="Add --rules FILE. Without rules nothing is collected.",
+            hint="Add --rules FILE. Without rules, nothing is collected.",
         )
     graph, blind_to = read_graph(reader, name, read_only=read_only)
     given = of_repository(

@@ -46,7 +46,7 @@ def demo(
     spark: Annotated[bool, option("Also compare the simulation with Spark's. Needs Java.")] = False,
     no_color: bool,
 ) -> None:
-    """Run the quickstart on a local lakeFS: plan, override a gate, apply, and meet a change by hand.
+    """Run the quickstart on a local lakeFS: plan, override a gate, apply, and handle a manual change.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def _new(folder: Path) -> Path:
         ) from None
     if not empty:
         raise UsageError(
-            "the folder is not empty", where=str(folder), hint="Use a new folder, or omit --dir."
+            "the folder is not empty", where=str(folder), hint="Use a new folder, or remove --dir."
         )
     return folder.resolve()
 
@@ -111,39 +111,41 @@ class Demo:
 
     def run(self) -> None:
         """Runs the quickstart. Raises LakeplanError for an unexpected exit code."""
-        self._say("Three repositories with histories of months.")
+        self._say("Create repositories with months of history.")
         self.lakeplan("sandbox", "seed", "history.yaml", "--endpoint", self._endpoint_url)
         self.lakeplan("validate")
 
         self._say(
-            "What would the tree change, and what would be deleted? A tag would lose data: a gate refuses."
+            "What would the tree change, and what would be deleted? A tag would lose data, so a gate refuses."
         )
         self.lakeplan("plan", expect=REFUSED)
 
         self._say(
-            "The team decides that the tag may lose data. An override in the tree says so, until a day."
+            "The team decides that the tag may lose data, and adds an override that expires to the tree."
         )
         self._change_tree("lakeplan.yaml", "include:", OVERRIDE + "include:")
         self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
         self.lakeplan("apply", "plan.json")
 
-        self._say("Planned again: nothing is left to do.")
+        self._say("Plan again. No changes are left.")
         self.lakeplan("plan", "--detailed-exitcode")
 
-        self._say("Another change is planned. Before it is applied, somebody edits rules on the server.")
+        self._say("Plan another change. Before it is applied, somebody edits rules on the server.")
         before, after = "default_retention_days: 60", "default_retention_days: 90"
         self._change_tree("repositories/streams.yaml", before, after)
         self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
         self._edit_by_hand("ml-features", 45)
         self.lakeplan("apply", "plan.json", expect=STALE)
 
-        self._say("--force skips the ETag check, and nothing else.")
+        self._say("--force skips only the ETag check.")
         self.lakeplan("apply", "plan.json", "--force")
         self.lakeplan("plan", "--detailed-exitcode")
 
     def compare_runners(self) -> None:
         """Raises LakeplanError when Spark finds other amounts than the threads of one process."""
-        self._say("The same simulation without a server, once in threads of one process and once on Spark.")
+        self._say(
+            "Run the same simulation without a server, once in threads of one process and once on Spark."
+        )
         found = [self._simulate("analytics", runner) for runner in ("local", "spark")]
         if found[0] != found[1]:
             raise LakeplanError(f"the runners disagree: {found}")
@@ -160,7 +162,7 @@ class Demo:
         code = subprocess.run(words, cwd=self.tree, env=self._environ, check=False).returncode
         say(self._console, f"[exit {code}, {time.monotonic() - began:.1f} s]")
         if code != expect:
-            raise LakeplanError(f"lakeplan {arguments[0]} ended with {code}; {expect} was expected")
+            raise LakeplanError(f"lakeplan {arguments[0]} exited with {code} instead of {expect}")
 
     def _simulate(self, repository: str, runner: str) -> Any:
         """Amounts of objects that a simulation finds in the repository's namespace."""

@@ -35,7 +35,8 @@ def doctor(
     *,
     tree: options.TreeDir = Path(),
     purpose: Annotated[
-        str, option("Command to check for: plan, apply, branches or sweep.", "WHAT", names=("--for",))
+        str,
+        option("Check what this command needs: plan, apply, branches or sweep.", "WHAT", names=("--for",)),
     ] = "plan",
     selection: SelectionOptions,
     read_only: Annotated[bool, option("Send only GET requests, and do not test storage.")] = False,

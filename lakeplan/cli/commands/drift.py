@@ -28,8 +28,8 @@ from lakeplan.stores.protocols import StateWriter
 
 ANY = "any"
 VANISHING = (
-    "HEADs of branches were not recorded for undo: the state is a folder and CI is set, so they would be lost"
-    " with the runner; set state.url to an s3://, gs:// or Azure blob URL"
+    "branch HEADs were not recorded for undo: the state is a local folder and CI is set, so they would be"
+    " lost with the runner. Set state.url to an s3://, gs:// or Azure blob URL"
 )
 
 
@@ -39,7 +39,8 @@ def drift(
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
     fail_on: Annotated[
-        list[str] | None, option("Exit with 2 when this class, or any, is found. Repeatable.", "CLASS")
+        list[str] | None,
+        option("Exit with 2 when this class of drift, or any, is found. Repeatable.", "CLASS"),
     ] = None,
     write: Annotated[
         bool, option("Write the values that were changed on the servers into the tree's files.")
@@ -50,7 +51,7 @@ def drift(
     """Compare the servers with the last apply and with the tree. Sends only GET requests.
 
     With --write, values of GC rules that were changed on a server replace those in the tree's files. Comments
-    and order stay. Review the change, and apply it.
+    and order are kept. Review the change, and apply it.
 
     Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
     that `lakeplan branches undo` can restore them.
@@ -61,7 +62,7 @@ def drift(
       tree-ahead      the tree has changes that were not applied
       patterns-stale  branches were created or deleted since the apply
       pins-missing    pins are gone, or lack the rules that they need
-      released        applied once, and no longer managed by the tree
+      released        applied before, but no longer managed by the tree
       unmanaged-new   a repository without an entry, newer than the last apply
 
     \b

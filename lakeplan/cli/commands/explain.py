@@ -269,7 +269,8 @@ def explain(
     else:
         if stored.rules is not None or stored.compare_rules is not None:
             raise UsageError(
-                "--rules requires --namespace", hint="Remove --rules: the server's own rules are used."
+                "--rules requires --namespace",
+                hint="Add --namespace URL, or remove --rules to use the rules on the server.",
             )
         session = opening.session(tree, as_of=as_of)
         server, name = one_repository(session.tree, repository)
@@ -307,6 +308,6 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
             else "give a repository and WHAT",
             hint="Run `lakeplan explain --namespace URL --rules FILE WHAT`."
             if offline
-            else "For example: `lakeplan explain analytics main:raw/a.csv`.",
+            else "Run for example `lakeplan explain analytics main:raw/a.csv`.",
         )
     return ("", words[0]) if offline else (words[0], words[1])

@@ -31,7 +31,7 @@ def export(
 ) -> None:
     """Print a repository's rules as JSON for `lakectl gc set-config`.
 
-    Patterns are expanded to the branches on the server. Without patterns no server is contacted.
+    Patterns are expanded to the branches on the server. If there are no patterns, no server is contacted.
 
     \b
     Examples:

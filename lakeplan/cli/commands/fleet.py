@@ -48,7 +48,7 @@ from lakeplan.values.units import parse_price
 from lakeplan.values.urls import shown_url
 
 Names = Annotated[
-    list[str] | None, argument("Repositories, or patterns of names. Default: all.", "[REPOSITORY]...")
+    list[str] | None, argument("Names or patterns of repositories. Default: all.", "[REPOSITORY]...")
 ]
 DumpRefs = Annotated[
     bool,
@@ -69,9 +69,9 @@ class Storage:
     no_listing: namespaces.NoListing = False
     endpoint_url: namespaces.EndpointUrl = None
     region: namespaces.Region = None
-    storage_path: Annotated[Path | None, option("Folder of local:// namespaces on this machine.", "DIR")] = (
-        None
-    )
+    storage_path: Annotated[
+        Path | None, option("Folder on this machine that contains the local:// namespaces.", "DIR")
+    ] = None
 
 
 StorageOptions = Annotated[Storage, options.Options(Storage)]
@@ -220,7 +220,7 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
     try:
         if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
             if storage.storage_path is None:
-                return "it is a folder on the server; --storage-path says where that is"
+                return "it is a folder on the server; set its location with --storage-path"
             return open_namespace(folder_of(url, str(storage.storage_path)))
         location = parse_location(url)
         if isinstance(location, AzureLocation) and not location.is_azure:
@@ -236,12 +236,14 @@ def price_of(text: str) -> Price:
     try:
         return Price(*parse_price(text))
     except ValueError as error:
-        raise UsageError(f"--price: {error}", hint="For example: --price '0.023 USD'") from None
+        raise UsageError(
+            f"--price: {error}", hint="Use an amount and a currency, for example --price '0.023 USD'"
+        ) from None
 
 
 def read_report(path: Path, kind: str, option: str) -> Any:
     """An earlier JSON report of this kind. Raises UsageError for any other file."""
-    hint = f"Give a JSON report of `lakeplan {kind}`, or leave {option} out."
+    hint = f"Give a JSON report of `lakeplan {kind}`, or remove {option}."
     return read_document(path, kind, "the report", hint=hint)
 
 
@@ -253,8 +255,9 @@ def refuse_other_servers(
         before = earlier["servers"].get(name, url)
         if before.rstrip("/") != url.rstrip("/"):
             raise UsageError(
-                f"{option}: in that report server {name} is {shown_url(before)}, now it is {shown_url(url)}",
-                hint=f"Give a report of these servers, or leave {option} out.",
+                f"{option}: server {name} was {shown_url(before)} in that report, but is now"
+                f" {shown_url(url)}",
+                hint=f"Give a report of these servers, or remove {option}.",
             )
 
 
@@ -271,7 +274,7 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
     if not imported:
         raise LakeplanError(
             "no repository has GC rules or branch policies, so there is no tree to write",
-            hint="Write rules for a repository in a tree of `lakeplan init`.",
+            hint="Run `lakeplan init` to create a tree, and write rules in it.",
         )
     unread = [SkippedRepository(key, row["message"]) for key, row in document["failed"].items()]
     made = make_checked(endpoints, imported, unread, "repository", scratch)
@@ -309,9 +312,9 @@ def storage(
 ) -> int:
     """Show what repositories store, which branches and tags hold it, and what could be deleted.
 
-    Needs no tree: it uses lakectl's server and credentials. With a tree it uses its servers, owners and
-    prices. Changes nothing. Where storage cannot be listed, figures come from metadata, and what only a
-    listing shows is unknown.
+    Needs no tree: it uses lakectl's server and credentials. With --tree, it uses the servers, owners and
+    prices of the tree. Changes nothing. Where storage cannot be listed, figures come from metadata, and those
+    that need a listing are unknown.
 
     \b
     Examples:
@@ -328,7 +331,7 @@ def storage(
         raise UsageError("--compare has the same branch twice", hint="Give two different branches.")
     if tree is not None and endpoint:
         raise UsageError(
-            "--tree and --endpoint both name servers",
+            "--tree and --endpoint cannot be combined",
             hint="Remove one of them. The variable LAKEPLAN_TREE counts as --tree.",
         )
     earlier: StorageDocument | None = None if since is None else read_report(since, "storage", "--since")

@@ -54,13 +54,11 @@ def edit_text(found: Disagreement) -> str:
     lines = gc_lines(found.step.before) if found.rules else []
     lines += [line for setting in found.settings for line in setting_lines(setting.kind, setting.before)]
     if desired is None or desired.by_glob or desired.source is None:
-        head = f"{repository}: an entry of its own, under repositories of any file:"
+        head = f"{repository}: add this entry under `repositories` in any file:"
         lines = [f"{repository}:", *(f"  {line}" for line in lines)]
     else:
         blocks = ["gc"] * found.rules + [setting.kind.value for setting in found.settings]
-        head = (
-            f"{repository}: in its entry at {desired.source}, in place of its {' and '.join(blocks)} block:"
-        )
+        head = f"{repository}: in its entry at {desired.source}, replace {' and '.join(blocks)} with:"
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
@@ -82,7 +80,7 @@ class TreeEdit(EditedTree):
         hand."""
         first = disagreements(tree, wanted, connect)
         if any(found.settings for found in first):
-            raise _not_editable(first, "policies and object rules are not edited by lakeplan")
+            raise _not_editable(first, "lakeplan does not edit policies or object rules")
         try:
             edited = self._pass(first, {})
             again = disagreements(edited, wanted, connect)
@@ -137,9 +135,7 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[RunStep]) -> boo
     return hashes(before) == hashes(after)
 
 
-RunArgument = Annotated[
-    str, argument("Run id, a unique beginning of one, or last.", "RUN", show_default=False)
-]
+RunArgument = Annotated[str, argument("Run id, a unique prefix of one, or last.", "RUN", show_default=False)]
 
 
 class ListsByDefault(TyperGroup):
@@ -159,7 +155,8 @@ def list_(
         str | None, option("Only runs that changed this repository: name or server/name.", "REPO")
     ] = None,
     since: Annotated[
-        str | None, option("Only runs that began at this time or later. 30d: in the last 30 days.", "TIME")
+        str | None,
+        option("Only runs that began at or after this time, or within this period, for example 30d.", "TIME"),
     ] = None,
     kind: Annotated[
         list[str] | None, option(f"Only these runs: {', '.join(KINDS)}. Repeatable.", "KIND")
@@ -167,7 +164,7 @@ def list_(
     limit: Annotated[int | None, option("Maximum number of runs to list.", "N", min=1)] = None,
     outputs: Annotated[Outputs, options.documents("history")],
 ) -> int:
-    """List the runs that the state recorded, newest first.
+    """List the runs recorded in the state, newest first.
 
     \b
     Examples:
@@ -232,7 +229,7 @@ def rollback(
     cache: CacheOptions,
     quiet: bool,
 ) -> int:
-    """Make a plan that restores the rules from before a run. Writes to no server.
+    """Make a plan that restores the rules from before a run. Servers are not changed.
 
     An apply plans again from the tree, so the tree must contain the old rules too. If it does not, lakeplan
     prints the edits, makes no plan and exits with 5. With --edit-tree, it edits the checked-out tree and
@@ -280,7 +277,7 @@ def rollback(
     if edit.files and not quiet:
         say(
             stderr(no_color=outputs.no_color),
-            f"Edited in the tree, to be reviewed and committed with the plan: {', '.join(edit.files)}",
+            f"Edited these files. Have them reviewed, and commit them with the plan: {', '.join(edit.files)}",
         )
     return exit_code_of(made, detailed=False)
 

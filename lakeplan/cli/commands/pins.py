@@ -21,7 +21,7 @@ from lakeplan.plan.planning import Ports
 from lakeplan.review.run import ApplyPorts
 
 
-@command("Make missing pins and write the rules that pins need.")
+@command("Create missing pins and write the rules that pins need.")
 def sync(
     *,
     tree: options.TreeDir = Path(),
@@ -29,8 +29,8 @@ def sync(
     adopt: Annotated[
         bool,
         option(
-            "First record existing hidden branches whose name and commit make them pins. Use this if the"
-            " state was lost."
+            "First, record existing hidden branches whose name and commit match a pin. Use this if the state"
+            " was lost."
         ),
     ] = False,
     outputs: Annotated[Outputs, options.documents("apply")],
@@ -39,9 +39,9 @@ def sync(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
-    """Make missing pins and write the rules that pins need. For a scheduler.
+    """Create missing pins and write the rules that pins need. Run it on a schedule.
 
-    Writes no rule of the tree and shortens no retention. Pins that nothing asks for any more are deleted if
+    Does not write the tree's own rules or shorten retention. Pins that are no longer required are deleted if
     the settings in the tree are those of the last apply. If not, run `lakeplan plan` to review what would be
     deleted.
 

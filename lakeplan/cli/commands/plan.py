@@ -41,7 +41,7 @@ def plan(
     as_of: options.AsOf = None,
     simulate: Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")] = "changed",
     no_simulate: Annotated[bool, option("Same as --simulate none.")] = False,
-    backlog: Annotated[bool, option("Also report what the stored rules already let expire.")] = False,
+    backlog: Annotated[bool, option("Also report what has already expired under the stored rules.")] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[bool, option("Exit with 2 when changes are pending.")] = False,
     allowed: options.AllowedInPreview,
@@ -54,7 +54,7 @@ def plan(
         ),
     ] = None,
     new_tree: Annotated[
-        bool, option("With --base: this change adds the tree. Compare it with the default settings.")
+        bool, option("With --base: this change adds the tree, so compare it with the default settings.")
     ] = False,
     what_if: Annotated[
         list[str] | None,

@@ -187,7 +187,7 @@ def compute_curves(
             failed.append(f"{repository.key}: no retention curve: {error.message}")
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
-        left_out.append(f"more than {MAX_CURVES} retention curves: not of {rest}; name them by --target")
+        left_out.append(f"no retention curves of {rest}, because a page has up to {MAX_CURVES}; use --target")
     return Curves(found, failed, left_out)
 
 
@@ -208,15 +208,13 @@ def _given(
     return of_repository(repository.key, history.graph, metadata, url, history.blind_to)
 
 
-EXAMPLE = "For example: `lakeplan report plan.json --html report.html`."
+EXAMPLE = "Run for example `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
-    "commit graphs, and the ages of branches: the plan file has no history; add -C DIR to read it from the"
-    " servers, or --namespace server/name=URL"
+    "commit graphs, and the ages of branches: the plan file has no history; read it from the servers with"
+    " -C DIR, or from a namespace with --namespace server/name=URL"
 )
-ADDS_GRAPHS = "-C DIR or --namespace URL adds them"
-NO_CURVE = (
-    "retention curves: --with-curves makes them if a history is given, --curve adds one that is already made"
-)
+ADDS_GRAPHS = "add them with -C DIR or --namespace URL"
+NO_CURVE = "retention curves: compute them with --with-curves, which needs a history, or add one with --curve"
 
 
 @command(without="no_color")
@@ -265,7 +263,7 @@ def report(
       lakeplan report plan.json --html report.html --curve curve.json
     """
     if plan_file is None:
-        raise UsageError("no plan file is given", hint=EXAMPLE)
+        raise UsageError("no plan file was given", hint=EXAMPLE)
     if html is None:
         raise UsageError("--html FILE is missing", hint=EXAMPLE)
     plan = read_plan(plan_file)

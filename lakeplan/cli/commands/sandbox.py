@@ -108,11 +108,11 @@ def seed(
     secret_key: Annotated[
         str | None,
         option(
-            "Secret key. Default: as for the access key, LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY first.", "SECRET"
+            "Secret key. Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then as for --access-key.", "SECRET"
         ),
     ] = None,
     namespace_prefix: Annotated[
-        str, option("Storage namespace of each repository, without its name.", "URL")
+        str, option("Prefix of the storage namespaces. The repository name is added to it.", "URL")
     ] = "local://",
     skip_existing: Annotated[bool, option("Skip repositories that already exist.")] = False,
     as_of: AsOf = None,
@@ -131,7 +131,7 @@ def seed(
         report=(lambda _: None) if quiet else lambda line: say(stderr(), line),
     )
     if not quiet:
-        say(stdout(), f"made {count_of(len(made), 'repository')} on {at.endpoint}")
+        say(stdout(), f"created {count_of(len(made), 'repository')} on {at.endpoint}")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def seed_target(
     )
     if not (endpoint or own or is_public):
         raise UsageError(
-            f"no endpoint is given, so the access key was not sent to {DEFAULT_ENDPOINT}",
+            f"no endpoint was given, so the access key was not sent to {DEFAULT_ENDPOINT}",
             hint="Set the server with --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
         )
     return target

@@ -172,7 +172,7 @@ def show(
     target: options.Targets = None,
     outputs: Annotated[Outputs, options.documents("plan")],
 ) -> None:
-    """Show a plan file, or with --resolved the settings of a repository. Does not contact a server.
+    """Show a plan file or, with --resolved, the settings of a repository. Does not contact a server.
 
     With --resolved, each value is printed with the file and line that set it.
 
@@ -185,8 +185,8 @@ def show(
     """
     if (plan_file is None) == (resolved is None):
         raise UsageError(
-            "give a plan file or --resolved REPO, and not both",
-            hint="For example: `lakeplan show plan.json`.",
+            "give either a plan file or --resolved REPO",
+            hint="Run for example `lakeplan show plan.json`.",
         )
     if resolved is not None:
         show_resolved(tree, resolved, outputs)

@@ -30,7 +30,7 @@ def simulate(
     min_age: namespaces.Age = "24h",
     output: Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")] = None,
     overwrite: Annotated[bool, option("Replace the results of an earlier run.")] = False,
-    commits_only: Annotated[bool, option("Only evaluate commits. Needs no Spark.")] = False,
+    commits_only: Annotated[bool, option("Evaluate only commits. Spark is not needed.")] = False,
     stored: namespaces.NamespaceOptions,
     runners: options.RunnerOptions,
     cache: CacheOptions,

@@ -33,9 +33,9 @@ def package(
     if not quiet:
         count = len(EXECUTOR_PACKAGES)
         typer.echo(f"{out}: lakeplan for spark-submit --py-files {out}")
-        typer.echo("on every machine of the cluster:")
+        typer.echo("install on every machine of the cluster:")
         typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
-        typer.echo("and where the driver runs:")
+        typer.echo("and on the machine of the driver:")
         typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
     return ExitCode.OK
 

@@ -107,7 +107,7 @@ def _listed(
     names = [kind.value for kind in MarkClass]
     classes = tuple(one_of("class", name.replace("-", "_"), names) for name in class_ or ())
     if not objects and (prefix is not None or classes):
-        raise UsageError("--prefix and --class choose what --objects lists", hint="Add --objects.")
+        raise UsageError("--prefix and --class require --objects", hint="Add --objects.")
     return Listed(objects, prefix, classes)
 
 
@@ -218,7 +218,11 @@ def run(
     ] = None,
     collecting: CollectorOptions,
     check: Annotated[
-        bool, option("Check before and after that storage holds everything that commits need. Stop if not.")
+        bool,
+        option(
+            "Check before and after that storage holds every object that commits need. Stop if any is"
+            " missing."
+        ),
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
     outputs: Annotated[Outputs, options.documents("sweep")],
@@ -372,7 +376,7 @@ def show(
     if listing.objects and html is not None:
         raise UsageError(
             "--html and --objects cannot be combined: the page shows the whole mark",
-            hint="Leave out --objects or --html.",
+            hint="Remove --objects or --html.",
         )
     session = opening.session(tree)
     context = RenderContext.of(session.tree)
@@ -465,9 +469,7 @@ def purge(
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     require_terminal("purge")
-    question = (
-        f"Delete {objects:,} objects of {quarantines} quarantines for good? Only the answer yes deletes them"
-    )
+    question = f"Permanently delete {objects:,} objects from {quarantines} quarantines? Only yes is accepted"
     return confirm(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 

@@ -75,7 +75,7 @@ def import_(
         list[Path] | None,
         option(
             "Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
-            " repository.",
+            " name of the repository.",
             "FILE",
         ),
     ] = None,
@@ -172,7 +172,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not (left and equals and right):
         example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
         raise UsageError(
-            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"For example: {option} {example}"
+            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"Use for example {option} {example}"
         )
     return left, right
 
@@ -187,7 +187,7 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
             raise UsageError(
-                "no server is given", hint="Add one, for example --endpoint prod=https://lakefs.example.com"
+                "no server was given", hint="Add one, for example --endpoint prod=https://lakefs.example.com"
             )
         found = {"prod": url}
     return found
@@ -244,7 +244,7 @@ def read_rules_file(path: Path) -> GcRules:
         raise LakeplanError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="Give a file with GC rules, or a folder of such files.",
+            hint="Give a file of GC rules, or a folder of rules files.",
         ) from None
     return parse_rules(data, name=str(path))
 
@@ -347,7 +347,7 @@ include: ["repositories/**/*.yaml"]
 
 _EXAMPLE = """\
 
-# An example entry. Copy it to repositories/analytics.yaml and remove the comment signs:
+# An example entry. Copy it to repositories/analytics.yaml and uncomment it:
 # apiVersion: lakeplan/v1
 # repositories:
 #   analytics:                      # exact, a glob ("team-a-*"), or server/name
@@ -366,7 +366,7 @@ def root_file(endpoints: Mapping[str, str], state_url: str | None) -> str:
     if len(endpoints) > 1:
         text += f"defaults: {{server: {quoted(next(iter(endpoints)))}}}\n"
     if state_url is None:
-        state = "# state: {url: s3://bucket/lakeplan}   # a CI runner needs one; else .lakeplan beside this"
+        state = "# state: {url: s3://bucket/lakeplan}   # required in CI; default: .lakeplan beside this file"
     else:
         state = f"state: {{url: {quoted(state_url)}}}"
     return f"{text}{state}\n{_REST}{_EXAMPLE}"
@@ -389,14 +389,16 @@ def init(
     cloud: Annotated[
         str | None,
         option(
-            "Cloud that jobs sign in to by OIDC: aws, azure, gcp or none. Default: that of the state.",
+            "Cloud that jobs sign in to through OIDC: aws, azure, gcp or none. Default: the cloud of the"
+            " state.",
             "CLOUD",
         ),
     ] = None,
     branch: Annotated[
         str | None,
         option(
-            "Branch whose merges GitHub applies. Default: the default branch of origin, else main.", "BRANCH"
+            "Branch whose merges are applied on GitHub. Default: the default branch of origin, else main.",
+            "BRANCH",
         ),
     ] = None,
     state: StateUrl = None,
@@ -407,7 +409,7 @@ def init(
     """Create a tree: settings with their defaults, an example entry, and CI workflows.
 
     Existing files are never changed, and no server is contacted. If your servers already have retention
-    rules, start with `lakeplan import` instead. With --ci, a tree that exists gets workflows only.
+    rules, start with `lakeplan import` instead. With --ci, an existing tree gets only workflows.
 
     \b
     Examples:
@@ -430,7 +432,7 @@ def init(
     )
     notes = _left_out(jobs, top) + _left_out(files, tree)
     if host == "github":
-        notes.append(f"merges into the branch {applied} are applied; --branch names another")
+        notes.append(f"merges into the branch {applied} are applied; choose another with --branch")
     _refuse_existing(top, jobs)
     _refuse_existing(tree, files)
     write_files(tree, files)
@@ -471,7 +473,7 @@ def _left_out(files: dict[str, str], folder: Path) -> list[str]:
     """Removes files that may exist already from ``files``, and says what to add to them."""
     notes = {
         IGNORE: IGNORE_BY_HAND,
-        INCLUDING: f"{INCLUDING} already exists: add the include of {INCLUDED} to it",
+        INCLUDING: f"{INCLUDING} already exists: include {INCLUDED} in it",
     }
     found = [name for name in notes if name in files and os.path.lexists(folder / name)]
     for name in found:
@@ -499,7 +501,8 @@ def _report_files(
         line(note)
     if ci != "none" and state is None:
         line(
-            f"runners keep no files: set a state in {ROOT_FILE}, such as state: {{url: s3://bucket/lakeplan}}"
+            f"CI runners keep no files: set a state in {ROOT_FILE}, for example state: {{url:"
+            " s3://bucket/lakeplan}"
         )
     if ci != "none":
         line("the first lines of each workflow say which variables and secrets it needs")
