@@ -136,7 +136,7 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     if gone["amount"] is not None:
         return f"{volume(gone['amount'])} ({gone['low_percent']:g} %){amount}"
     found = f"{count(gone['gone'] or 0)} of {count_of(gone['asked'] or 0, 'sampled object')}{sample}"
-    share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with a confidence of 95 %"
+    share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with 95 % confidence"
     return f"{found}: {share}"
 
 
@@ -180,9 +180,12 @@ def _hours(row: AuditedRow) -> str:
 
 
 _UNCOUNTED = {
-    "s3": "the store does not say, or the credentials may not ask",
-    "azure": "Azure lists no uploads, and older versions only if the account and the credentials allow it",
-    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials may not ask",
+    "s3": "the store does not report them, or the credentials may not list them",
+    "azure": (
+        "Azure does not list uploads, and lists older versions only if the account and the credentials allow"
+        " it"
+    ),
+    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials may not list them",
 }
 """Why remnants of a kind of storage were not counted."""
 
@@ -193,12 +196,15 @@ def notes_of(row: AuditedRow) -> Iterator[str]:
         yield from _uncounted(row)
     if row["estimated"]:
         why = row["not_listed"]
-        yield f"storage was not listed ({why}): figures come from metadata, and count what is gone already"
-        yield f"collectors leave out objects younger than {_hours(row)}: these figures count them"
+        yield (
+            f"storage was not listed ({why}), so figures come from metadata and include objects that are"
+            " already gone"
+        )
+        yield f"collectors skip objects younger than {_hours(row)}, but these figures include them"
     if row["not_sampled"]:
         yield f"no sample was read: {row['not_sampled']}"
     if not row["commits"]["dangling_seen"]:
-        yield "commits of deleted branches were not seen: --dump-refs shows them"
+        yield "commits of deleted branches were not read; add --dump-refs to read them"
 
 
 def _uncounted(row: AuditedRow) -> Iterator[str]:
@@ -237,8 +243,9 @@ def audit_markdown(document: AuditDocument) -> str:
 
 # ---- the page
 FOOT = (
-    "Made by lakeplan from an audit; this page is one file, sends no requests and stores nothing. Times are"
-    " UTC, sizes decimal. Tags and rules are as they were read; nothing was changed."
+    "lakeplan made this page from an audit. It is a single file that sends no requests and stores nothing."
+    " Times are in UTC, and sizes are decimal. Tags and rules are shown as they were read. Nothing was"
+    " changed."
 )
 _FREE = ("Already gone", "Gone of tags")
 """These have no cost: they are not stored."""
@@ -278,22 +285,22 @@ def _summary(document: AuditDocument) -> Section:
         (
             "Already gone",
             _sum(_amount(row["destroyed"]) for row in rows),
-            "that the documented rule keeps, as far as storage was listed",
+            "kept by the documented rule, where storage was listed",
         ),
         (
             "Gone of tags",
             _sum(_amount(row["destroyed_tagged"]) for row in rows),
-            "that tags name and the rule does not keep",
+            "referenced by tags, but not kept by the rule",
         ),
         ("The next collection", _sum(row["next_run"]["expired"] for row in rows), "would be deleted"),
         (
             "At risk",
             _sum(row["next_run"]["at_risk"] for row in rows),
-            "of it, which the documented rule keeps",
+            "of these, kept by the documented rule",
         ),
-        ("Of tags", _sum(row["next_run"]["tagged"] for row in rows), "of it, which tags name"),
-        ("Can be deleted now", _sum(row["freeable"] for row in rows), "that no rule keeps"),
-        ("Older versions", _sum(map(_older, rows)), "that buckets keep besides"),
+        ("Of tags", _sum(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
+        ("Can be deleted now", _sum(row["freeable"] for row in rows), "not kept by any rule"),
+        ("Older versions", _sum(map(_older, rows)), "also kept by buckets"),
     )
     shown = [
         (

@@ -94,7 +94,7 @@ def _read(row: CheckedRow) -> str:
         "could not be read": read["unreadable"],
     }
     more = "".join(f", {count(number)} {words}" for words, number in others.items() if number)
-    return f"{volume(read['read'])}: {count(read['matched'])} as their checksums say{more}"
+    return f"{volume(read['read'])}: {count(read['matched'])} match their checksums{more}"
 
 
 def findings_table(row: CheckedRow) -> Table:
@@ -174,15 +174,18 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
-            f"{count_of(row['unconfirmed'], 'object')} count as missing or with the wrong size by the"
-            " listing alone: too many are missing to check each"
+            f"{count_of(row['unconfirmed'], 'object')} count as missing or as having the wrong size by the"
+            " listing alone, because there are too many to check each one"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"
     if row["unusual"]:
         yield f"not checked: {count_of(row['unusual'], 'object')} at keys with empty or dot segments"
     if any(one["named_by"] == ["tag"] for one in row["findings"]):
-        yield "tags protect nothing on a server: what only a tag names may have expired by the rules"
+        yield (
+            "tags protect nothing on a server: objects that only a tag references may have expired under"
+            " the rules"
+        )
 
 
 def check_markdown(document: CheckDocument) -> str:

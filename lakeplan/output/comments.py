@@ -70,12 +70,12 @@ def run_branches(repository: Json) -> str:
         return ""
     title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
     if found["unknown"]:
-        return f"{title}The branches to delete could not be determined: {_brief(found['unknown'])}\n\n"
+        return f"{title}Which branches to delete could not be determined: {_brief(found['unknown'])}\n\n"
     going = deletions_of(repository)
     if not going:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
-    more = f"\nand {count(len(going) - _SHOWN)} more, in the plan file\n" if len(going) > _SHOWN else ""
+    more = f"\nand {count(len(going) - _SHOWN)} more in the plan file\n" if len(going) > _SHOWN else ""
     counts = found["deletions"]
     line = (
         f"{count_of(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
@@ -112,7 +112,7 @@ def kept_and_following(repository: Json) -> str:
     ):
         body += f"{made}\n" if made else ""
     body += "".join(f"- {prose(note)}\n" for note in found["notes"])
-    return folded("what is kept, and what then expires", body)
+    return folded("kept branches, and what then expires", body)
 
 
 def with_losses(fate: Any) -> str:
@@ -210,7 +210,7 @@ def details_of(repository: Json) -> str:
     if repository["owner"]:
         facts.append(f"owner {code(repository['owner'])}")
     parts.append(", ".join(facts) + "\n")
-    return folded("what that does", "".join(parts)) + kept_and_following(repository)
+    return folded("details", "".join(parts)) + kept_and_following(repository)
 
 
 def _every_change(repository: Json) -> str:
@@ -305,7 +305,7 @@ def _fitting(blocks: Sequence[_Block], room: int) -> str:
         cut.append(f"the changes of {_several([b.key for b in blocks if b.key not in shown])}")
     if not cut:
         return text
-    return f"{text}\n**Cut to fit a comment:** {', and '.join(cut)}. The plan file has everything.\n"
+    return f"{text}\n**Left out to fit a comment:** {', and '.join(cut)}. The plan file has everything.\n"
 
 
 def _that_fit(lengths: Mapping[str, int], room: int) -> set[str]:
@@ -372,7 +372,7 @@ def _brief(text: str) -> str:
 def _blocked(document: Json, *, compact: bool) -> str:
     lines = _gates(document, ("refused",), "override with ", compact=compact)
     if compact and lines:
-        lines += "\n**Cut to fit a comment:** what each gate says. The plan file has everything.\n"
+        lines += "\n**Left out to fit a comment:** what each gate says. The plan file has everything.\n"
     return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
 
 
@@ -407,7 +407,7 @@ def _failed(document: Json, limit: int) -> str:
         at = f" ({_brief(place)})" if place and place not in keys else ""
         lines.append(f"- {_names(keys)}{at}: {_brief(reason)}{f' — {_brief(hint)}' if hint else ''}\n")
     if len(groups) > limit:
-        lines.append(f"- and {len(groups) - limit:,} more kinds of failure, in the plan file\n")
+        lines.append(f"- and {len(groups) - limit:,} more kinds of failure in the plan file\n")
     return "\n### Failed: not planned, and not written by an apply\n\n" + "".join(lines)
 
 
@@ -422,8 +422,8 @@ def _tail(document: Json) -> str:
         notes += [f"- {code(key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
-        notes.append(f"- without an entry, and not touched: {count}, {_names(document['unmanaged'])}\n")
-    more = f"- and {len(notes) - _ROWS:,} more, in the plan file\n" if len(notes) > _ROWS else ""
+        notes.append(f"- without an entry, and so not managed: {count}, {_names(document['unmanaged'])}\n")
+    more = f"- and {len(notes) - _ROWS:,} more in the plan file\n" if len(notes) > _ROWS else ""
     body = "".join(notes[:_ROWS]) + more
     return ("\n" + folded(count_of(len(notes), "note"), body) if notes else "") + _circumstances(document)
 
@@ -437,7 +437,7 @@ def _circumstances(document: Json) -> str:
 def cut_lines(text: str, room: int) -> str:
     """The first lines that fit, and a note that there are more. This is the last resort."""
     kept, used = [], 0
-    note = "\n**Cut to fit a comment:** there is more than fits. The plan file has everything.\n"
+    note = "\n**Shortened to fit a comment.** The plan file has everything.\n"
     for line in text.splitlines(keepends=True):
         used += length(line)
         if used > room - length(note):
@@ -475,11 +475,11 @@ _TITLES = {
     "stale": ":no_entry: **stale**, nothing was written",
 }
 _NEXT = {
-    "partly": "Fix the cause, then run the job again: what was written is not written again.",
+    "partly": "Fix the cause, then run the job again. It skips what was already written.",
     "failed": "Fix the cause, then run the job again.",
-    "refused": "Open a new pull request, so that the present plan is reviewed. To override a gate, list it"
+    "refused": "Open a new pull request so that the current plan is reviewed. To override a gate, list it"
     " under `overrides` in that pull request.",
-    "stale": "Open a new pull request, so that the present plan is reviewed. It can be an empty commit: the"
+    "stale": "Open a new pull request so that the current plan is reviewed. It can be an empty commit: the"
     " tree is already merged.",
 }
 _NAMES = 20
@@ -499,10 +499,10 @@ def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int
         *_list("Planned again, because the servers changed since the review", document["planned_again"]),
     ]
     if document["planned_again"]:
-        lines += ["Everything that this deletes was among what was reviewed.", ""]
+        lines += ["Everything that this plan deletes was reviewed.", ""]
     if document["not_written"]:
         keys = names(document["not_written"], _NAMES, code)
-        lines += [f"In the tree and not in the plan, so not written: {keys}. Plan again to review them.", ""]
+        lines += [f"In the tree but not in the plan, so not written: {keys}. Plan again to review them.", ""]
     if document["note"]:
         lines += [prose(document["note"]), ""]
     text = "\n".join(lines) + _done(document["results"]) + f"\n<sub>Run {code(document['run_id'])}.</sub>\n"

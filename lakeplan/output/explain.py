@@ -37,11 +37,11 @@ _STATUS = {
     "young": ("EXPIRES SOON: nothing keeps it, but it is younger than the minimum age", "bold yellow"),
     "at_risk": ("AT RISK: the server would delete it although the documented rule keeps it", "bold red"),
     "expired": ("EXPIRES: no rule keeps it", "bold red"),
-    "never_committed": ("EXPIRES: it is in no commit and not uncommitted", "bold red"),
+    "never_committed": ("EXPIRES: it is not in any commit and not uncommitted", "bold red"),
     "unknown": ("UNKNOWN: not everything that decides it could be read (see the notes)", "bold yellow"),
     "outside": ("NEVER COLLECTED: it is outside the storage namespace", "bold green"),
     "elsewhere": ("NEVER COLLECTED: it is where no collector looks", "bold green"),
-    "missing": ("MISSING: rules keep it, and it is not in storage", "bold red"),
+    "missing": ("MISSING: rules keep it, but it is not in storage", "bold red"),
     "collected": ("GONE: nothing keeps it, and it is not in storage", "bold"),
 }
 _TITLES = {
@@ -126,7 +126,7 @@ def _protected(page: Page, rows: Sequence[ProtectionRow]) -> None:
         reason = f" ({row['reason']})" if row["reason"] else ""
         lines.append(f"{_PROTECTIONS[row['kind']]} {name}{until}{reason}")
     if any(row["kind"] != "pin" for row in rows):
-        lines.append("so no sweep of lakeplan deletes it; other collectors do not know this")
+        lines.append("so no lakeplan sweep deletes it; other collectors do not know this")
     if lines:
         page.hanging(Cell("protected", "dim"), *lines, indent=2)
 
@@ -143,9 +143,9 @@ _ENDS = {
     "kept": "kept",
     "deleted": "DELETED",
     "quarantined": "moved to QUARANTINE",
-    "purged": "moved to quarantine, and its copy is gone: restored or PURGED",
+    "purged": "moved to quarantine, but its copy is gone: restored or PURGED",
     "saved": "kept by the sweep",
-    "failed": "not deleted: it failed",
+    "failed": "not deleted: the deletion failed",
 }
 
 
@@ -188,13 +188,15 @@ def _branch(page: Page, subject: BranchSubject) -> None:
         page.line(f"rule: {_rule(verdict, subject['branch'])}", indent=4)
         commits = count_of(verdict["commits"], "commit")
         page.line(
-            f"keeps {commits}, {count(verdict['commits_alone'])} of them alone, "
-            f"from {_commit_text(verdict['oldest_commit'])} on",
+            f"keeps {commits} ({count(verdict['commits_alone'])} of them alone), from"
+            f" {_commit_text(verdict['oldest_commit'])} on",
             indent=4,
         )
         lost = verdict["commits_lost_if_deleted"]
         outcome = (
-            f"{count_of(lost, 'commit')} would expire on the server" if lost else "no commit expires at once"
+            f"{count_of(lost, 'commit')} would expire on the server"
+            if lost
+            else "no commit expires immediately"
         )
         page.line(f"if the branch is deleted now: {outcome}", indent=4)
 
@@ -280,7 +282,7 @@ def _walk(verdict: Verdict) -> str:
             return f"{_walker(marks[0])} starts here: a HEAD is kept"
         return f"{_walker(marks[0])} marks it"
     passes = [p for p in walk if p["outcome"] == "passes"]
-    text = f"{_walker(passes[0])} visits it and does not mark it" if passes else "no walk marks it"
+    text = f"{_walker(passes[0])} visits it but does not mark it" if passes else "no walk marks it"
     keeper = verdict["reasons"][0]["start"] if verdict["reasons"] else None
     stopped = next((p for p in walk if p["start"] == keeper and p["outcome"] == "stops"), None)
     if stopped is None or not verdict["documented"]:
@@ -319,22 +321,22 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
         case "move_head":
             now = remedy["days_now"]
             later = "then the branch's days count" if now is None else f"it expires {_later(now)}"
-            return f"{branch}: its HEAD holds it; commit without it, and {later}"
+            return f"{branch}: its HEAD holds it; make a commit without it, and {later}"
         case "remove_pin":
             return f"{branch}: remove the pin from the tree's `pins`, and apply"
         case "too_young":
-            return f"{branch}: even 1 day keeps it today"
+            return f"{branch}: even a retention of 1 day keeps it today"
         case "set_rules":
-            return "set rules, then run `lakeplan explain` again: without rules no collector runs"
+            return "set rules, then run `lakeplan explain` again: without rules, no collector runs"
         case "reset":
             where = "its branch" if remedy["branch"] is None else branch
             return f"{where}: reset the uncommitted change"
         case "end_protection":
-            return "end what protects it, which keeps it from lakeplan's sweeps"
+            return "end the protection that keeps it from lakeplan's sweeps"
 
 
 def _later(retention_days: int) -> str:
-    return f"{days(retention_days)} later" if retention_days > 0 else "at once"
+    return f"{days(retention_days)} later" if retention_days > 0 else "immediately"
 
 
 def _commit_text(commit: CommitRef | None) -> str:

@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry, FailureRow, Following, FollowsRow, Losses, OnlyHereRow
 
 _REASONS = {
-    "not_crossed": "not crossed yet",
+    "not_crossed": "not old enough yet",
     "default_branch": "the default branch",
     "no_creation_time": "no creation time is recorded",
     "read_only": "the repository is read-only",
     "no_policy": "no policy matches",
-    "exempt": "exempt by the tree",
+    "exempt": "exempt in the tree",
     "uncommitted": "uncommitted changes",
     "open_pull_request": "an open pull request",
     "protected": "protected on the server",
     "not_merged": "not merged into the default branch",
     "min_keep": "kept by min_keep",
     "held": "kept by a legal hold",
-    "exempted": "exempted by a person",
-    "notice_due": "no notice was given yet",
-    "notice_given": "its notice period runs",
+    "exempted": "exempted by `branches exempt`",
+    "notice_due": "no notice has been given yet",
+    "notice_given": "its notice period has not ended",
 }
 _WIDE = 100
 """Terminals of at least this width also show since when a branch is past its policy."""
@@ -88,7 +88,7 @@ def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
     summary = document["summary"]
     failed = f", {count_of(summary['failed'], 'repository')} failed" if summary["failed"] else ""
     text = f"{count(summary['delete'])} to delete, {count(summary['keep'])} to keep{failed}."
-    page.total("Branch plan:", f"{text} Judged at {moment(document['as_of'])}.")
+    page.total("Branch plan:", f"{text} As of {moment(document['as_of'])}.")
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
@@ -109,9 +109,7 @@ def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit
     """Branches without recent writes, and what only they keep."""
     table = stale_table(branches, cost)
     if table.rows:
-        title = (
-            f"{count_of(len(table.rows), 'stale branch')}, and what only each of them holds (upper bounds)"
-        )
+        title = f"{count_of(len(table.rows), 'stale branch')}, and what each alone holds (upper bounds)"
         page.line(Cell(title, "bold"), indent=2)
     table.print_on(page, limit, solid=(1,), indent=4)
     page.rest(len(table.rows), limit, indent=4)
@@ -242,7 +240,7 @@ def _because(branch: BranchEntry) -> str:
         return f"{branch['policy']} {text}"
     if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
         return text
-    return f"{text} (else {branch['policy']} deletes it)" if branch["policy"] else text
+    return f"{text} (otherwise {branch['policy']} deletes it)" if branch["policy"] else text
 
 
 def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
@@ -286,8 +284,8 @@ def _notes(page: Page, repository: PlannedRepository) -> None:
 
 def _not_ours(page: Page, document: PlanDocument | RunDocument) -> None:
     if document["not_ours"]:
-        text = "their server deletes branches itself (engine: server), lakeplan does not"
-        page.heading("Not lakeplan's", text)
+        text = "their server deletes branches itself (engine: server), so lakeplan does not"
+        page.heading("Not covered", text)
         page.line(names(document["not_ours"], 20), indent=2)
 
 
@@ -325,7 +323,7 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     summary = document["summary"]
     errors = summary["repositories_failed"]
     failed = f", {count_of(errors, 'repository')} failed" if errors else ""
-    noticed = f", notice given of {count_of(summary['noticed'], 'branch')}" if summary["noticed"] else ""
+    noticed = f", notice given for {count_of(summary['noticed'], 'branch')}" if summary["noticed"] else ""
     text = f"{count(summary['deleted'])} deleted, {count(summary['kept'])} kept{noticed}{failed}."
     page.total("Branch run:", f"{text} Run {document['run_id']}.")
 
@@ -353,7 +351,7 @@ def render_exemption(document: ExemptionDocument, console: Console) -> None:
     if document["removed"]:
         page.total("Exemption removed:", f"{name}. Its policies apply again.")
         return
-    text = f"{name} until {moment(document['until'])}. Run it with --remove to end that."
+    text = f"{name} until {moment(document['until'])}. To end the exemption, run the command with --remove."
     page.total("Exempt:", text)
 
 

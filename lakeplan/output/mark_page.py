@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 ROWS = 1_000
 FOOT = (
-    "Made by lakeplan from a mark; this page is one file, sends no requests and stores nothing. Times are"
-    " UTC, sizes decimal. Prefixes, ages and last commits are of the objects that would be deleted."
+    "lakeplan made this page from a mark. It is a single file that sends no requests and stores nothing."
+    " Times are in UTC, and sizes are decimal. Prefixes, ages and last commits are those of the objects that"
+    " would be deleted."
 )
 
 
@@ -73,7 +74,7 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         (
             "Kept",
             size(kept["size_bytes"]),
-            f"{count_of(kept['objects'], 'object')} that may expire, and are kept",
+            f"{count_of(kept['objects'], 'object')} that may expire but are kept",
         ),
         (
             "Old enough",
@@ -113,7 +114,7 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
         return None
     rows = [(row, row["depth"]) for row in tree]
     folders = table_of("Objects and bytes by prefix", prefixes_table(rows, cost))
-    words = "Each folder counts everything below it. Objects of several paths count for the first."
+    words = "Each folder counts everything below it. An object with several paths counts only at the first."
     return Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])
     )

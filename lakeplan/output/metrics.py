@@ -227,7 +227,7 @@ FOLLOW_VOLUME = _volume(
 )
 STALE_BRANCHES = _lifecycle_plan(
     "lifecycle_plan_stale_branches",
-    "Stale branches: no commit for 30 days, or a policy would delete them. Counts at most 20.",
+    "Stale branches: no commit for 30 days, or a policy would delete them. Counts up to 20.",
 )
 STALE_BYTES = _lifecycle_plan(
     "lifecycle_plan_stale_bytes",
@@ -252,7 +252,7 @@ SWEEP_BACK = _sweep_run("sweep_run_came_back_objects", "Deleted objects that are
 
 # ---- storage
 STORAGE_AT = _storage("storage_timestamp_seconds", "When the repository was measured.")
-STORAGE_VOLUME = _volume("storage", "storage_{}", "{}, by part; a part that is not known is missing.", "part")
+STORAGE_VOLUME = _volume("storage", "storage_{}", "{}, by part. Unknown parts are omitted.", "part")
 STORAGE_CLASS_VOLUME = _volume(
     "storage", "storage_class_{}", "Stored {}, by storage class (--by-class).", "class"
 )
@@ -261,7 +261,7 @@ STORAGE_FAILURE = _storage("storage_failure", "1 when the repository could not b
 
 def table() -> str:
     """All families as the Markdown table of ``docs/metrics.md``; *repository* means ``REPOSITORY``."""
-    rows = ["| command | metric | labels | what it is |", "| --- | --- | --- | --- |"]
+    rows = ["| command | metric | labels | meaning |", "| --- | --- | --- | --- |"]
     for family in FAMILIES:
         shared = family.labels[: len(REPOSITORY)] == REPOSITORY
         names = [f"`{name}`" for name in family.labels if not (shared and name in REPOSITORY)]

@@ -62,7 +62,7 @@ def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
         for result in document["results"]
         if result["exit_code"]
     ]
-    hint = "Run `lakeplan apply` again. What is applied already is skipped."
+    hint = "Run `lakeplan apply` again. It skips what was already applied."
     return Occasion(Event.APPLY_FAILED, "Writes of an apply failed", items, hint) if items else None
 
 
@@ -116,8 +116,8 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
     key, goes = f"{mark['server']}/{mark['repository']}", mark["goes"]
     return Item(
         subject=f"{key} {mark['mark_id']}",
-        text=f"{count_of(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted, not"
-        f" before {moment(mark['sweep_from'])} and not after {moment(mark['sweep_until'])}",
+        text=f"{count_of(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted, between"
+        f" {moment(mark['sweep_from'])} and {moment(mark['sweep_until'])}",
         command=f"lakeplan sweep show {mark['mark_id']}",
         owner=_owner(key, owner_of),
         facts={

@@ -40,7 +40,7 @@ def render_drift(document: DriftDocument, console: Console) -> None:
         _repository(page, repository)
     if document["failures"]:
         compared = document["summary"]["checked"] - document["summary"]["failed"]
-        page.heading("Not compared", "the others were" if compared else "")
+        page.heading("Not compared", "the other repositories were" if compared else "")
         for failure in document["failures"]:
             page.failure(Cell(failure["repository"], "bold"), failure["message"], hint=failure["hint"])
     for note in document["notes"]:
@@ -77,7 +77,7 @@ def _render_written(page: Page, document: DriftDocument) -> None:
             )
     if not rows and not document["not_written"]:
         page.blank()
-        page.line("Nothing was written: the tree has every value that was changed on the servers.")
+        page.line("Nothing was written: the tree already has every value that was changed on the servers.")
 
 
 def _repository(page: Page, repository: DriftedRow) -> None:
@@ -148,7 +148,7 @@ def _days(value: int | None) -> Cell:
 
 def _sum(summary: DriftSummary) -> str:
     checked = f"{count_of(summary['checked'] - summary['failed'], 'repository')} compared"
-    failed = f", {count(summary['failed'])} could not be" if summary["failed"] else ""
+    failed = f", {count(summary['failed'])} could not be compared" if summary["failed"] else ""
     if not summary["drifted"]:
         known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "not known"
         return f"{known}. {checked}{failed}."
@@ -245,7 +245,7 @@ def _approval(approver: Mapping[str, str]) -> str:
 
 def _tree(run: RunRow) -> str:
     commit, digest = run["tree_commit"] or "", run["tree_digest"]
-    state = {None: "", True: ", with changes that were not committed", False: ""}[run["tree_dirty"]]
+    state = {None: "", True: ", with uncommitted changes", False: ""}[run["tree_dirty"]]
     contents = (
         f", contents {digest[:12]}" if digest and commit else f"contents {digest[:12]}" if digest else ""
     )
@@ -351,7 +351,11 @@ def _what(run: CollectorRunRow) -> str:
         return run["note"]
     if run["success"] is False:
         return "failed"
-    return "seen deleted" if run["by"] == "lakeplan" else "marked; it does not say what was deleted"
+    return (
+        "deletions reported"
+        if run["by"] == "lakeplan"
+        else "marked; the report does not say what was deleted"
+    )
 
 
 COLUMNS = (

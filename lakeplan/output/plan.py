@@ -60,12 +60,12 @@ def render_plan(document: Json, console: Console) -> None:
 def what_if(document: Json, form: Callable[[str], str] = str) -> str:
     """The assumptions of a plan with ``--set``, or "" for other plans."""
     assumed = " and ".join(form(text) for text in document.get("what_if") or ())
-    return assumed and f"{assumed}? The tree does not say so, so this plan cannot be applied."
+    return assumed and f"{assumed}? This is not in the tree, so this plan cannot be applied."
 
 
 def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:
     """When, from which tree and how the plan was made, with names in their ``form``."""
-    parts = [f"Judged at {moment(document['as_of'])}"]
+    parts = [f"As of {moment(document['as_of'])}"]
     if document["tree_commit"]:
         parts.append(f"tree commit {form(document['tree_commit'][:12])}")
     if document["base"]:
@@ -125,9 +125,9 @@ def _branches(summary: Json) -> str:
         return f" none to delete, {keep} kept."
     text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep} kept"
     if summary["objects_follow"] is None:
-        return f"{text}; it is not known what then expires."
+        return f"{text}; what then expires is unknown."
     if not summary["objects_follow"]:
-        return f"{text}; no object then expires."
+        return f"{text}; no objects then expire."
     objects = count_of(summary["objects_follow"], "object")
     return f"{text}; {objects}, {size(summary['bytes_follow'])} then expire."
 
@@ -172,7 +172,10 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
         page.heading("Applied")
         page.table(("", "", "", "etag"), [_row(page, r) for r in done], solid=(0, 2, 3))
     if document["planned_again"]:
-        page.heading("Planned again", "the servers changed since the plan; all that is deleted was reviewed")
+        page.heading(
+            "Planned again",
+            "the servers have changed since the plan; everything that is deleted was reviewed",
+        )
         for reason in document["planned_again"]:
             page.hanging(Cell("!", "bold yellow"), reason)
     _left_out(page, document)

@@ -15,7 +15,7 @@ NOT_SET = "not set"
 DEFAULT = "default"
 _WHAT = {
     "add": "first rules for this repository: garbage collection starts",
-    "clear": "clear: all rules are removed, nothing is collected any more",
+    "clear": "clear: all rules are removed, and nothing is collected any more",
 }
 _BRANCH = "branches/"
 _MANY_SINGLE = 8
@@ -187,7 +187,7 @@ def _several(values: Sequence[str]) -> str:
     return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
-STRICTER = "the plan is judged by the stricter limits of both"
+STRICTER = "the stricter settings of both trees apply"
 _SCOPES_SHOWN = 10
 
 

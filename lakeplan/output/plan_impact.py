@@ -150,7 +150,7 @@ def render_impact(page: Page, document: Json) -> None:
         page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
     if by_rule:
         page.blank()
-        what = ": what object lifecycle rules expire is not simulated, in "
+        what = ": expirations by object lifecycle rules are not simulated, in "
         page.line(Cell(UNKNOWN, "bold red"), what, names(by_rule, _QUIET_SHOWN), ".")
 
 
@@ -230,7 +230,7 @@ def render_backlog(page: Page, document: Json) -> None:
     found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
     if not found:
         return
-    page.heading("Backlog", "already expired under the stored rules, whatever this plan does")
+    page.heading("Backlog", "already expired under the stored rules, regardless of this plan")
     read = any(b["objects"] is not None for _, b, _ in found)
     found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
     rows = [
@@ -241,7 +241,7 @@ def render_backlog(page: Page, document: Json) -> None:
     Table(headers, rows).print_on(page, _BACKLOG_ROWS)
     page.rest(len(found), _BACKLOG_ROWS, noun="repository")
     if not read:
-        page.dim("its objects were not read; --backlog reads them")
+        page.dim("its objects were not read; add --backlog to read them")
 
 
 def _backlog_cells(backlog: Json, cost: Money) -> list[Value]:

@@ -255,7 +255,7 @@ def why_kept(branches: Sequence[BranchEntry]) -> str:
     return ", ".join(f"{count(number)} {reason}" for reason, number in found.most_common())
 
 
-PINS = "hidden branches that keep commits from every collector"
+PINS = "hidden branches that protect commits from every collector"
 _MARKS = {"missing": "add", "stale": "change", "retired": "clear"}
 
 
@@ -286,7 +286,7 @@ def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
     else:
         for row in table.rows:
             _pin_block(page, row)
-    page.rest(len(changing(repository)), limit, "more, in the plan file", indent=3)
+    page.rest(len(changing(repository)), limit, "more in the plan file", indent=3)
 
 
 def pins_table(pins: Iterable[Json]) -> Table:
@@ -327,6 +327,6 @@ def markdown_pins(repository: Json) -> str:
     if not pins:
         return ""
     left = len(pins) - _SHOWN
-    more = f"\nand {count_of(left, 'pin')} more, in the plan file\n" if left > 0 else ""
+    more = f"\nand {count_of(left, 'pin')} more in the plan file\n" if left > 0 else ""
     title = f"\n#### {code(key_of(repository))}: pins, {pin_counts(repository)}\n\n"
     return title + pins_table(pins[:_SHOWN]).without_marks().markdown() + more

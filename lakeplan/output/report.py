@@ -112,7 +112,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         parts.append(el("circle", el("title", summary), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
     summary = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
-    caption = f"{summary} Ringed: policies delete it within 30 days. Both scales are logarithmic."
+    caption = f"{summary} Policies delete the ringed branches within 30 days. Both scales are logarithmic."
     return figure(picture(f"Branches of {key}", summary, parts, _HEIGHT), caption)
 
 
@@ -180,9 +180,13 @@ def timeline_section(document: Json) -> Section | None:
     if not found:
         return None
     prices = {key_of(r): Money.of(r) for r in document["repositories"]}
-    note = el("p", "Assuming no new commits. Days have 24 hours and count from the plan.", cls="dim")
+    note = el(
+        "p",
+        "The forecast assumes no new commits. Days have 24 hours and count from the time of the plan.",
+        cls="dim",
+    )
     drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in found]
-    return Section("timeline", "What expires when", join([note, *drawn]))
+    return Section("timeline", "Expirations over time", join([note, *drawn]))
 
 
 def _one_chart(timeline: Json, cost: Money) -> Markup:
@@ -213,7 +217,7 @@ def _commits(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["day"] > 0]
     peaks = [d[side] or 0 for d in days for side in ("stored", "proposed")]
     f = frame(span, peaks, _TIMELINE_HEIGHT)
-    parts = axes(f, count, day_ticks(span), "commits that stop being kept, by days from now")
+    parts = axes(f, count, day_ticks(span), "commits that expire, by days from now")
     width = (WIDTH - LEFT - RIGHT) / span
     for d in days:
         proposed, stored = d["proposed"] or 0, d["stored"] or 0
@@ -224,9 +228,12 @@ def _commits(timeline: Json) -> Markup:
             parts.append(_branch_mark(f, d))
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
     summary = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
-    caption = "By the documented rule. Left of each pair: the stored rules; right: the proposed ones."
+    caption = (
+        "Expirations are those of the documented rule. The left bar of each pair shows the stored rules, and"
+        " the right bar the proposed ones."
+    )
     if any(d["branches"] for d in days):
-        caption += " Triangles: branches that policies delete."
+        caption += " Triangles mark branches that policies delete."
     drawn = picture(f"Commits that expire within {span} days", summary, parts, _TIMELINE_HEIGHT)
     return figure(drawn, caption)
 
@@ -247,7 +254,9 @@ def _objects(timeline: Json) -> Markup:
         parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", title))
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
     drawn = picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
-    return figure(drawn, "Under the proposed rules, from the horizon of the curve that was given.")
+    return figure(
+        drawn, "These are the expirations under the proposed rules, from the horizon of the given curve."
+    )
 
 
 def _names(branches: Sequence[Sequence[str]]) -> str:
@@ -321,15 +330,16 @@ def _counts(graph: Json) -> Markup:
     notes = [f"{count_of(graph['commits'], 'commit')}, read from {graph['source']}."]
     if left:
         notes.append(
-            f"{count(drawn)} are drawn: what changes sides, HEADs, the newest; {count(left)} more are not."
+            f"{count(drawn)} are drawn: HEADs, the newest, and those whose verdict changes. {count(left)}"
+            " more are not."
         )
     notes += [f"Not seen: {words}." for words in graph["blind_to"]]
     moved = None
     if graph["same_as_plan"] is False:
         moved = el(
             "p",
-            "This is not the history that the plan judged: it has moved since, or the plan did not see all "
-            "of it. The graph is of what was read now, the figures of the impact are the plan's.",
+            "This is not the history that the plan evaluated: it has changed since, or the plan did not read"
+            " all of it. The graph shows what was read now. The impact figures are those of the plan.",
             cls="alert",
         )
     return join(
@@ -366,7 +376,7 @@ def _frame(graphs: Sequence[Json]) -> Markup:
     ]
     return el(
         "div",
-        el("p", "The commits one by one need JavaScript; the table above does not.", cls="without-script"),
+        el("p", "The list of commits needs JavaScript. The table above does not.", cls="without-script"),
         el(
             "div",
             el("form", *tools, id="graph-tools", cls="tools", aria_label="What the graph shows"),
@@ -381,7 +391,10 @@ def _frame(graphs: Sequence[Json]) -> Markup:
     )
 
 
-_KEYS = "In the list: arrow keys, Page Up and Down, Home, End; Enter goes to the reasons, Escape comes back."
+_KEYS = (
+    "In the list, use the arrow keys, Page Up, Page Down, Home and End. Enter goes to the reasons, and"
+    " Escape returns to the list."
+)
 
 
 def _legend() -> Markup:
@@ -402,7 +415,7 @@ def _list() -> Markup:
         id="graph-list",
         role="listbox",
         tabindex=0,
-        aria_label="Commits, the newest first",
+        aria_label="Commits, newest first",
         aria_describedby="graph-keys",
     )
     return el("div", scroller, el("canvas", id="graph-lanes", aria_hidden="true"), cls="list-box")
@@ -412,7 +425,7 @@ def _reasons() -> Markup:
     return el(
         "div",
         el("h4", "Why", id="graph-why-title"),
-        el("div", el("p", "Choose a commit.", cls="dim"), id="graph-why"),
+        el("div", el("p", "Select a commit.", cls="dim"), id="graph-why"),
         id="graph-reasons",
         role="region",
         tabindex=-1,
@@ -422,7 +435,8 @@ def _reasons() -> Markup:
 
 _CURVES = 12
 _OTHER_RULES = (
-    "It was made with other rules than this plan's, stored or proposed: its days now are not the plan's."
+    "It was computed with rules other than the stored or proposed rules of this plan, so its current"
+    " retention is not the plan's."
 )
 
 
@@ -486,9 +500,9 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     summary = [
         f"{days(at)}: {size(expiring_at(curve, at)['size_bytes'])} expire." for at in dict.fromkeys(marked)
     ]
-    caption = f"{name}: filled: what expires by the documented rule."
+    caption = f"{name}. The filled area shows what expires by the documented rule."
     if worse:
-        caption += " Marks: retention at which the server would delete more."
+        caption += " Marks show retention periods at which the server would delete more."
     return join(
         [
             el("h4", name),
@@ -523,7 +537,7 @@ def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:
     rows = []
     for at in shown:
         server = asked.get(at)
-        risk = "not asked" if server is None else f"{count(server['at_risk']['objects'])} more"
+        risk = "not computed" if server is None else f"{count(server['at_risk']['objects'])} more"
         rows.append([days(at), *amounts(expiring_at(curve, at), cost), risk])
     headers = ("days", "objects expire", "bytes expire", *cost.header(" "), "the server deletes")
     return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)

@@ -148,7 +148,7 @@ def notes_section(document: Json) -> Section:
     ]
     if plan["unmanaged"]:
         keys = ", ".join(plan["unmanaged"][:20])
-        warnings.append(f"without an entry, and not touched: {len(plan['unmanaged']):,} ({keys})")
+        warnings.append(f"without an entry, and so not managed: {len(plan['unmanaged']):,} ({keys})")
     parts += _list("Warnings", warnings)
     parts += _list("What this page does not show", document["missing"])
     if not parts:
@@ -196,7 +196,7 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
     if impact["status"] == "unknown":
         words.append(el("p", el("strong", UNKNOWN), f": {impact['reason'] or NO_REASON}", cls="alert"))
     elif impact["status"] == "not_asked":
-        words.append(el("p", "Its impact was not computed, because nothing would be written here."))
+        words.append(el("p", "Its impact was not computed because nothing would be written here."))
     elif impact["reason"]:
         words.append(el("p", impact["reason"]))
     owner = f", owned by {repository['owner']}" if repository["owner"] else ""
@@ -239,7 +239,9 @@ def _pins(repository: Json) -> Markup | None:
 def _moments(repository: Json) -> Markup | None:
     columns = (*MOMENT[:3], "kept again", *MOMENT[3:])
     return table_of(
-        f"Three moments, {key_of(repository)}", moment_table(repository, columns), hidden_caption=False
+        f"Now, in 7 days and in 30 days, {key_of(repository)}",
+        moment_table(repository, columns),
+        hidden_caption=False,
     )
 
 
@@ -271,4 +273,4 @@ def _backlog(backlog: Json | None, cost: Money) -> Markup | None:
     words = f"Already expired under the stored rules: {count_of(backlog['commits'], 'commit')}"
     if backlog["objects"] is not None:
         words += f" with {volume(backlog, cost)}"
-    return el("p", f"{words}, whatever this plan does.", cls="dim")
+    return el("p", f"{words}, regardless of this plan.", cls="dim")

@@ -209,15 +209,16 @@ def page(document: Json, sections: Sequence[Section | None], data: Sequence[Mark
     """The HTML file of a plan."""
     plan = document["plan"]
     assumed = what_if(plan)
-    facts = [*([f"What if {assumed}"] if assumed else []), f"Judged at {moment(plan['as_of'])}"]
+    facts = [*([f"What if {assumed}"] if assumed else []), f"As of {moment(plan['as_of'])}"]
     if plan["tree_commit"]:
         facts.append(f"tree commit {plan['tree_commit'][:12]}")
     if plan["base"]:
         facts.append(f"base {plan['base'][:12]}")
     facts.append(f"plan {plan['digest'][:12]}")
     foot = (
-        "Made by lakeplan from a plan file; this page is one file, sends no requests and stores nothing. "
-        f"Times are UTC, sizes decimal. Plan made by lakeplan {plan['lakeplan_version']}."
+        "lakeplan made this page from a plan file. It is a single file that sends no requests and stores"
+        " nothing. Times are in UTC, and sizes are decimal. The plan was made by lakeplan"
+        f" {plan['lakeplan_version']}."
     )
     return whole_page(About("lakeplan report", plan["as_of"], facts, foot), sections, data=data)
 

@@ -93,7 +93,7 @@ def _rules_action(repository: Json) -> str:
     return {
         "add": "first rules for this repository: garbage collection starts",
         "change": "rules change",
-        "clear": "all rules are removed (clear): nothing is collected any more",
+        "clear": "all rules are removed (clear), and nothing is collected any more",
     }.get(repository["action"], "no changes")
 
 
@@ -167,7 +167,9 @@ def render_tests(document: PolicyTestDocument, console: Console) -> None:
             _failed(page, test)
     page.blank()
     if not document["tests"]:
-        page.line("No tests: draw a history in tests/*.yaml (lakeplan schema policy-test)")
+        page.line(
+            "No tests. Draw a history in tests/*.yaml; `lakeplan schema policy-test` prints the format."
+        )
         return
     summary = f"{count(document['passed'])} passed, {count(document['failed'])} failed"
     page.line(Cell(summary, "bold red" if document["failed"] else "bold green"))

@@ -137,7 +137,7 @@ def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, Am
     rows.append(row("kept", "kept", "bold"))
     rows += [row(f"  {text}", key) for key, text in _KEPT if objects[key]["objects"]]
     if objects["missing"]["objects"]:
-        rows.append(row("held by a kept commit and not stored", "missing", "yellow"))
+        rows.append(row("held by a kept commit but not stored", "missing", "yellow"))
     page.table(("", "objects", "bytes"), rows, figures=(1, 2))
 
 
@@ -181,7 +181,7 @@ def render_curve(document: CurveDocument, console: Console) -> None:
     page.line(f"{up_to}{volume(held)}, depend on commits", indent=2)
     garbage = document["never_committed"]
     if garbage["objects"]:
-        page.line(f"{volume(garbage)}, were never committed and expire at any retention", indent=2)
+        page.line(f"{volume(garbage)}, were never committed, and expire at any retention", indent=2)
     cost = Money.of(document)
     _curves(page, document["curves"], held["size_bytes"], cost)
     if document["horizon"] is not None:

@@ -78,7 +78,7 @@ def render_storage(document: StorageDocument, console: Console) -> None:
         _repository(page, row)
     page.failed(document["failed"], "not read")
     if owners := document.get("owners"):
-        page.heading("Owners", "what a repository shares with another is counted in each")
+        page.heading("Owners", "objects that repositories share are counted in each of them")
         owners_table(owners, ("stored", "held", "reclaimable", "noncurrent")).print_on(page)
     page.total("Storage:", _total(document))
 
@@ -211,7 +211,7 @@ def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
 
 def _change(change: ChangeRow | None) -> str:
     if change is None:
-        return "unknown: one of the two reports has no such figure"
+        return "unknown: one of the two reports lacks this figure"
     sign = "+" if change["size_bytes"] > 0 else ""
     return f"{change['objects']:+,} objects, {sign}{size(change['size_bytes'])}"
 
@@ -220,20 +220,20 @@ def notes_of(row: StoredRow) -> Iterator[str]:
     """Notes on what the figures leave out."""
     if not row["listed"]:
         yield (
-            f"storage was not listed ({row['not_listed']}): figures come from metadata, count what is gone"
-            " already, and are upper bounds"
+            f"storage was not listed ({row['not_listed']}), so figures come from metadata, include objects"
+            " that are already gone, and are upper bounds"
         )
     elif row["uncommitted"] is None:
         yield (
-            "no list of uncommitted objects of the last day: they are counted as unreferenced or"
-            " reclaimable, so both are upper bounds"
+            "there is no list of uncommitted objects from the last day, so they count as unreferenced or"
+            " reclaimable, and both are upper bounds"
         )
     if not row["dangling_seen"]:
         yield (
-            "commits of deleted branches were not read: what only they name is counted as unreferenced,"
-            " although rules may keep it; --dump-refs reads them"
+            "commits of deleted branches were not read, so objects that only they reference count as"
+            " unreferenced, although rules may keep them; add --dump-refs to read them"
             if row["listed"]
-            else "commits of deleted branches were not read; --dump-refs reads them"
+            else "commits of deleted branches were not read; add --dump-refs to read them"
         )
     if row["listed"] and "classes" in row and row["classes"] is None:
         yield "this kind of storage has no storage classes"
@@ -285,8 +285,8 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
 
 # ---- the page
 FOOT = (
-    "Made by lakeplan storage; this page is one file, sends no requests and stores nothing. Times are UTC,"
-    " sizes decimal. These figures are not a permission to delete: a mark checks more."
+    "`lakeplan storage` made this page. It is a single file that sends no requests and stores nothing. Times"
+    " are in UTC, and sizes are decimal. Do not delete data by these figures: a mark checks more."
 )
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400
@@ -323,11 +323,11 @@ def _summary(document: StorageDocument) -> Section:
     ]
     headers = ("repository", *(part_label(name).strip() for name in names))
     totals = (
-        ("Stored", [row["stored"] for row in rows], "as storage was listed"),
-        ("Held", [row["held"] for row in rows], "that rules, branches or tags keep"),
-        ("Reclaimable now", [row["reclaimable"] for row in rows], "that were committed, and nothing keeps"),
-        ("Unreferenced", [row["unreferenced"] for row in rows], "that no commit names"),
-        ("Older versions", [row["noncurrent"] for row in rows], "that buckets keep besides"),
+        ("Stored", [row["stored"] for row in rows], "according to the listing"),
+        ("Held", [row["held"] for row in rows], "kept by rules, branches or tags"),
+        ("Reclaimable now", [row["reclaimable"] for row in rows], "committed, but no longer kept"),
+        ("Unreferenced", [row["unreferenced"] for row in rows], "not in any commit"),
+        ("Older versions", [row["noncurrent"] for row in rows], "also kept by buckets"),
     )
     figures = range(1, len(headers))
     every = table("All repositories", headers, lines, figures=figures, sortable=True, hidden_caption=True)
@@ -366,7 +366,7 @@ def _folded_holders(caption: str, what: str, holders: Sequence[HolderRow]) -> Ma
 def _owners(owners: Sequence[OwnerRow]) -> Section | None:
     if not owners:
         return None
-    note = el("p", "What a repository shares with another is counted in each.", cls="dim")
+    note = el("p", "Objects that repositories share are counted in each of them.", cls="dim")
     made = table_of("By owner", owners_table(owners), sortable=True, hidden_caption=False)
     return Section("owners", "Owners", join([made, note]))
 
@@ -396,7 +396,7 @@ def _places_of(row: StoredRow) -> Iterator[Markup]:
     yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
     words = "Each folder counts everything below it. An object with several paths counts in each."
-    yield el("p", f"{words} {count_of(left, 'smaller folder')} left out." if left else words, cls="dim")
+    yield el("p", f"{words} {count_of(left, 'smaller folder')} are not shown." if left else words, cls="dim")
 
 
 def _swatch(cls: str) -> Markup:

@@ -107,15 +107,15 @@ def forecast_words(row: ForecastRow) -> str:
     """What the plan forecast, and what the mark has."""
     least, most = row["least"], row["most"]
     if most is None:
-        bounds = f"at least {volume(least)}" if least is not None else "nothing of this moment"
+        bounds = f"at least {volume(least)}" if least is not None else "nothing for this time"
     elif least is None or least == most:
         bounds = f"up to {volume(most)}"
     else:
         bounds = f"{count(least['objects'])} to {volume(most)}"
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
     return (
-        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} said {bounds} would newly expire by then;"
-        f" the mark has {volume(row['found'])}{fewer}"
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would newly expire by"
+        f" then; the mark has {volume(row['found'])}{fewer}"
     )
 
 
@@ -134,10 +134,10 @@ def keeper_words(row: KeeperName) -> str:
 
 
 _CLASSES: Mapping[ClassName, tuple[str, str]] = {
-    "backlog": ("backlog", "expired already before the rules last changed"),
+    "backlog": ("backlog", "had expired before the rules last changed"),
     "newly_expired": ("newly expired", "expired because of the last change of the rules"),
     "never_committed": ("never committed", "in no commit, and not uncommitted"),
-    "at_risk": ("at risk", "the server would delete it, the documented rule keeps it"),
+    "at_risk": ("at risk", "the server would delete it, but the documented rule keeps it"),
     "protected": ("protected", "kept by a tag, a hold or another repository"),
     "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may mean it"),
     "near_limit": ("near a limit", "kept: within sweep.margin, or by the tree's newest expansion"),
@@ -197,7 +197,7 @@ def classes_table(mark: MarkDocument, cost: Money) -> Table:
             continue
         goes = key in ("backlog", "newly_expired") or (key == "never_committed" and collects)
         if key == "backlog" and mark["rules_before"]["known"] == "unknown":
-            why = "expired; the rules before the last change are not known"
+            why = "expired; the rules before the last change are unknown"
         verdict = Cell("delete", "red") if goes else Cell("keep", "green")
         styled = Cell(name, "red" if goes else "")
         rows.append([verdict, styled, *volume_cells(mark["classes"][key], cost), Cell(why)])
@@ -309,7 +309,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
     page.line(
         Cell("Swept:" if document["finished"] else "Not finished:", "bold"),
         f" {count(deleted)} deleted, {size(size_bytes)}{cost.words(size_bytes)}",
-        f"; {count_of(document['verified'], 'object')} checked again and gone.",
+        f"; {count_of(document['verified'], 'object')} checked again and confirmed gone.",
     )
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
@@ -461,7 +461,9 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
     ]
     headers = ("path", "address", "size", "written", "last commit", "class", "kept by")
     page.table(headers, rows, figures=(2,))
-    page.rest(len(objects) + document["more"], SHOWN, "; --format csv or parquet lists all", noun="object")
+    page.rest(
+        len(objects) + document["more"], SHOWN, "; use --format csv or parquet to list all", noun="object"
+    )
     if document["more"]:
         page.labelled("note:", "bold yellow", f"{count_of(document['more'], 'object')} not listed. {NARROW}")
 

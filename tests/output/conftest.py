@@ -226,7 +226,7 @@ def full_plan() -> Plan:
                 "clear",
                 "prod/scratch",
                 GateOutcome.ALLOWED,
-                "all GC rules are removed: without rules no collector runs, and no storage is reclaimed",
+                "all GC rules are removed: without rules, no collector runs, and no storage is reclaimed",
                 opens_with="--allow clear",
             ),
         ),

@@ -112,7 +112,7 @@ def it_says_what_of_tags_is_gone() -> None:
         "examples": [],
     }
     sample = {**gone, "how": "sample", "amount": None, "asked": 9, "gone": 3}
-    words = "3 of 9 sampled objects of tags: 60 to 60 % of all, with a confidence of 95 %"
+    words = "3 of 9 sampled objects of tags: 60 to 60 % of all, with 95 % confidence"
     for found, expected in ((gone, "3 objects, 3.0 GB (60 %) of tags"), (sample, words)):
         made = document(destroyed_tagged=found)
         for text in (shown(made), audit_markdown(made)):
@@ -126,7 +126,7 @@ def it_says_what_the_next_collection_leaves_out() -> None:
     text = shown(document(next_run={**run, "too_young": SOME, "min_age_seconds": 3 * 86_400}))
     assert "later: younger than 72 hours now" in text
     text = shown(document(estimated=True, not_listed="no credentials"))
-    assert "collectors leave out objects younger than 24 hours: these figures count them" in text
+    assert "collectors skip objects younger than 24 hours, but these figures include them" in text
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def it_shows_a_sample_with_its_interval() -> None:
         "examples": ["secret/path.bin"],
     }
     for text in (shown(document(destroyed=sample)), audit_markdown(document(destroyed=sample))):
-        assert "2 of 30 sampled objects: 1.85 to 21.32 % of all, with a confidence of 95 %" in text
+        assert "2 of 30 sampled objects: 1.85 to 21.32 % of all, with 95 % confidence" in text
     assert "secret" not in str(redacted(document(destroyed=sample)))
 
 

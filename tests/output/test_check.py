@@ -159,7 +159,7 @@ def it_says_what_was_read() -> None:
     }
     made = document(finding(problem="checksum", stored_bytes=6), read=read)
     for text in (shown(made), check_markdown(made)):
-        assert "4 objects, 40 B: 2 as their checksums say, 1 differ" in text
+        assert "4 objects, 40 B: 2 match their checksums, 1 differ" in text
         assert "checksum differs" in text
     assert rows(made)[0]["problem"] == "checksum"
 

@@ -81,7 +81,7 @@ def it_looks_as_reviewed(asked: Any, show: Any, golden_output: Any, width: int) 
 def it_tells_the_early_stop(asked: Any, show: Any) -> None:
     text = show(render_all, asked("raw/a.csv"), 200)
     assert "AT RISK: the server would delete it although the documented rule keeps it" in text
-    assert "the walk of branch main (100 days) visits it and does not mark it" in text
+    assert "the walk of branch main (100 days) visits it but does not mark it" in text
     assert "the walk of branch feature (7 days), which would mark it, comes later and stops there" in text
 
 

@@ -131,7 +131,7 @@ class DescribeAComment:
     def it_has_a_table_and_folded_details_for_every_repository_that_changes(self, plans: Any) -> None:
         text = render_markdown(to_document(full(plans)))
         assert text.count("#### <code>") == text.count("| value | now | proposed |") == 3
-        assert text.count("<summary>what that does</summary>") == 3
+        assert text.count("<summary>details</summary>") == 3
         assert text.count("<details>") == text.count("</details>")
 
     def it_names_every_branch_that_changes_like_many_others(self, plans: Any) -> None:

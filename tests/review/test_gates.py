@@ -299,7 +299,7 @@ class DescribeWhatAGateReports:
             (
                 {"action": Action.CLEAR},
                 "clear",
-                "all GC rules are removed: without rules no collector runs, and no storage is reclaimed",
+                "all GC rules are removed: without rules, no collector runs, and no storage is reclaimed",
             ),
             (
                 {"impact": Impact(ImpactStatus.UNKNOWN, reason="time-out")},
