@@ -34,7 +34,7 @@ from lakeplan.values.records import utc_second_text
 LONGER = timedelta(days=30)
 """The exemption in the example command of a notice ends this long after the planned deletion."""
 TITLE = "Branches will be deleted by policy"
-HINT = "To keep a branch, run its command. A commit to it delays the deletion by another notice."
+HINT = "To keep a branch, run its command. A new commit delays the deletion, because it needs a new notice."
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def give_notice(
     return announced
 
 
-_UNANSWERED = Sent((), problem="nobody tried to send it")
+_UNANSWERED = Sent((), problem="no attempt was made to send it")
 
 
 def _recorded(
@@ -108,7 +108,7 @@ def _recorded(
             survey.spared.version,
         )
     except LakeplanError as error:
-        text = f"published and not recorded ({error.message})"
+        text = f"published but not recorded ({error.message})"
         return Announced((), (*problems, _postponed(len(notices), "", text)))
     noticed = tuple(
         Noticed(
@@ -143,7 +143,7 @@ def _item(survey: Survey, outlook: BranchOutlook, deletes_at: datetime) -> Item:
     key, name, verdict = survey.desired.key, outlook.id, outlook.verdict
     until = (deletes_at + LONGER).date().isoformat()
     command = shlex.join(["lakeplan", "branches", "exempt", key, name, "--until", until])
-    text = f"will be deleted from {deletes_at:%Y-%m-%d %H:%M} UTC on, by policy {verdict.policy}"
+    text = f"will be deleted on or after {deletes_at:%Y-%m-%d %H:%M} UTC, by policy {verdict.policy}"
     return Item(
         subject=f"{key} {name}",
         text=text,

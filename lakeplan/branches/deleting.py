@@ -116,7 +116,7 @@ _KEPT = {
     Keep.HELD: "a hold keeps it now that another branch or tag was moved or deleted",
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
-    Keep.NOT_MERGED: "the default branch moved, and may not have its commits any more",
+    Keep.NOT_MERGED: "the default branch moved, and may no longer have its commits",
     Keep.EXEMPTED: "an exemption of it was recorded or removed",
     Keep.MIN_KEEP: "others were deleted meanwhile, and min_keep keeps it",
 }
@@ -218,7 +218,7 @@ class Deleter:
             return _after_lost(_moved(outlook, found))
         if may_still_act(lost):
             # A hook may be running, and a second request would run it twice.
-            text = f"{lost.message}; it is still there, and the server may still delete it"
+            text = f"{lost.message}; it still exists, and the server may still delete it"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         return None
 
@@ -247,11 +247,11 @@ class Deleter:
         if self.reviewed is not None:
             planned = self.reviewed.get(outlook.id)
             if planned is None:
-                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "not among the deletions of the plan")
+                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "the plan does not delete it")
             if planned.head != judged:
                 return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
             if not planned.shows(outlook):
-                text = "it has more, or other, uncommitted changes than in the plan"
+                text = "it has uncommitted changes that are not in the plan"
                 return BranchEnd(outlook, Outcome.WRITTEN, text)
         keep = self.keeping.keeper(outlook)
         if keep is not None:

@@ -259,5 +259,5 @@ def _seconds(row: Mapping[str, Any], key: str, least: int, most: int | None = No
 def _text(row: Mapping[str, Any], key: str, *, empty: bool = False) -> str:
     value = row[key]
     if not isinstance(value, str) or not (value or empty):
-        raise ValueError(f"{key} is {value!r}, not a text")
+        raise ValueError(f"{key} is {value!r}, not text")
     return value

@@ -119,8 +119,8 @@ def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str
     if notice is not None and notice.head == head:
         when = f"{notice.accepted_at:%Y-%m-%d %H:%M} UTC"
         found.append(
-            f"branch {branch}: notice was given at {when} that it will be deleted from"
-            f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC on"
+            f"branch {branch}: notice was given at {when} that it will be deleted on or after"
+            f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC"
         )
     return tuple(found)
 
@@ -158,7 +158,7 @@ _EXEMPTIONS_TEXT = {
 }
 _NOTICES_TEXT = {
     "what": "the record of notices",
-    "hint": "Restore it from a backup, or move it away. Then the notices are published again.",
+    "hint": "Restore it from a backup, or move it away to publish the notices again.",
 }
 
 

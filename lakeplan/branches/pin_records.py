@@ -169,11 +169,11 @@ def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> Non
     stored = read_stored(reader, repository.partition("/")[2], list_pins=True)
     wrong, gone = stored.wrong(record), stored.gone(record)
     if wrong or gone:
-        what = "is gone or was moved" if gone else "has another rule than it needs"
+        what = "is gone or was moved" if gone else "does not have the rule that it needs"
         count = len(wrong) + len(gone)
         raise GateRefused(
-            f"{(gone or wrong)[0].name} {what} ({count:,} pin{'s' * (count != 1)} in all), so that a"
-            " collection could delete data that pins protect",
+            f"{(gone or wrong)[0].name} {what} ({count:,} pin{'s' * (count != 1)} in all), so a collection"
+            " could delete data that pins protect",
             where=repository,
             hint="Run `lakeplan pins sync`, then run the command again.",
         )

@@ -155,7 +155,7 @@ def follow(
     if isinstance(result, LakeplanError):
         unknown, result = str(result), None
     elif result is None and what.any_follow:
-        unknown = "the simulation gave no answer" if simulated else "not simulated (--no-simulate)"
+        unknown = "the simulation returned no result" if simulated else "not simulated (--no-simulate)"
     elif result is None:
         result = ImpactResult({})
     follows = what.by_branch(result)
@@ -297,7 +297,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
         return weigh(found, warnings, refs, zone, options, key=desired.key)
 
     with (
-        ports.progress.task("looking at branches", len(wanted)) as step,
+        ports.progress.task("inspecting branches", len(wanted)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
         inspections = list(pool.map(inspected, wanted))

@@ -167,7 +167,7 @@ def run_lifecycle(
     overrides.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
     runner = _Runner(tree, options, ports, run, reviewed)
     with (
-        ports.progress.task("looking at branches", len(wanted)) as step,
+        ports.progress.task("inspecting branches", len(wanted)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
     ):
 
@@ -423,7 +423,7 @@ class _Runner:
 
     def _delete_one(self, outlook: BranchOutlook, deleter: Deleter) -> BranchEnd:
         if self._ports.stop():
-            return BranchEnd(outlook, Outcome.STOPPED, "the run was asked to stop")
+            return BranchEnd(outlook, Outcome.STOPPED, "the run was stopped")
         return deleter.delete(outlook)
 
     def _deleter(self, held: _Held) -> Deleter:
@@ -478,7 +478,7 @@ def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> N
     if there is None:
         record.settle(name, Fate.DELETED)
     elif there.facts.commit_id == record.branches[name].head:
-        record.settle(name, Fate.KEPT, "the run was stopped; the branch was still there")
+        record.settle(name, Fate.KEPT, "the run was stopped; the branch still existed")
     else:
         text = "the run was stopped; a branch of this name has another HEAD now"
         record.settle(name, Fate.INTENDED, text, there.facts.commit_id)

@@ -170,7 +170,7 @@ def _undo(
                 if len(made) < len(some):
                     count = len(left) - len(done)
                     raise LakeplanError(
-                        f"the run was asked to stop before it came to {count:,} of {len(left):,} branches",
+                        f"the run was stopped before it restored {count:,} of {len(left):,} branches",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )
@@ -206,7 +206,9 @@ class _Restorer:
         except LakeplanError as error:
             warnings.append(f"its data could not be inspected: {error.message}")
         if gone:
-            warnings.append(f"a collection ran since: {gone} of {sampled} objects that were read are deleted")
+            warnings.append(
+                f"a collection has run since: {gone} of {sampled} objects that were read are deleted"
+            )
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _create(self, branch: LiveBranch) -> str:

@@ -104,8 +104,8 @@ def _later(moment: datetime, seconds: int) -> datetime:
 
 LOOK_AHEAD = timedelta(days=30)
 EVEREST = (
-    "idle time knows only what reached the server: a branch written to through an Everest mount that was"
-    " not synced looks idle"
+    "idle time counts only writes that reached the server: a branch written to through an Everest mount that"
+    " was not synced looks idle"
 )
 """A caveat (lakefs/branch-lifecycle.md): unsynced Everest mounts do not reset the idle clock."""
 

@@ -91,7 +91,7 @@ def examine(
         hint = "Set a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
         # Both refuse such a state, because it decides what they may delete.
         result: Result = "fail" if purpose in ("branches", "sweep") else "warn"
-        yield Check("it stays", result, ephemeral, hint, "state")
+        yield Check("is kept", result, ephemeral, hint, "state")
     if ports.spark is not None:
         yield from in_area("spark", [_check_spark(ports.spark, asked=ports.spark_asked)])
 
@@ -124,10 +124,10 @@ def _check_server(
     except LakeplanError as error:
         yield _skipping(_failed("credentials", error))
         return
-    yield Check("credentials", "ok", "found; their values were not shown anywhere")
+    yield Check("credentials", "ok", "found; their values are not shown")
     if unbound := ports.bound(server):
         text = "not bound to an address, so a changed endpoint_url in the tree would receive them"
-        yield Check("binding", "warn", text, f"Set {unbound}. Without a terminal it is required.")
+        yield Check("binding", "warn", text, f"Set {unbound}. It is required without a terminal.")
     else:
         yield Check("binding", "ok", "bound to the tree's address")
     try:
@@ -172,7 +172,7 @@ def _check_server(
 def check_flavour(identity: ServerIdentity, engine: str) -> Check:
     """Whether the server's edition is the one that the tree expects."""
     if engine == "server" and not identity.is_enterprise:
-        text = "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise has"
+        text = "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise supports"
         return Check("edition", "fail", text, "Set the engine to lakeplan or none.")
     return Check("edition", "ok", f"{identity.flavour}, as the tree expects")
 
@@ -180,9 +180,9 @@ def check_flavour(identity: ServerIdentity, engine: str) -> Check:
 def check_clock(date: datetime | None, now: datetime) -> Check:
     """Compare the server's clock, by which its days begin, with ours, by which plans are judged."""
     if date is None:
-        text = "the server sends no Date header, so its clock is not known"
+        text = "the server sends no Date header, so its clock is unknown"
         return Check("clock", "warn", text, "Check the server's clock.")
-    return clock("clock", date, now, "Synchronize both clocks with NTP. Retention is counted by them.")
+    return clock("clock", date, now, "Synchronize both clocks with NTP. Retention is computed from them.")
 
 
 def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
@@ -222,8 +222,8 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
         yield _failed("conditional writes", error)
     else:
         hint = (
-            "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage)."
-            " Leases do not hold here."
+            "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage). Leases do"
+            " not work in this store."
         )
         yield Check("conditional writes", "fail", "the store let a second writer overwrite a record", hint)
     try:

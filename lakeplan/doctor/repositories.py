@@ -102,12 +102,12 @@ def check_lifecycle(
     """Check the selected repositories that have policies in the tree. Sends only GET requests."""
     managed = [d.name for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
     if not managed:
-        text = "no repository of the tree that is on it has branch_lifecycle policies"
-        yield Check("policies", "warn", text, "Run doctor again when there are some.")
+        text = "no repository of the tree on this server has branch_lifecycle policies"
+        yield Check("policies", "warn", text, "Run doctor again after you add some.")
         return
     yield from summed(on_each(managed, lambda name: _read_branches(live[name], branches)))
-    text = "not tried: doctor makes and deletes no branch"
-    hint = "Grant it, and fs:UpdateRepository, and fs:CreateBranch for undo."
+    text = "not tested: doctor does not create or delete branches"
+    hint = "Grant it and fs:UpdateRepository, and also fs:CreateBranch for undo."
     yield Check("fs:DeleteBranch", "warn", text, hint)
 
 
@@ -125,7 +125,7 @@ def check_engine(engine: str) -> Check:
 def _read_branches(repository: Repository, reader: BranchReader) -> list[Check]:
     name, default = repository.id, repository.default_branch
     asked: list[tuple[str, str, Callable[[], object]]] = [
-        ("branches, hidden ones too", "fs:ListBranches", lambda: reader.list_live(name)),
+        ("branches, including hidden ones", "fs:ListBranches", lambda: reader.list_live(name)),
         ("one branch", "fs:ReadBranch", lambda: reader.find_branch(name, default)),
         ("uncommitted changes", "fs:ListObjects", lambda: reader.staged(name, default)),
         ("open pull requests", "pr:ListPullRequests", lambda: next(iter(reader.open_pulls(name)), None)),
@@ -171,15 +171,15 @@ def check_repositories(
     managed = [d.name for d in selected if d.gc is not None]
     missing = [name for name in managed if name not in live]
     if missing:
-        text = f"the tree names what the server does not have, or does not show: {names(missing)}"
+        text = f"the tree has repositories that the server does not have or does not show: {names(missing)}"
         yield Check("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
     found = [name for name in managed if name in live]
     unmanaged = [name for name in others if name not in set(found)]
     rest = on_each(unmanaged, lambda name: _Permissions(oddities=_odd(reader, name)))
     if not found:
         yield _oddities(rest)
-        text = "no repository of the tree is on it, so permissions on repositories were not checked"
-        yield Check("repositories", "warn", text, "Run doctor again when there is an entry.")
+        text = "no repository of the tree is on this server, so permissions on repositories were not checked"
+        yield Check("repositories", "warn", text, "Run doctor again after you add one.")
         return
     with progress.task(f"checking {reader.name}", len(found)) as step:
 
@@ -280,7 +280,9 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
         yield Check("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
         text = "not tested (--read-only): a plan requests a refs dump"
-        yield Check("fs:ListCommits", "warn", text, "Check without --read-only, or also plan with it.")
+        yield Check(
+            "fs:ListCommits", "warn", text, "Run doctor without --read-only, or use it for plans too."
+        )
         return
     try:
         reader.dump_refs(name)
@@ -292,8 +294,8 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
 
 HIDDEN = "hidden branches, for pins"
 _HIDDEN_HINT = (
-    "Servers from before November 2024 have none. An apply makes one pin first, and deletes it again if it is"
-    " visible. Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch."
+    "Servers from before November 2024 do not support them. An apply creates one pin first, and deletes it"
+    " again if it is visible. Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch."
 )
 
 
@@ -316,8 +318,8 @@ def _judged(named: list[LiveBranch]) -> Check:
     pins = [branch for branch in named if may_be_pin(branch)]
     others = [branch.id for branch in named if not may_be_pin(branch)]
     if others:
-        text = f"{others[0]} is named like a pin, and is visible or was moved ({len(others):,} in all)"
-        return Check(HIDDEN, "warn", text, "Find out who made it. lakeplan deletes only its own pins.")
+        text = f"{others[0]} is named like a pin, but is visible or was moved ({len(others):,} in all)"
+        return Check(HIDDEN, "warn", text, "Find out who created it. lakeplan deletes only its own pins.")
     if pins:
         return Check(HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden")
     return Check(HIDDEN, "warn", "not tested: doctor creates no branches", _HIDDEN_HINT)
@@ -325,7 +327,7 @@ def _judged(named: list[LiveBranch]) -> Check:
 
 CLAIMS = "fs:UpdateRepository"
 _CLAIM_HINT = (
-    "Grant it: the first apply claims the repository for this tree, and ends without a write if it may not."
+    "Grant it. The first apply claims the repository for this tree, and writes nothing if that is denied."
     " docs/permissions.md has the whole policy."
 )
 

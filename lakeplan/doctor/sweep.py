@@ -52,8 +52,8 @@ def check_sweep(
         d.name: d for d in selected if d.gc is not None and d.name in live and not live[d.name].read_only
     }
     if not managed:
-        text = "no repository of the tree that is on it can be swept, so storage was not checked"
-        yield Check("storage", "warn", text, "Run doctor again when there is an entry with gc rules.")
+        text = "no repository of the tree on this server can be swept, so storage was not checked"
+        yield Check("storage", "warn", text, "Run doctor again after you add an entry with gc rules.")
         return
 
     results = on_each([*managed], lambda name: list(_inspect(managed[name], live, doctor)))
@@ -91,7 +91,7 @@ def _inspect(
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
             text = "not tested (--read-only): a sweep writes, copies and deletes"
-            yield Check("write objects", "warn", text, "Check without --read-only.")
+            yield Check("write objects", "warn", text, "Run doctor without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
 
@@ -140,7 +140,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
         return []  # reading failed too, and says why
     if facts is None:
         return []
-    hint = "Synchronize both clocks with NTP. Ages are counted by them."
+    hint = "Synchronize both clocks with NTP. Ages are computed from them."
     return [clock("store's clock", moment_of(facts.modified_us), now, hint)]
 
 
@@ -152,21 +152,23 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         yield of_error("versions", error)
         return
     if facts.versioned and versions is Versions.MARKER:
-        text = "the store keeps versions: older versions of deleted objects remain, and are paid for"
-        yield Check("versions", "warn", text, "Set sweep.versions: all, or a lifecycle rule in the store.")
+        text = "the store keeps versions: older versions of deleted objects remain and cost money"
+        yield Check(
+            "versions", "warn", text, "Set sweep.versions: all, or add a lifecycle rule to the store."
+        )
     elif facts.versioned is None:
-        text = "the store does not say whether it keeps versions: then deleting frees nothing by itself"
+        text = "the store does not report whether it keeps versions; if it does, deleting alone frees nothing"
         hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account."
         yield Check("versions", "warn", text, hint)
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Check("versions", "ok", text)
     if facts.soft_delete:
-        text = "soft delete is on: deleting frees nothing until it lapses, so a mark is refused"
-        hint = "Turn off soft delete of the account (Azure) or bucket (Google Cloud Storage)."
+        text = "soft delete is on, so deleting frees nothing until it expires, and a mark is refused"
+        hint = "Turn off soft delete for the account (Azure) or bucket (Google Cloud Storage)."
         yield Check("soft delete", "fail", text, hint)
     elif facts.soft_delete is None:
-        text = "the store does not say whether soft delete is on"
+        text = "the store does not report whether soft delete is on"
         hint = "Check it, or grant read access to the account's or bucket's properties."
         yield Check("soft delete", "warn", text, hint)
     else:
@@ -208,9 +210,11 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
         return of_error(name, error)
     bad = [*filter(None, on_each(others, unreadable).values()), *([HIDDEN] if hidden else ())]
     if not bad:
-        return Check(name, "ok", f"{len(others):,} more can be read, as a mark needs")
+        return Check(name, "ok", f"{len(others):,} more can be read, as a mark requires")
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
-    return Check(name, "fail", text, f"Grant what a plan needs on every repository. {POLICIES}")
+    return Check(
+        name, "fail", text, f"Grant the permissions that a plan needs on every repository. {POLICIES}"
+    )
 
 
 def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]) -> Check:
@@ -235,8 +239,8 @@ def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
         (n for n, found in results.items() if all(f.result != "fail" for f in found)), next(iter(results))
     )
     if doctor.read_only:
-        text = "not tested (--read-only): a mark has the server list uncommitted objects"
-        return Check(PREPARE, "warn", text, "Check without --read-only.")
+        text = "not tested (--read-only): a mark asks the server to list uncommitted objects"
+        return Check(PREPARE, "warn", text, "Run doctor without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:

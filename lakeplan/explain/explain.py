@@ -42,10 +42,10 @@ from lakeplan.values.sweep import Hold
 
 SUBJECTS_SHOWN = 20
 NAMED = 10
-PATH_ONLY = "other paths were not searched: the same data may be held under another one (a copy), and kept"
+PATH_ONLY = "other paths were not searched: the same data may be kept under another path (a copy)"
 
 MAYBE_INSIDE = (
-    "an address may lie in this namespace, whose own URL is not known: give it with --storage-namespace"
+    "an address may be in this namespace, whose own URL is unknown; give it with --storage-namespace"
 )
 
 
@@ -126,7 +126,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
                 raise LakeplanError(
                     f"the address {what.text!r} is unknown",
                     where=world.name,
-                    hint="Check the address. It is not committed, not uncommitted and not stored.",
+                    hint="Check the address. It is neither committed nor uncommitted nor stored.",
                 )
             subjects, more = inquiry.documents(found)
             notes += more
@@ -311,13 +311,13 @@ def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
     if what.ref is None:
         address = "If this is an address, add --kind address. " if what.text.startswith("data/") else ""
         return LakeplanError(
-            f"the path {what.text!r} is in no commit and not among uncommitted changes",
+            f"the path {what.text!r} is not in any commit or uncommitted change",
             hint=f"{address}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or"
             " more).",
         )
     hint = "Check its spelling."
     if everywhere:
-        hint = f"Other commits hold it: leave out the ref, and give {what.text}."
+        hint = f"Other commits hold it. To find it, omit the ref and give {what.text}."
     return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
 
 

@@ -278,9 +278,9 @@ class _Judged:
         """What keeps or kept a commit the longest, and until when, in words."""
         graph, rules, until = self._graph, self._rules, self._kept_until
         if rules is None or until is None:
-            return "no rules are set: nothing is collected"
+            return "no rules are set, so nothing is collected"
         if until[number] == NEVER_KEPT:
-            return "no walk comes here"
+            return "no walk reaches it"
         keepers = reaching(graph, rules, graph.ids[number], self._zone)
         best = max(keepers, key=lambda k: NEVER_EXPIRES if k.until_us is None else k.until_us)
         who = f"branch {best.branch}" if best.branch is not None else f"dangling commit {best.start}"
@@ -293,7 +293,7 @@ class _Judged:
             if self.fates[number] == "at_risk"
             else ""
         )
-        return f"{'goes since' if goes else 'is kept until'} {moment}, {who}, {best.rule}{note}"
+        return f"{'expired on' if goes else 'is kept until'} {moment}, {who}, {best.rule}{note}"
 
 
 def _words(fate: Fate) -> str:

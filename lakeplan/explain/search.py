@@ -106,7 +106,7 @@ def _commit(text: str, graph: CommitGraph) -> What:
     if found:
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
         raise UsageError(
-            f"{text} begins {len(found)} commits: {', '.join(i[:16] for i in found[:NAMED])}{more}",
+            f"{len(found)} commit ids begin with {text}: {', '.join(i[:16] for i in found[:NAMED])}{more}",
             hint="Give more digits of the id.",
         )
     raise UsageError(

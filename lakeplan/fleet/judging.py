@@ -130,7 +130,7 @@ def _clashes(policies: Sequence[Policy]) -> list[str]:
         for pattern in policy.patterns:
             by_pattern.setdefault(pattern, []).append(policy)
     return [
-        f"{len(several)} branch policies for the pattern {pattern!r} with different ages"
+        f"{len(several)} branch policies for the pattern {pattern!r} have different ages"
         for pattern, several in sorted(by_pattern.items())
         if len({(one.max_age_seconds, one.max_idle_seconds) for one in several}) > 1
     ]
@@ -205,7 +205,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
         (
             is_lost(row["destroyed_tagged"]),
             "data-loss",
-            "objects that tags name no longer exist: tags protect nothing on a server",
+            "objects that tags reference no longer exist: tags protect nothing on a server",
             f"lakeplan check {target}",
         ),
         (
@@ -220,7 +220,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
             "the server's collector would delete data of tags",
             f"lakeplan plan {target}",
         ),
-        (row["nonsense"], "settings", "stored settings make no sense", write),
+        (row["nonsense"], "settings", "stored settings have problems", write),
         (row["rules"] is None, "cost", "no GC rules are stored: nothing ever expires", "lakeplan init"),
         (
             row["rules"] is not None and row["freeable"]["objects"],

@@ -167,7 +167,7 @@ def run_time(run_id: str) -> int:
 
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
     """The addresses in one file of a run. Raises FormatError naming ``name``."""
-    with blame_parquet(name, "is not a whole Parquet file of uncommitted addresses"):
+    with blame_parquet(name, "is not a complete Parquet file of uncommitted addresses"):
         file = open_parquet(data, page_checksum_verification=True)
         _check_row_counts(file.metadata)
         columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)

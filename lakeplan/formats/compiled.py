@@ -67,7 +67,7 @@ def _kernels() -> ModuleType | None:
         _log.info("numpy decodes ranges: %s is not installed", error.name)
         return None
     except Exception as error:  # noqa: BLE001 - damaged files fail with anything
-        _log.info("compiled code in %s cannot be used (%s): it is compiled anew", folder, _named(error))
+        _log.info("compiled code in %s cannot be used (%s): it is compiled again", folder, _named(error))
     shutil.rmtree(folder, ignore_errors=True)
     try:
         return _loaded(_own_temporary())

@@ -52,7 +52,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
             raise ValueError("it is not a JSON object")
         if found.get("fileFormat") != "Parquet":
             raise FormatError(
-                f"the inventory is in {str(found.get('fileFormat'))[:20]}, and only Parquet is read",
+                f"the inventory is in {str(found.get('fileFormat'))[:20]}, but only Parquet is supported",
                 where=name,
                 hint="Configure the inventory with Apache Parquet as its output format.",
             )
@@ -105,10 +105,10 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
             where=name,
             hint="Copy the whole inventory again, or use another one.",
         )
-    with blame_parquet(name, "is not a whole Parquet file of an inventory"):
+    with blame_parquet(name, "is not a complete Parquet file of an inventory"):
         table = read_parquet(open_parquet(data))
         if len({*table.column_names}) != table.num_columns:
-            raise ValueError("two columns have one name")
+            raise ValueError("two columns have the same name")
         missing = [column for column in _COLUMNS if column not in table.column_names]
         if missing:
             raise FormatError(
@@ -127,7 +127,7 @@ def _in_us(modified: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _current(table: pa.Table, bucket: str) -> pa.Table:
     if not pc.all(pc.equal(table["bucket"].cast(pa.string()), bucket), min_count=0, skip_nulls=False).as_py():
-        raise ValueError("a row is of another bucket")
+        raise ValueError("a row belongs to another bucket")
     if "is_latest" in table.column_names:
         latest = table["is_latest"].cast(pa.bool_())
         if latest.null_count:

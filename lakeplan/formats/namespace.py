@@ -45,7 +45,7 @@ def check_not_nested(key: str) -> None:
     if key.startswith(DATA_PREFIX) and at >= 0:
         raise FormatError(
             f"another repository has its storage namespace inside this one, at {key[: at - 1]}",
-            hint="Move one of them to its own namespace. Until then neither can be swept.",
+            hint="Move one of them to its own namespace. Until then, neither can be swept.",
         )
 
 

@@ -260,7 +260,7 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
         _expect(table.user_properties, entity, info.id)
         with blame(info.id):
             if len(table) != info.count:
-                raise damaged(f"holds {len(table)} records, and its metarange says {info.count}")
+                raise damaged(f"holds {len(table)} records, but its metarange says {info.count}")
             for _, value in table:
                 yield decode(split_value(value)[1])
 

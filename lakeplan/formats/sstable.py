@@ -154,7 +154,7 @@ def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
         if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
             raise damaged("it has more records, or longer keys, than any file that lakeFS writes")
     if len(records) != blocks.count:
-        raise damaged(f"holds {len(records)} records, and its properties say {blocks.count}")
+        raise damaged(f"holds {len(records)} records, but its properties say {blocks.count}")
     return records
 
 
@@ -163,7 +163,7 @@ def _read_footer(footer: bytes) -> tuple[Handle, Handle]:
         raise damaged("not an SSTable: the magic number is missing")
     version = int.from_bytes(footer[41:45], "little")
     if version != FORMAT_VERSION:
-        raise damaged(f"SSTable version {version}, lakeFS writes {FORMAT_VERSION}")
+        raise damaged(f"SSTable version {version}, but lakeFS writes {FORMAT_VERSION}")
     if footer[0] != CHECKSUM_CRC32C:
         raise damaged(f"checksum type {footer[0]}, lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
     meta, position = read_handle(footer, 1, HANDLES_END)
@@ -198,7 +198,7 @@ def _user_key(key: bytes) -> bytes:
     if len(key) < KEY_TRAILER_SIZE:
         raise damaged("a key is too short")
     if key[-KEY_TRAILER_SIZE] != KIND_SET:
-        raise damaged(f"a record of kind {key[-KEY_TRAILER_SIZE]}, lakeFS writes only sets")
+        raise damaged(f"a record of kind {key[-KEY_TRAILER_SIZE]}, but lakeFS writes only sets")
     return key[:-KEY_TRAILER_SIZE]
 
 

@@ -10,7 +10,7 @@ from lakeplan import limits
 from lakeplan.errors import FormatError
 from lakeplan.values.rules import GcRules
 
-HINT = "The file is damaged or is not a lakeFS file; nothing was taken from it."
+HINT = "Check the file. It is damaged or not a lakeFS file, and nothing in it was used."
 
 
 def damaged(message: str) -> FormatError:
@@ -18,7 +18,7 @@ def damaged(message: str) -> FormatError:
     return FormatError(message, hint=HINT)
 
 
-LIMIT_HINT = "See docs/limits.md. Nothing was taken from the file."
+LIMIT_HINT = "See docs/limits.md. Nothing in the file was used."
 
 
 @contextmanager

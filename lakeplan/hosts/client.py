@@ -113,7 +113,7 @@ class HostClient:
             if not 300 <= answer.status < 400:
                 break
             if urlsplit(answer.location).scheme not in ("http", "https"):
-                raise self._failed(f"GET {path}", "it redirects to no http or https URL")
+                raise self._failed(f"GET {path}", "it redirects to a URL that is not http or https")
             answer = self._tried("GET", answer.location, None, {}, f"GET {path}", limits.OBJECT_BYTES)
         if answer.status != 200:
             raise self._refused(answer, f"GET {path}")

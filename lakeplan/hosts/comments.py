@@ -127,7 +127,7 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
     lines = []
     if number is not None:
         address = host.write_comment(number, with_others(body, found[number], host.sign), old)
-        lines.append(f"{'updated' if old else 'made'} the comment {address}".rstrip())
+        lines.append(f"{'updated' if old else 'posted'} the comment {address}".rstrip())
     for other, comment in comments.items():
         text = with_others(comment.body, found[other], host.sign)
         if other != number and text != comment.body:
@@ -218,15 +218,17 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     if pull["state"] != "open":
         raise NotAllowed("the pull request is not open", hint="Open a new one.")
     if not request.own:
-        raise NotAllowed("it is of a fork, and plans need credentials", hint="Push its branch here.")
+        raise NotAllowed(
+            "it is from a fork, and plans need credentials", hint="Push its branch to this repository."
+        )
     runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
     seen = [run for run in runs if moment(run["created_at"]) <= asked.at]
     if not seen:
         reason = "has a new commit since the comment" if runs else "was not planned at its last commit"
-        raise NotAllowed(f"the pull request {reason}", hint="Comment again once its plan has ended.")
+        raise NotAllowed(f"the pull request {reason}", hint="Comment again once its plan has finished.")
     newest = max(seen, key=lambda run: int(run["id"]))
     if newest.get("status") != "completed":
-        raise NotAllowed("its plan is already running", hint="Comment again once it has ended.")
+        raise NotAllowed("its plan is already running", hint="Comment again once it has finished.")
     host.rerun(int(newest["id"]))
     return f"planning {request.head} again"
 
@@ -236,7 +238,7 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
     if team is None or not _TEAM.fullmatch(team):
         raise NotAllowed(
             "the tree names no team that approves marks",
-            hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml by a pull request.",
+            hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml in a pull request.",
         )
     if not token:
         raise NotAllowed(
@@ -254,20 +256,20 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
     found = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
     if not found:
         raise NotAllowed(
-            "the mark was made of a commit that is the merge of no pull request",
+            "the mark was made from a commit that is not the merge of a pull request",
             hint="Approve it with `lakeplan sweep approve`, or mark again after a merge.",
         )
     request = next((one for one in found if one.number == asked.number), found[0])
     if request.number != asked.number:
         raise NotAllowed(
-            f"the mark was made of the merge of #{request.number}, and this is #{asked.number}",
+            f"the mark was made from the merge of #{request.number}, but this is #{asked.number}",
             hint=f"Comment on #{request.number}.",
         )
     if moment(host.pull(asked.number)["merged_at"]) > asked.at:
         raise NotAllowed("the comment is older than the merge", hint="Comment again.")
     if asked.login.lower() in {one.author.lower() for one in found}:
         raise NotAllowed(
-            "the author of the pull request that the mark was made of cannot approve it",
+            "the author of the pull request that the mark was made from cannot approve it",
             hint="Ask another member of the team.",
         )
     return request

@@ -68,7 +68,7 @@ class GitHub:
         if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", environ.get("GITHUB_REPOSITORY", "")):
             raise UsageError(
                 "GITHUB_TOKEN or GITHUB_REPOSITORY is not set",
-                hint="Give the step the token: env: {GITHUB_TOKEN: ${{ github.token }}}.",
+                hint="Pass the token to the step: env: {GITHUB_TOKEN: ${{ github.token }}}.",
             )
         api = environ.get("GITHUB_API_URL", "") or API
         client = HostClient("GitHub", api, "Authorization", Secret(token), retries or RetryPolicy())
@@ -89,7 +89,7 @@ class GitHub:
             return "HEAD^1"  # the merge commit is checked out
         base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
         if not COMMIT.fullmatch(base):
-            raise HostError("the event of the merge queue names no base commit", hint="Run the job again.")
+            raise HostError("the event of the merge queue has no base commit", hint="Run the job again.")
         return base
 
     def head(self) -> str:
@@ -303,6 +303,6 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan of pull request {request.number} at {request.head} (any more)",
+        f"there is no plan of pull request {request.number} at {request.head}, or it has expired",
         hint="Open a pull request that plans it again.",
     )

@@ -51,7 +51,7 @@ class GitLab:
         names = ("CI_MERGE_REQUEST_TARGET_BRANCH_SHA", "CI_MERGE_REQUEST_DIFF_BASE_SHA")
         base = next((self.environ[name] for name in names if self.environ.get(name)), "")
         if not base:
-            raise HostError("this pipeline names no base commit", hint="Run it for a merge request.")
+            raise HostError("this pipeline has no base commit", hint="Run it for a merge request.")
         return base
 
     def is_fork(self) -> bool:
@@ -134,7 +134,7 @@ class GitLab:
         ]
         if not jobs:
             raise NoPlan(
-                f"there is no plan of merge request {request.number} at {request.head} (any more)",
+                f"there is no plan of merge request {request.number} at {request.head}, or it has expired",
                 hint="Open a merge request that plans it again.",
             )
         kept = f"{self._project}/jobs/{max(jobs)}/artifacts/{FOLDER}"

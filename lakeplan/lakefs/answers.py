@@ -156,7 +156,7 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
             raise Malformed(f"the answer is {kind}, not JSON") from None
         return parse(body)
     except Malformed as error:
-        hint = "Check that endpoint_url is a lakeFS server, and proxies on the way."
+        hint = "Check that endpoint_url is a lakeFS server, and check any proxies in between."
         raise unexpected(transport, call, response, str(error), hint) from None
 
 
@@ -218,9 +218,9 @@ class _ListingProgress:
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:
-            return "the listing has more pages and does not say where"
+            return "the listing has more pages, but does not say where"
         if hash(page.next_offset) in self._offsets:
-            return "the listing has more pages and does not say where: it leads in a circle"
+            return "the listing has more pages, but does not say where: it leads in a circle"
         self._offsets.add(hash(page.next_offset))
         if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
             return f"the listing does not end after {self._listed:,} entries"

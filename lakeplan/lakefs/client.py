@@ -87,7 +87,7 @@ def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
     while (ids := _poll(transport, repository, task)) is None:
         if clock.monotonic() >= deadline:
             raise ServerUnreachable(
-                f"cannot {OPERATION}: not done after {LONGEST_DUMP / 60:.0f} minutes",
+                f"cannot {OPERATION}: it did not finish within {LONGEST_DUMP / 60:.0f} minutes",
                 where=transport.where(repository),
                 hint="Check the server's log.",
             )
@@ -114,7 +114,7 @@ def _status(fields: Fields) -> RefsDumpIds | str | None:
     if not fields.flag("done"):
         return None
     if "refs" not in fields.data:
-        raise Malformed("the dump is done and names no ids")
+        raise Malformed("the dump is done, but has no ids")
     return answers.dump_ids_of(Fields.of(fields.data["refs"]))
 
 

@@ -320,12 +320,14 @@ def _check_text(found: Credentials, where: str) -> None:
         text = secret.reveal()
         if text != text.strip() or not text.isprintable():
             raise CredentialsError(
-                "the credentials contain white space or control characters",
+                "the credentials contain whitespace or control characters",
                 where=where,
-                hint=f"Check {found.source}. Often a line end was copied too.",
+                hint=f"Check {found.source}. A line break may have been copied with them.",
             )
 
 
 def _how(server: str, only_server: bool) -> str:
     own = f"set {server_variable(server, 'ACCESS_KEY_ID')} and {server_variable(server, 'SECRET_ACCESS_KEY')}"
-    return own + (", or set lakectl up" if only_server else "; with several servers lakectl's are not used")
+    return own + (
+        ", or configure lakectl" if only_server else "; with several servers, those of lakectl are not used"
+    )

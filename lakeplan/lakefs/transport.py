@@ -92,7 +92,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.ChunkedEncodingError: ("the response was incomplete", "Run the command again."),
     vendor.ContentDecodingError: (
         "the response could not be decoded",
-        "Try again, and check proxies on the way.",
+        "Try again, and check any proxies in between.",
     ),
     vendor.ConnectionError: ("no connection", _UNREACHABLE),
     vendor.InvalidURL: ("the address is not a URL", _SETTINGS),
@@ -104,7 +104,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
         "a request header cannot be sent",
         "Check the credentials for unusual characters.",
     ),
-    vendor.TooManyRedirects: ("it redirects without end", _SETTINGS),
+    vendor.TooManyRedirects: ("there are too many redirects", _SETTINGS),
     vendor.RetryError: ("it kept failing", "Try again later."),
     vendor.HTTPError: ("the request failed", "Try again later."),
     vendor.StreamConsumedError: ("the response was read twice", "Please report this as a bug."),
@@ -193,7 +193,7 @@ def _unexpected(status: int, message: str, operation: str, where: str) -> Unexpe
         what, hint = f"the server is overloaded (status {status})", "Try again later."
     elif 300 <= status < 400:
         what = f"the server redirects (status {status}), which is not followed"
-        hint = "Set endpoint_url to the final address; http may have to be https."
+        hint = "Set endpoint_url to the final address. It may have to be https instead of http."
     elif status >= 500:
         hint = "Check the server's log."
     return UnexpectedAnswer(f"cannot {operation}: {what}", status=status, where=where, hint=hint)
@@ -463,7 +463,7 @@ class Transport:
         wrong = [part for part in call.path if part in (".", "..")] or [*filter(_SURROGATE.search, names)]
         if wrong:
             raise ServerError(
-                f"cannot {call.operation}: {wrong[0]!r} is not a name that a server can have",
+                f"cannot {call.operation}: {wrong[0]!r} is not a valid name",
                 where=self.where(call.repository),
                 hint="Check the name, and that endpoint_url is a lakeFS server.",
             )

@@ -336,7 +336,10 @@ def _replayed(
                 continue
             config_hash = left.pop(key)
             if other := later.get(key) or _agreed_since(key, config_hash, run.started_at, state):
-                found.append(f"{key}: run {run.run_id} applied this plan, and run {other} another one since")
+                found.append(
+                    f"{key}: run {run.run_id} applied this plan, and run {other} has applied another one"
+                    " since"
+                )
     return found
 
 
@@ -356,7 +359,7 @@ def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateRead
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
     error = StalePlan(
-        "the plan is stale, nothing was written:\n  " + "\n  ".join(reasons),
+        "the plan is stale, so nothing was written:\n  " + "\n  ".join(reasons),
         hint=f"Run `lakeplan plan` again and have it reviewed.{more}",
     )
     error.reasons = tuple(reasons)
@@ -389,7 +392,7 @@ def check_again(
     for repository in reviewed.writes:
         current = again.get(repository.key)
         if current is None or current.failure is not None or not _has_reviewed(repository, current):
-            raise _stale_plan([*moved, f"{repository.key}: it changed again while the plan was made again"])
+            raise _stale_plan([*moved, f"{repository.key}: it changed again while lakeplan planned again"])
         if ceiling.is_done(repository, current):
             steps.append(repository)
             continue

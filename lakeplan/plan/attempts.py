@@ -246,7 +246,7 @@ class Attempt(ABC):
         try:
             self._note(status=outcome.value, message=text, **values)
         except LakeplanError as other:
-            text = f"{text} (nor could the history be kept: {other})"
+            text = f"{text} (nor could the history be written: {other})"
         return self.ended(outcome, text, error.hint, code)
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:

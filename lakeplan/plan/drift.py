@@ -218,7 +218,7 @@ def _unmanaged(
         RepositoryDrift(
             f"{server}/{name}",
             classes=(DriftClass.UNMANAGED_NEW,),
-            note=f"made {created[name]:%Y-%m-%d}; the tree has no entry for it",
+            note=f"created {created[name]:%Y-%m-%d}; the tree has no entry for it",
         )
         for name in unmanaged_new(created, max(applies, default=None))
     ]

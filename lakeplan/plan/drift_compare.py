@@ -283,7 +283,7 @@ def _policies(desired: DesiredRepository, reader: LakeFSReader) -> Sequence[Poli
     return (*desired.policies, *stored)
 
 
-RELEASED_NOTE = "the tree no longer manages {}; they stay on the server unchanged"
+RELEASED_NOTE = "the tree no longer manages {}; they remain on the server unchanged"
 GC_RULES = "its GC rules"
 
 

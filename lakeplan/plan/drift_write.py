@@ -156,11 +156,14 @@ class _Writer:
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
         if cleared is not None:
-            why = "the server has no GC rules any more: write `gc: clear`, or apply to set them again"
+            why = "the server no longer has GC rules: write `gc: clear`, or apply to set them again"
             refused.append(_refused(drift, cleared, why))
             return []
         if len(values) > DRIFT_VALUES:
-            why = f"{len(values):,} values differ, more than {DRIFT_VALUES} are not edited: import it anew"
+            why = (
+                f"{len(values):,} values differ, but lakeplan edits up to {DRIFT_VALUES}: import the"
+                " repository again"
+            )
             refused.append(_refused(drift, values[0], why))
             return []
         for value in values:
@@ -189,7 +192,7 @@ class _Writer:
             changed = drift.last is not None and drift.last.config_hash != desired.config_hash
             if changed and any(value.applied != value.wanted for value in values):
                 raise _Refused(f"the tree's {kind.label} changed too and have not been applied")
-            file, entry = self._own_entry(desired, f"{kind.label} are edited in an entry of its own only")
+            file, entry = self._own_entry(desired, f"{kind.label} can be edited only in an exact entry")
         except _Refused as why:
             # All of them have this one reason.
             refused.append({"repository": drift.repository, "path": kind.value, "reason": str(why)})
@@ -245,7 +248,7 @@ class _Writer:
             place = (source.line, source.column)
             change = partial(replace_number, line=place[0], column=place[1], number=days)
             return _Edit(value, source.file, change, frozenset(users), place)
-        where = f"its value is in {source}, where other repositories have it too" if source else ""
+        where = f"its value is in {source}, which other repositories share" if source else ""
         file, entry = self._own_entry(desired, where or "no rule of the tree names this branch")
         return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
 
@@ -255,7 +258,7 @@ class _Writer:
         by = next((r.name for r in patterns if r.is_pattern and matches(branch, r.name)), None)
         if by is not None:
             raise _Refused(f"the server has no rule for this branch, but the pattern {by!r} sets one")
-        file, entry = self._own_entry(desired, "its rule is one that other repositories have too")
+        file, entry = self._own_entry(desired, "its rule is shared with other repositories")
 
         def drop(text: str) -> str | None:
             return drop_branch(text, entry, branch) or put_branch(text, entry, branch, None)
@@ -271,7 +274,7 @@ class _Writer:
         """The file and key of the repository's exact entry. Raises ``_Refused`` if it has none."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
-            raise _Refused(f"{why}, and the repository has no entry of its own: add one")
+            raise _Refused(f"{why}, but the repository has no entry of its own: add one")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:

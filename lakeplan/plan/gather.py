@@ -172,7 +172,10 @@ def _held_deletions(
     needed = held_branches(others, read_refs(), expiring, reader.metadata_reader(desired.name))
     return (
         *found,
-        *(f"{name} ({expiring[name].verdict.policy}) leads to what a hold keeps" for name in sorted(needed)),
+        *(
+            f"{name} ({expiring[name].verdict.policy}) is needed to reach what a hold keeps"
+            for name in sorted(needed)
+        ),
     )
 
 
@@ -187,7 +190,7 @@ def _unheeded(desired: DesiredRepository) -> list[str]:
     names = ", ".join(f"branch_lifecycle.{key}" for key in keys)
     return [
         f"{place}{names} {'has' if len(keys) == 1 else 'have'} no effect with engine: server. The server"
-        " deletes every branch that the policies let expire"
+        " deletes every branch that has expired under the policies"
     ]
 
 
@@ -211,7 +214,7 @@ def _policies(
         reader.get_policies,
         desired.name,
         "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
-        "Check the server's edition and licence. To let lakeplan delete the branches, set"
+        "Check the server's edition and license. To let lakeplan delete the branches, set"
         f" servers.{server.name}.branch_lifecycle.engine to lakeplan.",
     )
     wanted: tuple[Policy, ...] | None = None
@@ -275,14 +278,14 @@ def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: da
     line = server.branch_lifecycle_schedule
     if line is None:
         return (
-            "the server's job deletes at its next run (hourly unless its configuration says otherwise); write"
-            f" its cron expression to servers.{server.name}.branch_lifecycle.schedule to see when"
+            "the server's job deletes them at its next run (hourly unless configured otherwise); set"
+            f" servers.{server.name}.branch_lifecycle.schedule to its cron expression to see when"
         )
     first = first_deletion(going, as_of, line, server.zone)
     if first is None:
         return f"the server's job (schedule {line!r}) never runs"
     return (
-        f"the first deletion can come at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule {line!r},"
+        f"the first deletion can happen at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule {line!r},"
         f" {server.time_zone})"
     )
 
@@ -296,7 +299,7 @@ def _object_rules(
         reader.get_object_rules,
         desired.name,
         "the tree has object_lifecycle rules, but this server has no object lifecycle",
-        "Use lakeFS Enterprise 1.101 or later with a licence, or remove object_lifecycle from the tree.",
+        "Use lakeFS Enterprise 1.101 or later with a license, or remove object_lifecycle from the tree.",
     )
     wanted = (
         desired.object_lifecycle.rules if isinstance(desired.object_lifecycle, ObjectRulesDesired) else None
@@ -340,8 +343,8 @@ def idle_holds(
             source = desired.values.get(f"/holds/{number}/{hold.kind}")
             place = f"{source}: " if source else ""
             warnings.append(
-                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that"
-                " name; correct it, or nothing is deleted here"
+                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has no"
+                f" {hold.kind} of that name; nothing is deleted here until you correct it"
             )
     return warnings
 
@@ -469,7 +472,7 @@ def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:
 
 def _pin_warnings(pins: PinsPlan) -> list[str]:
     blocked = [f"pins: {pins.blocked}"] if pins.blocked else []
-    return [*blocked, *(f"not a pin of this tree, and never deleted: {why}" for why in pins.foreign)]
+    return [*blocked, *(f"not a pin of this tree, so never deleted: {why}" for why in pins.foreign)]
 
 
 def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:

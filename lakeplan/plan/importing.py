@@ -182,7 +182,7 @@ def make_tree(
     for repository in sorted(repositories, key=lambda r: r.key):
         invalid = _invalid_days(repository.rules)
         if invalid:
-            out.append(SkippedRepository(repository.key, f"no tree can contain what is stored: {invalid}"))
+            out.append(SkippedRepository(repository.key, f"no tree can express what is stored: {invalid}"))
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)
@@ -264,7 +264,7 @@ def _root(
     lines.append('include: ["repositories/**/*.yaml"]')
     notes = [f"#   {_comment(f'{item.repository}: {item.reason}')}" for item in left_out]
     if notes:
-        lines += ["", "# Not imported, and so not touched:", *notes]
+        lines += ["", "# Not imported, and so not managed:", *notes]
     return "\n".join(lines) + "\n"
 
 

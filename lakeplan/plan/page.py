@@ -562,7 +562,10 @@ def report_page_document(
             room -= len(graph["rows"]["id"])
             graphs.append(graph)
         elif judged is not None:
-            left_out.append(f"{repository.key}: its graph, for the size of the page: --target draws it alone")
+            left_out.append(
+                f"{repository.key}: its commit graph, because the page would be too large; draw it alone"
+                " with --target"
+            )
         curve = next(
             (c["curve"] for c in placed if c["key"] == repository.key and c["rules"] == "after"), None
         )
@@ -570,7 +573,7 @@ def report_page_document(
         branches.append(branches_document(repository, judged, plan.as_of))
     if len(shown) > MAX_DETAILED:
         rest = len(shown) - MAX_DETAILED
-        left_out.append(f"timeline and branches of {rest:,} more repositories: --target shows them")
+        left_out.append(f"timeline and branches of {rest:,} more repositories; show them with --target")
     return {
         "format": REPORT_FORMAT,
         "plan": document,

@@ -152,7 +152,7 @@ def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
         "Run `lakeplan plan`, which names the rule or the branch. Remove it, or adopt the pins of a"
         " lost state with `lakeplan pins sync --adopt`."
     )
-    text = f"pins are missing, or can be: {pins.incomplete}"
+    text = f"pins are or may be missing: {pins.incomplete}"
     return pins_unchanged(repository, text, hint, int(ExitCode.REFUSED))
 
 

@@ -92,7 +92,7 @@ class _Asked:
         if isinstance(result, ImpactResult):
             found = impact.simulated(self.verdicts, result, backlog=backlog, blind_to=self.blind_to)
             return replace(found, shown=shown_of(self.request.key, self.verdicts, result.shown))
-        why = "the simulation gave no answer" if result is None else str(result)
+        why = "the simulation returned no result" if result is None else str(result)
         return _unread(self.request.key, self.verdicts, why, self.blind_to)
 
     def inventory_warnings(self, result: ImpactResult | LakeplanError | None) -> tuple[str, ...]:
@@ -287,13 +287,15 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
     warnings = []
     if holds := active_holds(desired.holds, as_of):
         named = f"{len(holds)} hold{'s' * (len(holds) != 1)}"
-        warnings.append(f"{named}: lakeplan sweep keeps what they name, the official collector ignores them")
+        warnings.append(
+            f"{named}: `lakeplan sweep` keeps what they name, but the official collector ignores them"
+        )
     protected = [
         t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
     ]
     if protected:
         warnings.append(
-            "protected tags lose data only by the official collector, lakeplan sweep keeps it:"
+            "protected tags lose data only through the official collector; `lakeplan sweep` keeps it:"
             f" {gates.first_names(protected)}"
         )
     return warnings

@@ -119,9 +119,10 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
                 )
             if again:
                 warnings.append(
-                    f"{step.repository}: its {name} were changed again after run {run_id}; that is undone too"
+                    f"{step.repository}: its {name} were changed again after run {run_id}; that change is"
+                    " undone too"
                 )
-    warnings.append(f"a rollback: it restores the rules from before run {run_id}")
+    warnings.append(f"this is a rollback: it restores the rules from before run {run_id}")
     return replace(plan, warnings=(*plan.warnings, *sorted(warnings)))
 
 

@@ -105,7 +105,7 @@ def _record_forecasts(
                 ports.state, repository.key, run_id=run.run_id, plan_digest=plan_digest, expire=expire
             )
         except LakeplanError as error:
-            problems.append(f"{repository.key}: the plan's forecast is not on record: {error.message}")
+            problems.append(f"{repository.key}: the plan's forecast was not recorded: {error.message}")
     return "; ".join(problems[:3])
 
 

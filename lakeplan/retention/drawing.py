@@ -111,7 +111,9 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
         commit = drawing.commits[graph.ids[number]]
         tree = trees[commit.name] = dict(trees[commit.parents[0]]) if commit.parents else {}
         lacking = [path for path in commit.removes if tree.pop(path, None) is None]
-        unknown += [(commit.source, f"{commit.name} removes {path}, which is not there") for path in lacking]
+        unknown += [
+            (commit.source, f"{commit.name} removes {path}, which does not exist") for path in lacking
+        ]
         add(tree, commit.objects, commit.name)
     staged: dict[str, dict[str, str]] = {branch: {} for branch in drawing.staged}
     for branch, objects in drawing.staged.items():
@@ -121,7 +123,7 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
         own = tree.get(drawn.path)
         others = Contents(trees, staged).versions(drawing, drawn.same_as or "")
         if len(others) != 1 or own is None:
-            unknown.append((drawn.source, f"same_as: {drawn.same_as!r} names no one object"))
+            unknown.append((drawn.source, f"same_as: {drawn.same_as!r} does not name exactly one object"))
             continue
         # The path has the shared version also in commits that inherited it.
         (shared,) = others

@@ -132,7 +132,8 @@ def hold_problem(hold: Hold, refs: Refs) -> str:
         return ""
     named = commits_named(hold, refs)
     if not named:
-        return f"the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has none of that name"
+        kind = hold.kind
+        return f"the hold on {kind} {hold.name!r} keeps nothing: the repository has no {kind} of that name"
     if hold.kind == "commit" and len(named) > 1:
         return f"the hold on commit {hold.name} is ambiguous: {len(named)} commit ids begin with it"
     return ""
@@ -171,7 +172,7 @@ def prefix_problem(prefix: str) -> str:
         path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""
         return _instead("a prefix is the beginning of a path, not a URL", path)
     if prefix != prefix.strip():
-        return _instead("a prefix must not begin or end with white space", prefix.strip())
+        return _instead("a prefix must not begin or end with whitespace", prefix.strip())
     if "\\" in prefix:
         return _instead("paths use slashes, not backslashes", prefix.replace("\\", "/"))
     if prefix.startswith(("/", "./", "../")):
@@ -290,8 +291,8 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
     for record in rules.recorded:
         if record.commit_id and record.commit_id not in graph.index:
             raise LakeplanError(
-                f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which the"
-                " repository lacks now",
+                f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which is no"
+                " longer in the repository",
                 hint="Find out where it is. If its data may be deleted, remove the hold from the tree.",
             )
     return {commit for _, commits in _named(graph, refs, rules) for commit in commits}
@@ -301,7 +302,7 @@ def _instead_of(recorded: set[str]) -> str:
     if not recorded:
         return "Correct the hold in the tree, or remove it."
     ids = ", ".join(sorted(recorded)[:3])
-    return f"hold what it kept by its commit instead ({ids}), or remove the hold from the tree"
+    return f"hold the commit that it kept instead ({ids}), or remove the hold from the tree"
 
 
 def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:

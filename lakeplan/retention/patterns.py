@@ -119,9 +119,9 @@ def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str |
     nothing."""
     if len(pattern) > limits.GLOB_CHARACTERS:
         most = limits.GLOB_CHARACTERS
-        return f"a pattern may have at most {most:,} characters, and this one has {len(pattern):,}"
+        return f"a pattern may have at most {most:,} characters, but this one has {len(pattern):,}"
     why = why_not(pattern)
-    return f"the pattern {pattern!r} can match nothing: {why}" if why else None
+    return f"the pattern {pattern!r} cannot match anything: {why}" if why else None
 
 
 def _is_possible(parts: Sequence[str], rule: NameRule) -> bool:

@@ -70,7 +70,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
     if not reviewed.is_of(live.creation_date, live.storage_namespace):
-        return ["it is another repository of the same name, made since the plan"]
+        return ["it is another repository of the same name, created since the plan"]
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
@@ -131,9 +131,9 @@ def outside(
         found.append(f"somebody has lengthened retention since the plan, which this would undo: {longer}")
     found += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
-        found.append("what would be deleted is not known object by object")
+        found.append("it is unknown which objects would be deleted")
     if any(isinstance(s, ObjectRulesPlan) and s.action.writes and s.tightened for s in live.settings):
-        found.append("which objects its object lifecycle rules would delete is not known")
+        found.append("it is unknown which objects its object lifecycle rules would delete")
     return found
 
 
@@ -249,12 +249,13 @@ def growth(
         value = getattr(current, measure) or 0
         if value > ceiling:
             found.append(
-                f"{value:,} {name} would expire, {_ceiling(reviewed.impact, measure, age):,} were reviewed"
+                f"{value:,} {name} would expire, but {_ceiling(reviewed.impact, measure, age):,} were"
+                " reviewed"
             )
     found += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
-        found.append(f"{current.objects_at_risk:,} objects would be at risk, {at_risk:,} were reviewed")
+        found.append(f"{current.objects_at_risk:,} objects would be at risk, but {at_risk:,} were reviewed")
     return found + _new_tags(reviewed, live)
 
 
@@ -274,7 +275,7 @@ def _more_commits(
     ceiling = _ceiling(reviewed.impact, "commits_expire", age)
     value = live.impact.now.commits_expire
     if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
-        return [f"{value:,} commits would expire, {ceiling:,} were reviewed"]
+        return [f"{value:,} commits would expire, but {ceiling:,} were reviewed"]
     return _not_named(reviewed, live, safety, age, "commits", (Bit.COMMIT_NOW, Bit.COMMIT_WEEK))
 
 
@@ -300,7 +301,7 @@ def _not_named(
         return []
     named = shown.read() if shown is not None else None
     if named is None:
-        return [f"the plan does not name the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]
+        return [f"the plan does not list the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]
     either = bits[0] if age <= DAY else bits[0] | bits[1]
     others, known = named.lacks(current.of(bits[0]), either), named.count(either)
     if others <= known * safety.impact_tolerance_percent / 100:
@@ -319,7 +320,7 @@ def _branch_growth(
     most = max(shown.get(h.value, 0) for h in horizons)
     value = live.branch_lifecycle.deletions.get(Horizon.NOW.value, 0)
     if value > most * (1 + safety.impact_tolerance_percent / 100):
-        return [f"{value:,} branches would be deleted, {most:,} were reviewed"]
+        return [f"{value:,} branches would be deleted, but {most:,} were reviewed"]
     last = now - age + timedelta(days=max(h.days for h in horizons))
     fates = reviewed.branch_lifecycle.fates if reviewed.branch_lifecycle is not None else ()
     named = {(f.branch_id, f.created) for f in fates if f.newly(last)}

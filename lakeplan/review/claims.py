@@ -47,8 +47,8 @@ def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
         return
     shown = ", ".join(repr(name) for name in others[:_SHOWN])
     hint = (
-        "Leave the repository out of this tree, for example with `manages`, or take it over with"
-        f" `lakeplan claim --take {shlex.quote(where)}`."
+        "Exclude the repository from this tree, for example with `manages`, or take it over with `lakeplan"
+        f" claim --take {shlex.quote(where)}`."
     )
     if not tree:
         hint += " If this is that tree, give it its name: `name: …` in lakeplan.yaml."

@@ -309,7 +309,7 @@ def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 
 def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.action is Action.CLEAR:
-        text = "all GC rules are removed: without rules no collector runs, and no storage is reclaimed"
+        text = "all GC rules are removed: without rules, no collector runs, and no storage is reclaimed"
         yield Verdict(GateOutcome.REFUSED, text)
     for setting in plan.settings:
         if setting.action is Action.CLEAR:
@@ -319,9 +319,9 @@ def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 def _unknown_impact(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     rules = plan.object_lifecycle
     if rules is not None and rules.tightened:
-        yield Verdict(GateOutcome.REFUSED, "what the object lifecycle rules expire is not simulated")
+        yield Verdict(GateOutcome.REFUSED, "expirations by object lifecycle rules are not simulated")
     if plan.impact.status is ImpactStatus.UNKNOWN:
-        yield Verdict(GateOutcome.REFUSED, f"what expires is not known: {plan.impact.reason}")
+        yield Verdict(GateOutcome.REFUSED, f"what expires is unknown: {plan.impact.reason}")
 
 
 def _expired_objects(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:

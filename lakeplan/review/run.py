@@ -195,7 +195,7 @@ def close_journal(journal: RunJournal, run: Run) -> str:
     try:
         journal.save()
     except LakeplanError as error:
-        return f"the end of the run is not in the history: {error}"
+        return f"the end of the run was not recorded in the history: {error}"
     return ""
 
 
@@ -204,5 +204,5 @@ def note_step(journal: RunJournal, repository: str, **values: Any) -> str:
     try:
         journal.step(repository, **values)
     except LakeplanError as error:
-        return f"the end is not in the history: {error}"
+        return f"the end was not recorded in the history: {error}"
     return ""

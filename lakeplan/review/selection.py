@@ -98,7 +98,7 @@ def read_dump(reader: LakeFSReader, repository: str, ids: RefsDumpIds, metadata:
     return _with_missing_heads(reader, repository, read_refs(ids, metadata.read_metadata))
 
 
-DANGLING_UNSEEN = "commits that no branch or tag reaches (no refs dump under --read-only)"
+DANGLING_UNSEEN = "commits that no branch or tag reaches (--read-only requests no refs dump)"
 
 
 def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Refs:

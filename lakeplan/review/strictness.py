@@ -156,7 +156,7 @@ def since_mark(
 
 Policy = Literal["ignore", "warn", "fail"]
 WHOLE_TREE = "tree"
-ABSENT = "not there"
+ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _covers(old: Override, new: Override) -> bool:
 
 
 def _opening(note: Override) -> str:
-    ceiling = "without a ceiling" if note.max is None else f"up to {note.max:,}"
+    ceiling = "no maximum" if note.max is None else f"up to {note.max:,}"
     return f"{ceiling}, until {note.expires}"
 
 
@@ -290,7 +290,7 @@ def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepos
 
 
 def _hold_end(hold: Hold) -> str:
-    return f"until {hold.until}" if hold.until is not None else "without an end"
+    return f"until {hold.until}" if hold.until is not None else "no end date"
 
 
 def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class Webhooks:
         try:
             response = within(seconds, lambda: _post(url, payload, id, seconds))
         except (TooSlow, TooLarge):
-            return Answer("its answer did not end within the limits", maybe=True, again=True)
+            return Answer("its response exceeded the limits", maybe=True, again=True)
         except requests.exceptions.SSLError:
             return Answer("TLS failed")
         except requests.RequestException as error:
@@ -53,7 +53,7 @@ def url_of(channel: Channel, environ: Mapping[str, str]) -> Secret | Answer:
     try:
         url = parse_signed_url(text)
     except BadUrl as error:
-        return Answer(f"{channel.variable} has no URL that can be used: {error}")
+        return Answer(f"{channel.variable} is not a usable URL: {error}")
     if url.scheme != "https" and not url.is_loopback:
         return Answer(f"{channel.variable} must be an https URL")
     return Secret(text)
@@ -92,10 +92,10 @@ def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
     if 300 <= status < 400:
         return Answer(f"it redirects (status {status}), which is not followed")
     if not 200 <= status < 300:
-        return Answer(f"it answered with status {status}", maybe=status >= 500, again=status >= 500)
+        return Answer(f"it returned status {status}", maybe=status >= 500, again=status >= 500)
     answer = response.content[:500].decode("utf-8", "replace").strip().lower()
     if kind is ChannelKind.SLACK and answer not in ("", "ok") and '"ok":true' not in answer.replace(" ", ""):
-        return Answer("it did not answer with ok")
+        return Answer("it did not return ok")
     if kind is ChannelKind.TEAMS and "fail" in answer:
         return Answer("it reported a failure")
     return Answer()

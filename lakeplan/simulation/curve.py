@@ -123,8 +123,8 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
     room = (MAX_VERDICT_BITS - 1) // len(varied)
     if room < 1 or len(request.points) + 1 > room:
         raise UsageError(
-            f"{len(varied)} curves with {len(request.points) + 1} points each are more than one pass can ask "
-            f"of the server's rule ({MAX_VERDICT_BITS - 1} in all)",
+            f"{len(varied)} curves with {len(request.points) + 1} points each are more than one pass can"
+            f" evaluate by the server's rule ({MAX_VERDICT_BITS - 1} in all)",
             hint="Use fewer --at or fewer --branch options.",
         )
     points: list[ServerPoint] = []
@@ -337,7 +337,7 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
     missing, beyond = left_out(request, given.graph)
     found = [f"no such branch: {branch}" for branch in missing]
     if beyond:
-        found.append(f"{len(beyond)} more branches have rules and no curve here: name them with --branch")
+        found.append(f"{len(beyond)} more branches have rules but no curve here; select them with --branch")
     found += [f"not seen: {what}" for what in given.blind_to]
     if given.staged.run_id is None:
         found.append(

@@ -47,7 +47,7 @@ class SimulateRequest:
 
 
 NO_RUN = "no list of uncommitted objects was found: uncommitted objects may be shown as garbage"
-METADATA_ONLY = "nothing was listed: figures are upper bounds, and the minimum age is not judged"
+METADATA_ONLY = "storage was not listed, so figures are upper bounds, and the minimum age is not considered"
 MAX_ROWS = 20
 """The most prefixes and branches in the summary. The tables have all."""
 

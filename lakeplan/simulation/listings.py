@@ -189,7 +189,7 @@ def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int)
         raise LakeplanError(
             f"the newest run of uncommitted addresses, {run_id}, is {timedelta(microseconds=age)} old",
             where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
-            hint="Later uncommitted changes are not in it. Make a new one, or raise --max-uncommitted-age.",
+            hint="It lacks later uncommitted changes. Create a new one, or raise --max-uncommitted-age.",
         )
     return StagedRun(run_id, created_us, tuple(files_of_run(keys, run_id)))
 
@@ -308,7 +308,7 @@ def open_inventory(
         )
     if manifest.bucket != source:
         raise LakeplanError(
-            f"the inventory is of the bucket {manifest.bucket[:100]}, and the namespace is in {source}",
+            f"the inventory is of the bucket {manifest.bucket[:100]}, but the namespace is in {source}",
             where=url,
             hint="Use an inventory of the namespace's bucket.",
         )
@@ -318,8 +318,8 @@ def open_inventory(
     age = max(0, as_of_us - created) // SECOND_US
     if age > max_age_seconds:
         raise LakeplanError(
-            f"the inventory is {timedelta(seconds=age)} old, and at most {timedelta(seconds=max_age_seconds)}"
-            " is allowed",
+            f"the inventory is {timedelta(seconds=age)} old, but the maximum age is"
+            f" {timedelta(seconds=max_age_seconds)}",
             where=url,
             hint="Use a newer inventory, or raise its maximum age (inventory_max_age, --max-inventory-age).",
         )
@@ -356,7 +356,7 @@ def _place_of(namespace_url: str) -> tuple[str, str]:
         found = parse_bucket_url(namespace_url)
     except BadUrl:
         raise UsageError(
-            f"an S3 inventory is of a bucket, and the namespace is {shown_url(namespace_url)}",
-            hint="Remove --inventory. Stored objects are then listed.",
+            f"an S3 inventory is of a bucket, but the namespace is {shown_url(namespace_url)}",
+            hint="Remove --inventory to list stored objects instead.",
         ) from None
     return found.bucket, f"{found.prefix}/" if found.prefix else ""

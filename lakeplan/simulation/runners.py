@@ -64,7 +64,7 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
     if asked == LOCAL and master is not None:
         raise UsageError("--runner local cannot be combined with --master", hint="Remove one of them.")
     if asked in (LOCAL, SPARK):
-        return RunnerChoice(asked, "asked for")
+        return RunnerChoice(asked, "requested")
     if master is not None:
         return RunnerChoice(SPARK, "--master is given")
     if entries is not None and entries > LOCAL_ENTRIES:
@@ -73,7 +73,7 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
         return RunnerChoice(SPARK, "spark-submit started this")
     if entries is None:
         return RunnerChoice(LOCAL, "it reads no entries")
-    return RunnerChoice(LOCAL, f"{entries:,} entries are at most {LOCAL_ENTRIES:,}")
+    return RunnerChoice(LOCAL, f"{entries:,} entries are no more than {LOCAL_ENTRIES:,}")
 
 
 @dataclass(frozen=True)

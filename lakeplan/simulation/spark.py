@@ -72,7 +72,7 @@ def checked_home(home: str) -> Path:
     if found != wanted:
         what = "no Spark" if found is None else f"Spark {found}"
         raise SimulationFailed(
-            f"--spark-home is {what}, and pyspark is {pyspark.__version__}",
+            f"--spark-home is {what}, but pyspark is {pyspark.__version__}",
             where=home,
             hint=f"Install pyspark {found}, or remove --spark-home."
             if found
@@ -104,8 +104,9 @@ def _hint() -> str:
     first, last = _known_java()
     range_ = f"Java {first} or later" if last is None else f"Java {first} to {last}"
     return (
-        f"Use --runner local, which needs no Java; Spark {_minor(pyspark.__version__)} needs {range_}: on "
-        "Debian or Ubuntu, apt-get install openjdk-17-jre-headless; elsewhere any JDK, with JAVA_HOME set."
+        f"Use --runner local, which needs no Java. Spark {_minor(pyspark.__version__)} needs {range_}. On"
+        " Debian or Ubuntu, run apt-get install openjdk-17-jre-headless. Elsewhere, install a JDK and set"
+        " JAVA_HOME."
     )
 
 

@@ -292,7 +292,7 @@ class Lease:
                     f"another run has the lease of this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
                     where=self.repository,
-                    hint="Wait for it, then run the command again.",
+                    hint="Wait for it to end, then run the command again.",
                 )
         try:
             self._hold(current.version if current else None)
@@ -300,7 +300,7 @@ class Lease:
             raise LeaseHeld(
                 "another run just took the lease of this repository",
                 where=self.repository,
-                hint="Wait for it, then run the command again.",
+                hint="Wait for it to end, then run the command again.",
             ) from None
         return self
 

@@ -213,7 +213,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
             answers = self._send([key for key, _ in batch], [blob for _, blob in batch])
             for answer in answers:
                 if not answer.deleted:
-                    reason = f"older versions are left: {answer.reason}"
+                    reason = f"older versions remain: {answer.reason}"
                     failed[answer.key] = Deletion(answer.key, reason, answer.transient)
         return failed
 

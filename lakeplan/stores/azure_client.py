@@ -188,7 +188,7 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
 
 def _sas(location: AzureLocation, sas: str) -> AzureSasCredential:
     if not parse_web_url(location.account_url).is_loopback and not location.is_azure:
-        raise _other(location, "a SAS is sent to Azure's own addresses only")
+        raise _other(location, "a SAS is sent only to Azure's own addresses")
     return AzureSasCredential(sas)
 
 
@@ -203,7 +203,7 @@ def _default_chain(location: AzureLocation) -> Any:
             " AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
         ) from None
     if not location.is_azure:
-        raise _other(location, "a token is sent to Azure's own addresses only")
+        raise _other(location, "a token is sent only to Azure's own addresses")
     return identity.DefaultAzureCredential()
 
 

@@ -167,7 +167,7 @@ class FolderReader(Opened):
             raise StorageError(
                 f"there are more than {limits.FOLDER_DEPTH} folders, one in another",
                 where=f"{where[:200]}…",
-                hint="Move them out of the namespace: lakeFS writes no such folders.",
+                hint="Move them out of the namespace: lakeFS does not write such folders.",
             )
         try:
             path = self._path(folder) if folder else self._root
@@ -211,7 +211,7 @@ class FolderReader(Opened):
             raise StorageNotFound(
                 "the object does not exist",
                 where=self._where(key),
-                hint="A symbolic link leads out of the folder.",
+                hint="Check the path: a symbolic link leads out of the folder.",
             )
         return path
 
@@ -227,7 +227,7 @@ collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
 NO_FILE = "no file can have this key"
 ALREADY = "the object already exists"
-LINKED = "its path has a symbolic link, which leads to the place of another object"
+LINKED = "its path has a symbolic link, which leads to another object"
 
 
 class FolderStore(BatchDeleter, FolderReader):

@@ -171,7 +171,7 @@ def _azure_account(found: WebUrl) -> str | None:
         return None
     if found.scheme != "https" or found.port is not None:
         raise StorageError(
-            "an Azure URL has the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
+            "an Azure URL must have the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
         )
     return account
 
@@ -303,7 +303,7 @@ def _opener(url: str) -> Opener[Any]:
     scheme = scheme_of(url)
     if scheme is None:
         raise StorageError(
-            "a storage URL has a scheme, or is an absolute path",
+            "a storage URL must have a scheme or be an absolute path",
             where=url if _WORD.fullmatch(url) else shown_url(url),
             hint="Use for example file:///data/repo or s3://bucket/repo.",
         )

@@ -25,9 +25,11 @@ THREADS = 16
 
 CHANGED = "changed since it was listed"
 NO_KEY = "an empty key names no object"
-NOT_NAMED = "the answer does not name this key; not known to be deleted"
+NOT_NAMED = "the response does not list this key, so it may not be deleted"
 NOT_UNICODE = "the key is not valid Unicode, so no object can have it"
-TOO_MANY_VERSIONS = "it has more versions than lakeplan lists; delete old ones with a rule of the store"
+TOO_MANY_VERSIONS = (
+    "it has more versions than lakeplan lists; delete old ones with a lifecycle rule of the store"
+)
 
 
 class LazyClient(ABC, Generic[C]):
@@ -181,7 +183,7 @@ def not_equal(source: str, where: str) -> StorageError:
 
 
 def not_encrypted_alike(where: str) -> StorageError:
-    return StorageError("the copy is not encrypted as its source is", where=where)
+    return StorageError("the copy is not encrypted like its source", where=where)
 
 
 def unclear_404(where: str) -> StorageError:

@@ -253,13 +253,14 @@ class _History:
         for hold in holds:
             (branches if hold.kind == "branch" else held).update(commits_named(hold, refs))
         self.problems += [
-            f"the hold on {one.kind} {one.name!r} kept commit {one.commit_id}, which the repository lacks now"
+            f"the hold on {one.kind} {one.name!r} kept commit {one.commit_id}, which is no longer in the"
+            " repository"
             for one in recorded
             if one.commit_id and one.commit_id not in self.graph.index
         ]
         self.problems += [
-            f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks; if a second check says so"
-            " too, the commit is lost"
+            f"tag {tag.id} references commit {tag.commit_id}, which is missing from the refs dump; if a"
+            " second check reports this too, the commit is lost"
             for tag in refs.tags
             if tag.commit_id not in self.graph.index
         ]
@@ -411,7 +412,7 @@ def _confirm(site: Site, objects: Sequence[NamedObject], ports: SweepPorts) -> _
         if not is_usual_key(one.address):
             found.there += Amount(1, one.size_bytes)
     suspects: list[NamedObject] = []
-    with ports.progress.task("asking again for what is missing", len(usual)) as step:
+    with ports.progress.task("checking missing objects again", len(usual)) as step:
         for some in batches(usual, FIND_AT_ONCE):
             stored = site.store.find([one.address for one in some])
             for one in some:

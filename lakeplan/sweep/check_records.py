@@ -82,7 +82,7 @@ def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
                 found |= dict.fromkeys(named, run.row)
                 left -= named
         except FormatError as error:
-            _log.warning("not searched for what is missing: %s", error)
+            _log.warning("not searched for missing objects: %s", error)
         if not left:
             break
     return found
@@ -92,7 +92,7 @@ def _runs(site: Site) -> Iterator[_Run]:
     try:
         rows = runs_of(site.store)
     except FormatError as error:
-        _log.warning("not searched for what is missing: %s", error)
+        _log.warning("not searched for missing objects: %s", error)
         rows = []
     for row in rows:
         old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"

@@ -80,12 +80,12 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
         return ""
     notes = []
     if end.mark.settings.mode == "quarantine":
-        notes.append("copies are in quarantine until lakeplan sweep purge")
+        notes.append("copies stay in quarantine until you run `lakeplan sweep purge`")
     if end.mark.settings.versions is Versions.MARKER:
         if versioned:
             notes.append("the store keeps versions: older versions of the deleted objects remain")
         elif versioned is None:
-            notes.append("the store does not say whether it keeps versions of what was deleted")
+            notes.append("the store does not report whether it keeps versions of deleted objects")
     return "; ".join(notes)
 
 

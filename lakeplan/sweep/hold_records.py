@@ -222,5 +222,8 @@ def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
                 raise StorageError(
                     f"the record of held commits cannot be deleted: {answer.reason}",
                     where=f"{site.store.url}/{answer.key}",
-                    hint="Run the command again; check that the credentials may delete below _lakeplan/.",
+                    hint=(
+                        "Check that the credentials may delete objects below _lakeplan/, then run the"
+                        " command again."
+                    ),
                 )

@@ -156,10 +156,9 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
         if not branch:
             return runs
     raise StalePlan(
-        f"the server lists no uncommitted data in an answer, although branch {branch} has uncommitted"
-        " changes",
+        f"the server listed no uncommitted data, although branch {branch} has uncommitted changes",
         where=site.key,
-        hint="Run the command again when fewer branches are deleted.",
+        hint="Run the command again when fewer branches are being deleted.",
     )
 
 
@@ -217,7 +216,7 @@ def _relative(site: Site, location: str) -> str:
     raise LakeplanError(
         f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
         where=f"{site.key}: {site.repository.storage_namespace}",
-        hint="This repository cannot be swept.",
+        hint="Exclude this repository from sweeps.",
     )
 
 
@@ -240,7 +239,7 @@ def _check_tags(graph: CommitGraph) -> None:
     for tag in graph.tags:
         if tag.commit_id not in graph.index:
             raise StalePlan(
-                f"tag {tag.id} names commit {tag.commit_id}, which the refs dump lacks",
+                f"tag {tag.id} references commit {tag.commit_id}, which is missing from the refs dump",
                 hint="Run the command again.",
             )
 
@@ -477,6 +476,6 @@ def needed_now(
         raise LakeplanError(
             f"more than {MOST_NEEDED:,} objects of the mark are needed again",
             where=f"{site.key}: mark {mark.mark_id}",
-            hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one part after another.",
+            hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )
     return Needed(addresses, inspected_at)

@@ -53,7 +53,7 @@ def held_to_approval(site: Site, mark: Mark, approval: Approval) -> Site:
     judged = approval.judged
     if judged.automatic and not site.desired.sweep.automatic:
         raise GateRefused(
-            "the mark was approved automatically, and sweep.automatic is false in the tree now",
+            "the mark was approved automatically, but sweep.automatic is now false in the tree",
             where=mark.where,
             hint=f"Inspect the mark, then run `lakeplan sweep approve {mark.mark_id} --reason …`.",
         )

@@ -27,7 +27,7 @@ from lakeplan.values.repository import Repository
 
 AT_ONCE = 8
 FILE = "file://"
-MOVE = "Move one of them to its own namespace. Until then neither can be swept."
+MOVE = "Move one of them to its own namespace. Until then, neither can be swept."
 
 
 class Probes:
@@ -82,7 +82,7 @@ class Probes:
                 hint="Wait for it, then run the command again.",
             )
         if other != site.key:
-            raise _shared(site, other, "shares this storage by another name of it")
+            raise _shared(site, other, "shares this storage under another name")
 
     def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
         """Whether the neighbour's storage has the file of the site."""
@@ -158,7 +158,7 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     if site.store.url.startswith(FILE) and store.url.startswith(FILE):
         own, theirs = _real(site.store.url), _real(store.url)
         if own == theirs or _same_folder(own, theirs):
-            return "has the same folder by another path"
+            return "has the same folder under another path"
         if f"{theirs}/".startswith(f"{own}/"):
             return "has its folder inside this one's"
         if f"{own}/".startswith(f"{theirs}/"):
@@ -168,12 +168,12 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     if len(other) > len(ours) and other[: len(ours)] == ours:
         inside = "/".join(other[len(ours) :])
         if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
-            return "has its storage namespace inside this one, by another name of the storage"
+            return "has its storage namespace inside this one, under another name of the storage"
         return ""
     below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
     for key in dict.fromkeys((PROBE_KEY, below)):
         if probes.is_shared(site, neighbour, key):
-            return "shares this storage by another name of it"
+            return "shares this storage under another name"
     return ""
 
 
@@ -206,8 +206,8 @@ def _check_ancestors(site: Site) -> None:
 
 def _contained(site: Site, above: str) -> LakeplanError:
     return LakeplanError(
-        f"a repository has its storage namespace at {above}, which contains this one's: a sweep by one would"
-        " delete the other's data",
+        f"a repository has its storage namespace at {above}, which contains this one's, so a sweep of one"
+        " would delete the other's data",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )
@@ -230,7 +230,7 @@ def _is_namespace(site: Site, url: str) -> bool:
 
 def _shared(site: Site, name: str, how: str) -> LakeplanError:
     return LakeplanError(
-        f"repository {name} {how}: a sweep by one would delete the other's data",
+        f"repository {name} {how}, so a sweep of one would delete the other's data",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )
@@ -241,7 +241,7 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
         return
     name, why = next(iter(sorted(unread.items())))
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
-    text = f"it is not known whether {name}{more} has data in this storage: {why}"
+    text = f"lakeplan cannot tell whether {name}{more} has data in this storage: {why}"
     gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
     if (
         GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
@@ -277,7 +277,7 @@ def _check_soft_delete(site: Site) -> None:
         raise LakeplanError(
             "soft delete is on in this storage, so deleting frees no space until it expires",
             where=site.store.url,
-            hint="Turn off soft delete of the bucket (Google Cloud Storage) or account (Azure), then run"
+            hint="Turn off soft delete for the bucket (Google Cloud Storage) or account (Azure), then run"
             " `lakeplan sweep mark` again.",
         )
 

@@ -210,7 +210,7 @@ class OfficialSweeper:
             return UnifiedRun(new[0])
         raise StalePlan(
             f"the collector left {len(new)} reports where one was expected"
-            + (f" ({', '.join(new[:3])}): another one ran meanwhile" if new else ""),
+            + (f" ({', '.join(new[:3])}): another collector ran meanwhile" if new else ""),
             where=self._where,
             hint="Make sure that no other collector runs, then run `lakeplan sweep mark` again.",
         )
@@ -220,8 +220,8 @@ class OfficialSweeper:
         named = self._named_by(run)
         if foreign := named - marked_addresses(self._store, self._mark):
             raise GateRefused(
-                f"the official collector would delete {len(foreign):,} objects that the approved mark does"
-                f" not name, such as {min(foreign)}",
+                f"the official collector would delete {len(foreign):,} objects that are not in the approved"
+                f" mark, such as {min(foreign)}",
                 where=self._where,
                 hint="Run `lakeplan sweep mark` again and compare, or use sweep.engine: builtin.",
             )

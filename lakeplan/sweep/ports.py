@@ -207,7 +207,7 @@ def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> Desired
     if desired is not None:
         return desired
     raise UsageError(
-        f"the tree has no entry for {repository}, which the mark belongs to",
+        f"the mark belongs to {repository}, which has no entry in the tree",
         hint="Use the tree that the mark was made with.",
     )
 

@@ -100,7 +100,7 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         record_purge(ports.state, site.key, mark_id, end.deleted)
     except LakeplanError as error:
         # The record has only figures. What became of the copies must be reported in any case.
-        _log.warning("the state does not know of this purge: %s", error)
+        _log.warning("this purge is not recorded in the state: %s", error)
     return {
         "repository": site.key,
         "mark_id": mark_id,

@@ -99,7 +99,7 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
     if found is None:
         return None
     hint = (
-        f"Restore it; or move it away: `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
+        f"Restore it from a backup, or move it away. `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
         f" restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
@@ -181,7 +181,7 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
         ) from None
     if approval.digest != stored.digest:
         raise StalePlan(
-            "the mark changed since it was approved",
+            "the mark has changed since it was approved",
             where=stored.mark.where,
             hint="Find out who wrote to the namespace, then run `lakeplan sweep mark` again.",
         )
@@ -273,7 +273,7 @@ def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
 def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
     """The document of the last run of a mark, or None. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
-    hint = f"Restore it, or run `lakeplan sweep run {mark_id}` again, which writes it."
+    hint = f"Restore it from a backup, or run `lakeplan sweep run {mark_id}` again to write it."
     summary = _read_json(store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
 

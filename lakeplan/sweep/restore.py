@@ -179,8 +179,8 @@ def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str
     if not unsure:
         return ""
     return (
-        f"{unsure:,} objects have more paths than a mark names, and may be at {options.path} too:"
-        " they were not restored"
+        f"{unsure:,} objects have more paths than a mark lists, so they may also be at {options.path}; they"
+        " were not restored"
     )
 
 
@@ -213,7 +213,7 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
     held = ports.marker.held_again(request, limit=MOST_NEEDED)
     if len(held) > MOST_NEEDED:
         raise LakeplanError(
-            f"more than {MOST_NEEDED:,} objects at once",
+            f"more than {MOST_NEEDED:,} objects would be restored at once",
             where=site.key,
             hint="Restore them in parts with --path.",
         )
@@ -255,7 +255,7 @@ def _copy_back(
         except WriteConflict:
             return CONFLICT
         except StorageNotFound:
-            return "its copy is not in quarantine any more"
+            return "its copy is no longer in quarantine"
         except StorageError as error:
             return error.message
         return ""

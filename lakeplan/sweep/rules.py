@@ -294,10 +294,12 @@ class Window:
         """Why the mark may not be swept now, by the earliest and the latest clock, or "" if it may."""
         if latest >= self.closes:
             hours = MARK_MAX_AGE_SECONDS // 3600
-            return f"the mark is older than {hours} hours: too much may have happened since"
+            return f"the mark is older than {hours} hours, and too much may have changed since"
         if earliest < self.opens:
             at = f"{self.opens:%Y-%m-%d %H:%M}"
-            return f"a rule was lowered less than sweep.settle ago: the mark may be swept from {at} UTC"
+            return (
+                f"a rule was lowered less than sweep.settle ago, so the mark cannot be swept before {at} UTC"
+            )
         return ""
 
 

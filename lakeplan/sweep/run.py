@@ -191,7 +191,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
                 where=mark.where,
-                hint="A mark that was never swept does not have to be aborted.",
+                hint="Leave the mark as it is. It does not have to be aborted.",
             )
         if left := runner.left():
             runner.close(left)
@@ -221,7 +221,7 @@ def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPor
         raise GateRefused(
             "the approval was replaced while the sweep ran",
             where=stored.mark.where,
-            hint="Run it again to use the new approval.",
+            hint="Run the sweep again to use the new approval.",
         )
 
 
@@ -261,7 +261,7 @@ def check_alone(site: Site, mark: Mark) -> None:
     others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
     if others:
         raise StalePlan(
-            f"another collector ran since the mark was made (run {others[0]})",
+            f"another collector has run since the mark was made (run {others[0]})",
             where=mark.where,
             hint=MARK_AGAIN,
         )
@@ -330,7 +330,7 @@ class _Runner:
         try:
             return replace(end, came_back=self._came_back(end))
         except LakeplanError as error:
-            why = f"what was deleted and is held again is not known: {error}"
+            why = f"it is unknown which deleted objects are held again: {error}"
             return replace(end, problem="; ".join(text for text in (end.problem, why) if text))
 
     def round(self, left: list[Part]) -> RoundEnd:

@@ -129,7 +129,7 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
             flags = " ".join(f"--allow {key}={gate}" for key in meant[:10])
             what = f": {named} is on several servers" if separator else " names no repository"
             raise UsageError(
-                f"--allow {flag}{what}, and {len(meant):,} are selected",
+                f"--allow {flag}{what}, but {len(meant):,} are selected",
                 hint=f"Name each repository whose gate you want to override: {flags}.",
             )
 
@@ -251,7 +251,7 @@ def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
     return "marked" if state.read(approval_key(mark_id)) is None else "approved"
 
 
-REASON = "sweep.automatic: every object was in what the plan showed"
+REASON = "sweep.automatic: the plan showed every object"
 _EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
 
 
@@ -322,9 +322,9 @@ def _never_automatic(mark: Mark) -> str:
     if not mark.settings.automatic:
         return "awaiting approval"
     if mark.settings.engine != "builtin":
-        return "awaiting approval: the official engine is never run by itself"
+        return "awaiting approval: the official engine never runs automatically"
     if mark.goes != mark.marked.amount(*EXPIRED_CLASSES):
-        return "awaiting approval: no plan shows what was never committed"
+        return "awaiting approval: plans do not show objects that were never committed"
     return ""
 
 
@@ -339,12 +339,12 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
         found = object_digests(mark.key, rows.column("address").to_pylist())
         others += len(found) if shown is None else count_absent(found, shown)
     if never:
-        return "awaiting approval: no plan shows what was never committed"
+        return "awaiting approval: plans do not show objects that were never committed"
     if not others:
         return ""
     return (
-        f"awaiting approval: {mark.goes.objects:,} objects would be deleted, and of these the plan had shown"
-        f" {mark.goes.objects - others:,}. plan --backlog shows what expired before"
+        f"awaiting approval: {mark.goes.objects:,} objects would be deleted, of which the plan had shown"
+        f" {mark.goes.objects - others:,}. `lakeplan plan --backlog` shows what had expired before"
     )
 
 
@@ -364,7 +364,7 @@ def _sweep_one(
         approve(site, stored, ports.state, run, reason=REASON, overrides=overrides, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
-            return f"approved; it settles until {opens:%Y-%m-%d %H:%M} UTC, then sweep run"
+            return f"approved; run `lakeplan sweep run` from {opens:%Y-%m-%d %H:%M} UTC, when it has settled"
         swept = run_sweep(site, stored, ports, run)
         return finish(site, swept, ports, run, run_id=official_id)
     except LakeplanError as error:
@@ -468,7 +468,7 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
             hint="Run the command again when they can be read.",
         )
     return UsageError(
-        f"neither the state nor a namespace of the tree's repositories knows mark {mark_id}",
+        f"mark {mark_id} is neither in the state nor in a namespace of the tree's repositories",
         hint="Check the id, and use the tree that the mark was made with.",
     )
 

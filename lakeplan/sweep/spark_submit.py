@@ -428,9 +428,9 @@ class SparkSubmit:
             raise LakeplanError("the official collector was stopped by a signal", where=command[0])
         if code:
             raise LakeplanError(
-                f"the official collector ended with exit code {code}",
+                f"the official collector exited with code {code}",
                 where=command[0],
-                hint="it said:\n" + "\n".join(f"  {line}" for line in _fault_lines(list(lines))),
+                hint="its output:\n" + "\n".join(f"  {line}" for line in _fault_lines(list(lines))),
             )
 
     def _listen(self, output: IO[str] | None, lines: deque[str]) -> None:
@@ -463,7 +463,7 @@ class SparkSubmit:
             raise UsageError(
                 "the jar does not exist",
                 where=client,
-                hint="Give --collector a jar, or Maven coordinates (group:artifact:version).",
+                hint="Set --collector to a jar or to Maven coordinates (group:artifact:version).",
             )
         return os.path.abspath(client)
 
@@ -548,7 +548,7 @@ class _Watch:
             now = time.monotonic()
             since = f"{self.job.repository}: the official collector {what}, {duration_text(int(now - began))}"
             if code is not None:
-                self.tell(f"{since}: ended with exit code {code}")
+                self.tell(f"{since}: exited with code {code}")
                 return code
             if self.stop():
                 return None

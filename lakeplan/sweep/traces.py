@@ -40,7 +40,7 @@ def trace(
     left = MOST_PARTS
     ids = list(_marks_of(state, repository))
     if len(ids) > MOST_MARKS:
-        notes.append(f"of {len(ids):,} marks, the newest {MOST_MARKS} were searched")
+        notes.append(f"only the newest {MOST_MARKS} of {len(ids):,} marks were searched")
     for mark_id, digest in ids[:MOST_MARKS]:
         try:
             stored = read_stored(store, mark_id, digest=digest)
@@ -52,7 +52,7 @@ def trace(
             for address, row in _of_mark(store, state, stored, rows):
                 rows[address].append(row)
         except StorageNotFound:
-            notes.append(f"mark {mark_id} is not in the namespace any more")
+            notes.append(f"mark {mark_id} is no longer in the namespace")
         except LakeplanError as error:
             notes.append(f"mark {mark_id} cannot be read: {error.message}")
     return rows, notes
@@ -125,7 +125,7 @@ def _end(
         return ("marked" if approval is None else "approved"), ""
     key = result_key(sweep_prefix(mark_id), part.name, attempt)
     status, why = read_results(store.read(key), name=f"{store.url}/{key}").get(
-        address, (Status.FAILED, "the sweep's record does not name it")
+        address, (Status.FAILED, "the sweep's record does not list it")
     )
     if status is not Status.DELETED:
         return ("saved" if status is Status.SAVED else "failed"), why

@@ -75,13 +75,11 @@ class SettingsCheck:
                     self._problems.parsed(keep, key, (*here, "keep"), parse_count, None)
             branch, pattern = item.items.get("branch_id"), item.items.get("pattern")
             if (branch is None) == (pattern is None):
-                self._problems.add(item.source, here, "a rule has either a branch_id or a pattern")
+                self._problems.add(item.source, here, "a rule needs either a branch_id or a pattern")
             elif branch is not None:
                 self._branch_name(branch, (*here, "branch_id"))
                 if (text_of(branch) or "").startswith(PREFIX):
-                    text = (
-                        f"branches whose names begin with {PREFIX} are pins: their rules are lakeplan's own"
-                    )
+                    text = f"branches whose names begin with {PREFIX} are pins, and lakeplan sets their rules"
                     self._problems.add(branch.source, (*here, "branch_id"), text)
             elif pattern is not None:
                 self._pattern(pattern, (*here, "pattern"))
@@ -101,7 +99,7 @@ class SettingsCheck:
             for key in ("max_age", "max_idle_age", "max_inactivity_time"):
                 self._problems.parsed(item, key, here, parse_duration, None)
             if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
-                text = "max_inactivity_time is another name of max_idle_age: write one of them"
+                text = "max_inactivity_time is another name for max_idle_age: write only one of them"
                 self._problems.add(item.where("max_inactivity_time"), here, text)
             self._removal(item, here, ("id",))
             self._once(seen, "id", item, here)
@@ -119,7 +117,9 @@ class SettingsCheck:
         for here, item in _items(node, "", path):
             named = [key for key in HOLD_TARGETS if key in item.items]
             if len(named) != 1:
-                self._problems.add(item.source, here, "a hold has one of prefix, branch, tag, commit")
+                self._problems.add(
+                    item.source, here, "a hold needs exactly one of prefix, branch, tag and commit"
+                )
             if "branch" in named:
                 self._pattern(item.items["branch"], (*here, "branch"))
             if "tag" in named:
@@ -167,9 +167,9 @@ class SettingsCheck:
         if name is None or BRANCH_NAMES.allows(name):
             return
         if is_glob(name):
-            text = f"{name!r} is not a branch's name: a glob is written `pattern: {name}`"
+            text = f"{name!r} is not a branch name: write a glob as `pattern: {name}`"
         else:
-            text = f"{name!r} cannot be a branch's name (letters, digits, _ and -, and not - first)"
+            text = f"{name!r} is not a valid branch name (letters, digits, _ and -, but not - first)"
         self._problems.add(node.source, path, text)
 
     def _pattern(
@@ -205,7 +205,10 @@ class SettingsCheck:
         if "remove" in item.items:
             extra = [key for key in item.items if key != "remove" and key not in identities]
             if extra:
-                text = f"an item with `remove: true` has nothing else; here it has {', '.join(extra)}"
+                text = (
+                    "an item with `remove: true` can have no other settings, but this one has"
+                    f" {', '.join(extra)}"
+                )
                 self._problems.add(item.where("remove"), path, text)
             if not any(key in item.items for key in identities):
                 self._problems.add(item.source, path, f"`remove: true` needs {' or '.join(identities)}")

@@ -57,7 +57,7 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
             text = f"the profiles use each other in a circle: {' → '.join(names)}"
             problems.add(cycle[0].source, ("profiles", name, "use"), text)
     for name in deep if not cyclic else ():
-        text = f"more than {MAX_PROFILE_DEPTH} profiles in a row build on each other"
+        text = f"more than {MAX_PROFILE_DEPTH} profiles build on each other"
         problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
     return bad | set(deep)
 
@@ -90,7 +90,7 @@ def check_managed(entries: Iterable[Entry], directory: Directory, problems: Prob
     for entry in entries:
         if not entry.is_glob and not directory.may_manage(entry.server, entry.name):
             text = (
-                f"{entry.server}/{entry.name} is outside of `manages`: add it there, or move the entry to the"
+                f"{entry.server}/{entry.name} is outside `manages`: add it there, or move the entry to the"
                 " tree that manages it"
             )
             problems.add(entry.source, ("repositories", entry.key), text)
@@ -116,8 +116,9 @@ def check_names_of_servers(
             found = _also_named(entry, server, theirs, directory, budget)
             if found is not None:
                 text = (
-                    f"{one} and {other} are names of one server, and {found[0].key!r} at {found[0].source}"
-                    f" names the repository {found[1]!r} too: keep one of the two entries"
+                    f"{one} and {other} are names of the same server, and {found[0].key!r} at"
+                    f" {found[0].source} names the repository {found[1]!r} too: keep only one of the two"
+                    " entries"
                 )
                 problems.add(entry.source, ("repositories", entry.key), text)
 
@@ -222,7 +223,8 @@ def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
             problems.add(value.source, ("repositories", entry.key, "sweep", key), text)
     if "holds" in merged.blocks and to_document(merged)[0].get("holds"):
         text = (
-            f"sweep.engine {OFFICIAL_ENGINE} does not know holds and would delete what they keep; use builtin"
+            f"sweep.engine {OFFICIAL_ENGINE} does not support holds and would delete what they keep; use"
+            " builtin"
         )
         problems.add(engine.source, ("repositories", entry.key, "sweep", "engine"), text)
 
@@ -281,8 +283,8 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
         example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
         if example:
             text = (
-                f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match "
-                f"{example!r}: let one of them use the profiles of both"
+                f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match"
+                f" {example!r}: make one of them use the profiles of both"
             )
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)

@@ -130,7 +130,7 @@ def _repositories(text: str) -> yaml.Node | None:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise LakeplanError("the file is not YAML any more", detail=str(error)) from None
+        raise LakeplanError("the file is no longer YAML", detail=str(error)) from None
     if not isinstance(root, yaml.MappingNode):
         return None
     return next((value for key, value in root.value if key.value == "repositories"), None)

@@ -183,7 +183,7 @@ def _folded(parts: list[str]) -> list[str]:
 
 def _why_outside(path: str, *, allow_up: bool) -> str | None:
     if "\0" in path:
-        return "a path has no NUL character"
+        return "a path cannot contain a NUL character"
     if os.path.isabs(path) or path.startswith(("/", "\\", "~")) or ":" in path.split("/")[0]:
         return f"{path!r} is an absolute path: write it relative to this file, inside the tree"
     if not allow_up and ".." in path.split("/"):

@@ -92,7 +92,7 @@ def why_ambiguous(pattern: str) -> str | None:
         return None
     safe = ", ".join(f'"{spelling}"' for spelling in safe_spellings(pattern))
     write = f"write {safe}" if safe else "write several simpler patterns"
-    return f"lakeFS servers do not agree what {part} in the pattern {pattern!r} means: {write}"
+    return f"lakeFS servers disagree about what {part} in the pattern {pattern!r} means: {write}"
 
 
 def why_deletes_pins(pattern: str) -> str | None:
@@ -162,10 +162,10 @@ def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
 def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
     values = merged.values
     if "gc" in merged.blocks and ("gc",) not in values and ("gc", "default_retention_days") not in values:
-        text = "gc resolves without default_retention_days: lakeFS rules cannot do without it"
+        text = "gc resolves without default_retention_days, which lakeFS rules require"
         yield merged.blocks["gc"], text, ("gc",)
     if "pins" in merged.blocks and ("gc", "default_retention_days") not in values and _asks_for_pins(values):
-        text = "pins need GC rules that the tree manages: a pin's own rule is one of them; add gc"
+        text = "pins need GC rules that the tree manages, because each pin has a rule; add gc"
         yield merged.blocks["pins"], text, ("pins",)
     for block, key, needs in (
         ("branch_lifecycle", "policies", ("patterns",)),
@@ -203,7 +203,7 @@ def requires_pins(values: Mapping[FlatPath, Value]) -> bool:
 def conflict_text(conflict: Conflict, one: str, other: str) -> str:
     """Return the text of a conflict between two equally specific entries."""
     return (
-        f"{one!r} and {other!r} are equally specific and disagree about "
-        f"{show_path(conflict.path)} ({conflict.one.source} and {conflict.other.source}): "
-        "let one of them name it, or add an entry that is more specific than both"
+        f"{one!r} and {other!r} are equally specific and disagree about {show_path(conflict.path)}"
+        f" ({conflict.one.source} and {conflict.other.source}): set it in only one of them, or add an entry"
+        " that is more specific than both"
     )

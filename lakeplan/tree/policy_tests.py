@@ -208,7 +208,7 @@ class _Reader:
                 for item in _items(expected.get(f"{kind}s")):
                     yield Expected(kind, _text(item), fate, item.source)
         if not any(self._node.items.get(key) for key in (*FATES, "days")):
-            self._add(self._node.source, (), "this test expects nothing: say what survives, goes, or days")
+            self._add(self._node.source, (), "this test expects nothing: add survives, goes or days")
 
     def _check_names(self, drawing: Drawing) -> None:
         for commit in drawing.commits.values():
@@ -229,7 +229,7 @@ class _Reader:
         if len(self._problems) > self._before:
             return
         if not self._budget.add(drawing, expected):
-            text = "the tests draw too much: draw fewer commits, branches, tags or objects"
+            text = "the tests are too large: draw fewer commits, branches, tags or objects"
             self._add(self._node.source, (), text)
             return
         try:
@@ -245,7 +245,7 @@ class _Reader:
                 text = f"there is no commit, branch or tag {one.ref!r} in this test"
                 self._add(one.source, (one.fate, "commits"), text)
             if one.kind == "object" and not contents.versions(drawing, one.ref):
-                text = f"{one.ref!r} names no object of this test: write path@REF, or a path alone"
+                text = f"{one.ref!r} names no object of this test: write path@REF, or only a path"
                 self._add(one.source, (one.fate, "objects"), text)
 
     def _add(self, at: Source, path: NodePath, text: str) -> None:

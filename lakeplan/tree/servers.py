@@ -67,7 +67,7 @@ def _check_time_zone(zone: str) -> None:
 def _check_region(region: str) -> None:
     """Raise ValueError for an invalid region, which becomes part of a host's name."""
     if not _REGION.fullmatch(region):
-        raise ValueError("a region has only letters, digits and -, such as eu-central-1")
+        raise ValueError("a region can have only letters, digits and -, such as eu-central-1")
 
 
 def _check_manifest(url: str) -> None:
@@ -97,7 +97,9 @@ class ServersReader:
         for name in node.items:
             at, path = node.where(name), ("servers", name)
             if not _NAME.fullmatch(name):
-                text = "a server's name begins with a letter and has letters, digits, - and _ (at most 63)"
+                text = (
+                    "a server name must begin with a letter and have only letters, digits, - and _ (up to 63)"
+                )
                 self._problems.add(at, path, text)
                 continue
             prefix = server_variable(name, "")
@@ -138,14 +140,14 @@ class ServersReader:
         engine = cast(Engine, text_of(block.items.get("engine")) or "none")
         line = self._checked(block, "schedule", path, parse_cron)
         if line is not None and engine != "server":
-            text = "this is the schedule of the server's own job, which works with the engine server only"
+            text = "this is the schedule of the server's own job, which exists only with the engine server"
             self._problems.add(block.items["schedule"].source, (*path, "schedule"), text)
         return engine, line
 
     def _storage(self, node: MapNode, path: NodePath) -> StorageConfig:
         kind = text_of(node.items.get("type"))
         if kind == "local" and "path" not in node.items:
-            self._problems.add(node.source, path, "a local storage needs its path")
+            self._problems.add(node.source, path, "a local storage needs a path")
         return StorageConfig(
             type=kind or "",
             endpoint_url=self._url(node, path),
@@ -212,7 +214,7 @@ class ServersReader:
         value = self._environ.get(full)
         if not value:
             text = (
-                f"${{{name}}} reads the variable {full}, which is not set (a tree reads LAKEPLAN_VAR_* only)"
+                f"${{{name}}} reads the variable {full}, which is not set (a tree reads only LAKEPLAN_VAR_*)"
             )
             self._problems.add(at, path, text)
             return None
@@ -258,7 +260,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
     if not isinstance(node, ListNode):
         return None
     if "name" not in root.items:
-        text = "a tree with `manages` needs a name: add `name: …`, another one in each tree"
+        text = "a tree with `manages` needs a name: add `name: …`, a different one in each tree"
         problems.add(root.where("manages"), ("manages",), text)
     found = []
     for index, child in enumerate(node.items[: limits.GLOBS]):
@@ -268,7 +270,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
         server, slash, name = pattern.rpartition("/")
         problem = pattern_problem(name, why_no_repository)
         if problem is None and slash and not any(matches(known, server) for known in servers):
-            problem = f"no server of this tree is called {server!r}"
+            problem = f"this tree has no server {server!r}"
         if problem:
             problems.add(child.source, ("manages", index), problem)
         found.append(pattern)
@@ -323,7 +325,9 @@ def _seconds(check: MapNode, index: int, problems: Problems) -> int:
     seconds = problems.parsed(check, "time_limit", path, parse_duration, DEFAULT_SECONDS)
     if 1 <= seconds <= LONGEST_SECONDS:
         return seconds
-    problems.add(check.items["time_limit"].source, (*path, "time_limit"), "a time limit is 1s to 10m")
+    problems.add(
+        check.items["time_limit"].source, (*path, "time_limit"), "a time limit must be from 1s to 10m"
+    )
     return DEFAULT_SECONDS
 
 
@@ -356,7 +360,7 @@ def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
         assert isinstance(node, MapNode)
         at, path = node.where(name), ("notify", "channels", name)
         if not _NAME.fullmatch(name):
-            text = "a channel's name begins with a letter and has letters, digits, - and _ (at most 63)"
+            text = "a channel name must begin with a letter and have only letters, digits, - and _ (up to 63)"
             problems.add(at, path, text)
             continue
         kind = _KINDS.get(text_of(child.items.get("kind")) or "") if isinstance(child, MapNode) else None

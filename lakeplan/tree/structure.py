@@ -152,10 +152,12 @@ def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
             continue
         if child.plain and is_surprise(child.text) and path not in wrong:
             problems.add(
-                child.source, path, f"{child.text} is true or false to other YAML readers: put it in quotes"
+                child.source,
+                path,
+                f"{child.text} is read as true or false by other YAML readers: put it in quotes",
             )
         if "${" in child.value and path[:1] != ("servers",) and path[-1] not in FREE_TEXT:
-            problems.add(child.source, path, "variables are read in the settings of servers only")
+            problems.add(child.source, path, "variables are read only in the settings of servers")
 
 
 def _locate(node: Node, path: Iterable[str | int]) -> Node:
@@ -187,7 +189,7 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodeP
             if "x-clearable" in schema:
                 yield node.source, (), _empty_block(schema["x-clearable"])
             else:
-                yield node.source, (), f"this is empty: write {_expected(schema)}, or take the key out"
+                yield node.source, (), f"this is empty: write {_expected(schema)}, or remove the key"
         case _:
             yield node.source, (), _wrong_value(node, schema)
 
@@ -214,7 +216,7 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
     if value is None:
         if "x-clearable" in schema:
             return _empty_block(schema["x-clearable"])
-        return f"this value is empty: write {expected}, or take the key out"
+        return f"this value is empty: write {expected}, or remove the key"
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else types
     if "boolean" in types and isinstance(value, str) and is_surprise(value):
@@ -237,8 +239,8 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
 
 def _empty_block(block: str) -> str:
     return (
-        f"this value is empty: write `{block}: clear` (in the entry of one exactly named repository) to "
-        f"remove what the server has, or take {block} out to leave the server's as it is"
+        f"this value is empty: write `{block}: clear` (in the entry of one exactly named repository) to"
+        f" remove what the server has, or remove {block} to leave the server as it is"
     )
 
 

@@ -79,7 +79,7 @@ class KeyReader:
         written = text_of(given)
         if given is not None and written is not None:
             if prefix is not None and prefix != written:
-                text = f"the key says server {prefix!r}, this says {written!r}"
+                text = f"the key says server {prefix!r}, but this says {written!r}"
                 self._problems.add(given.source, (*path, "server"), text)
                 return None
             return written if self.known_server(written, given.source, (*path, "server")) else None
@@ -106,7 +106,7 @@ class KeyReader:
                 self._problems.add(at, path, problem)
             return problem is None
         if not REPOSITORY_NAMES.allows(name):
-            text = f"{name!r} cannot be a repository's name (3 to 63 of a-z, 0-9, - and not - first)"
+            text = f"{name!r} is not a valid repository name (3 to 63 of a-z, 0-9 and -, but not - first)"
             self._problems.add(at, path, text)
             return False
         return True

@@ -20,8 +20,8 @@ OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)
 _PART = re.compile(r"(?:^|\.)(?P<key>[^.\[\]=]+)(?:\[(?P<name>.+?)\](?=[.=]|$))?")
 _HINT = (
-    "Write for example --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or"
-    " --set sweep.min_age=2d. The value is YAML."
+    "Use for example --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or --set"
+    " sweep.min_age=2d. The value is YAML."
 )
 
 Path = tuple[str | Item, ...]
@@ -82,7 +82,7 @@ def _split(setting: str) -> tuple[Path, Node]:
         close = nearest(first, known)
         raise UsageError(
             f"{SET} {setting}: {first} cannot be set for a plan",
-            hint=f"Did you mean {close}?" if close else f"These can: {', '.join(known)}.",
+            hint=f"Did you mean {close}?" if close else f"You can set {', '.join(known)}.",
         )
     return tuple(found), _value(setting[at + 1 :], setting)
 
@@ -93,7 +93,9 @@ def _item(path: Sequence[str | Item], name: str, setting: str) -> Item:
     identities = LISTS.get((str(path[0]), str(path[-1]))) if len(path) == 2 else None
     if identities is None:
         lists = ", ".join(f"{block}.{key}[…]" for block, key in LISTS)
-        raise UsageError(f"{SET} {setting}: its items have no names", hint=f"These lists have: {lists}.")
+        raise UsageError(
+            f"{SET} {setting}: its items have no names", hint=f"Use a list whose items have names: {lists}."
+        )
     return Item("pattern" if "pattern" in identities and is_glob(name) else identities[0], name)
 
 

@@ -326,7 +326,8 @@ class _Builder:
                 self._documents += 1
                 if self._documents > 1:
                     self._stop(
-                        self._at(event.start_mark), "a file holds one document: a second one begins here"
+                        self._at(event.start_mark),
+                        "a file can have only one document, but a second one begins here",
                     )
             case yaml.AliasEvent():
                 self._alias(event)
@@ -342,7 +343,7 @@ class _Builder:
     def _open(self, event: Any) -> None:
         source = self._at(event.start_mark)
         if event.tag is not None and event.tag not in _ANY_TAGS:
-            self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
+            self._problem(source, f"the tag {event.tag} is not supported: a tree can have only plain values")
         if len(self._stack) >= limits.YAML_DEPTH:
             self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
         self._count(1, 0, source)
@@ -376,7 +377,7 @@ class _Builder:
         text: str = event.value
         plain = not event.style and event.tag not in _TEXT_TAGS
         if event.tag is not None and event.tag not in _TEXT_TAGS:
-            self._problem(source, f"the tag {event.tag} is not supported: a tree has plain values only")
+            self._problem(source, f"the tag {event.tag} is not supported: a tree can have only plain values")
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             self._stop(source, "half a surrogate pair is not a character")
         value: Scalar = text
@@ -446,11 +447,11 @@ class _Builder:
         self._nodes += nodes
         self._characters += characters
         if self._characters > limits.YAML_TEXT:
-            text = f"with its aliases written out this file has more than {limits.YAML_TEXT:,} characters"
+            text = f"with its aliases expanded, this file has more than {limits.YAML_TEXT:,} characters"
             self._stop(source, text)
         if self._nodes > limits.YAML_NODES:
             self._stop(
-                source, f"with its aliases written out this file has more than {limits.YAML_NODES:,} values"
+                source, f"with its aliases expanded, this file has more than {limits.YAML_NODES:,} values"
             )
         self._tree.nodes += nodes
         if self._tree.nodes > limits.TREE_NODES:

@@ -144,11 +144,11 @@ POLICY = strictest_first("fail", "warn", "ignore")
 class SinceMark(Enum):
     """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
 
-    COMBINED = "the stricter value counts from the next round on"
+    COMBINED = "the stricter value applies from the next round on"
     GATE = "the whole mark is judged by it again; a gate may refuse it"
     NEW_MARK = "the mark was made for something else: mark again"
     ANY_CHANGE = "a change in either direction needs a new mark"
-    PERSON = "an automatic approval no longer counts: a person has to approve the mark"
+    PERSON = "an automatic approval no longer counts: a person must approve the mark"
 
 
 _RECORDED_TYPES: Mapping[str, Any] = {

@@ -150,7 +150,7 @@ class Safety:
         TAG_GLOBS,
         ["v*"],
         stricter=ALL_OF_BOTH,
-        help="Globs over tags whose data a sweep keeps. The gate tag-loss covers every tag.",
+        help="Globs of tags whose data a sweep keeps. The gate tag-loss covers every tag.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"), "fail", stricter=POLICY, help="Gate tag-loss: a tag would lose data."

@@ -59,7 +59,7 @@ AT_RISK = Gate(
 )
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
 CLEAR = Gate("clear", "all rules or policies of a repository would be removed")
-UNKNOWN_IMPACT = Gate("unknown-impact", "it is not known what would expire, or object rules are set")
+UNKNOWN_IMPACT = Gate("unknown-impact", "what would expire is unknown, or object rules are set")
 CHECK = Gate(
     "check",
     "a check of the tree refuses or fails, or was not run on the plan that is applied",
@@ -82,7 +82,8 @@ DELETED_BRANCHES = Gate(
 )
 HELD_BRANCH = Gate(
     "held-branch",
-    "a server's own policies would delete a branch that a hold names, or that alone leads to what one keeps",
+    "a server's own policies would delete a branch that a hold names, or that is the only way to data that a"
+    " hold keeps",
     settings=("holds",),
     unit="branches",
 )
@@ -104,7 +105,7 @@ SWEEP_LIMIT = Gate(
 )
 UNREAD_NEIGHBOURS = Gate(
     "unread-neighbours",
-    "a sweep cannot find out whether another repository has data in its storage",
+    "a sweep cannot determine whether another repository has data in its storage",
     refuses=(SWEEPS,),
     unit="neighbours",
     allow=False,

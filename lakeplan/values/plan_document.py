@@ -112,11 +112,11 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     Raises LakeplanError, which names the file, if the file is incomplete, edited or no plan, or has anything
     that lakeplan does not write. Totals and ETags must be those that follow from the rest.
     """
-    hint = "Make it again with: lakeplan plan --out FILE."
+    hint = "Run `lakeplan plan --out FILE` to make it again."
     try:
         document = parse_json(text, limit=PLAN_BYTES, pairs=without_duplicates)
     except ValueError as error:
-        what = str(error) if isinstance(error, TooLarge) else "it is cut or is not JSON"
+        what = str(error) if isinstance(error, TooLarge) else "it is truncated or not JSON"
         raise LakeplanError(
             f"not a complete plan file ({what})", where=where, hint=hint, detail=str(error)
         ) from None

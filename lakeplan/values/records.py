@@ -72,7 +72,7 @@ def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) 
         shape(document, "")
     except ValueError as error:
         known = isinstance(error, TooLarge | Misshapen)
-        why = str(error) if known else "it is cut or is not JSON"
+        why = str(error) if known else "it is truncated or not JSON"
         raise FormatError(f"{what} is damaged: {why}", where=where, hint=hint) from None
     return document
 
@@ -86,7 +86,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     JSON readers disagree about which one counts."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Misshapen("it has a key twice")
+        raise Misshapen("a key appears twice")
     return found
 
 
@@ -180,14 +180,14 @@ def any_moment(value: Any, name: str) -> None:
     except ValueError:
         raise _wrong(value, name, "a moment") from None
     if read.tzinfo is None:
-        raise _wrong(value, name, "a moment with a zone")
+        raise _wrong(value, name, "a time with a time zone")
 
 
 def moment(value: Any, name: str) -> None:
     """Like ``any_moment``, but far enough from the ends of the calendar to calculate with."""
     any_moment(value, name)
     if not 1 < moment_in(value).year < LAST_YEAR:
-        raise _wrong(value, name, "a moment of our time")
+        raise _wrong(value, name, "a plausible time")
 
 
 def rules(value: Any, name: str) -> None:
@@ -195,7 +195,7 @@ def rules(value: Any, name: str) -> None:
     record({"default_retention_days": days, "branches": list_of(_RULE)})(value, name)
     names = [item["branch_id"] for item in value["branches"]]
     if len(set(names)) != len(names):
-        raise Misshapen(f"{name} has a branch twice")
+        raise Misshapen(f"{name} lists a branch twice")
 
 
 _RULE = record({"branch_id": text, "retention_days": days})
@@ -213,7 +213,7 @@ def check_repository(
     found = document.get("repository")
     if found != repository:
         shown = found if isinstance(found, str) else "another repository"
-        raise FormatError(f"{what} is of {shown}", where=where, hint=hint)
+        raise FormatError(f"{what} belongs to {shown}", where=where, hint=hint)
 
 
 def _wrong(value: Any, name: str, expected: str) -> Misshapen:

@@ -45,7 +45,7 @@ class LifecycleSettings:
         BRANCH_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Globs over branches that are never deleted. Inherited globs are kept.",
+        help="Globs of branches that are never deleted. Inherited globs are kept.",
     )
     require_merged: bool = setting(
         FLAG,
@@ -57,13 +57,13 @@ class LifecycleSettings:
         COUNT,
         0,
         stricter=MORE,
-        help="Of the branches that a policy matches, keep this many: those written last.",
+        help="Of the branches that a policy matches, keep this many, the most recently written.",
     )
     keep_with_uncommitted: bool = setting(
         FLAG, True, stricter=ON, help="Keep branches with uncommitted changes."
     )
     keep_with_open_pull_request: bool = setting(
-        FLAG, True, stricter=ON, help="Keep branches that an open pull request comes from."
+        FLAG, True, stricter=ON, help="Keep branches that are the source of an open pull request."
     )
     # Although the server itself lets an administrator delete it.
     keep_protected: bool = setting(
@@ -81,7 +81,7 @@ class LifecycleSettings:
         "0s",
         stricter=MORE,
         help="Delete a branch only this long after the repository owner's channel under `notify` accepted a"
-        " notice of it. `0s`: without notice.",
+        " notice of it. `0s` means without notice.",
     )
 
 

@@ -82,8 +82,8 @@ STORAGES = (
             "write objects": "s3:PutObject",
             "read objects": "s3:GetObject",
             "copy objects": "s3:GetObjectTagging and s3:PutObjectTagging",
-            "delete objects": "s3:DeleteObject (for versions: all also s3:ListBucketVersions and "
-            "s3:DeleteObjectVersion)",
+            "delete objects": "s3:DeleteObject (for versions: all, also s3:ListBucketVersions and"
+            " s3:DeleteObjectVersion)",
         },
         packages=("boto3",),
     ),

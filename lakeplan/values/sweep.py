@@ -143,15 +143,15 @@ class SweepSettings:
         AGE,
         "24h",
         stricter=MORE,
-        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping. The data"
-        " of a hold that is removed from the tree is kept as long, and at least a day.",
+        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping. The"
+        " data of a hold that is removed from the tree is kept for the same time, and at least a day.",
     )
     margin_seconds: int = setting(
         AGE,
         "26h",
         stricter=MORE,
-        help="Keep objects whose last commit is this close to its cutoff: the server's clock and time zone "
-        "may differ. `0s` for no margin.",
+        help="Keep objects whose last commit is this close to its cutoff, because the server's clock and"
+        " time zone may differ. `0s` for no margin.",
     )
     never_committed: Literal["keep", "collect"] = setting(
         words("keep", "collect"),
@@ -178,20 +178,20 @@ class SweepSettings:
         10_000_000,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: the most objects that one sweep may delete.",
+        help="Gate sweep-limit: the maximum number of objects that one sweep may delete.",
     )
     max_bytes: int = setting(
         BYTES,
         "50TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: the most bytes that one sweep may delete.",
+        help="Gate sweep-limit: the maximum number of bytes that one sweep may delete.",
     )
     rate: int | None = setting(
         RATE,
         None,
-        stricter=neutral("how fast objects are deleted changes none of them"),
-        help="Objects deleted per second, over all workers; null for no limit.",
+        stricter=neutral("the speed does not change which objects are deleted"),
+        help="Objects deleted per second, across all workers; null for no limit.",
     )
     quarantine_age_seconds: int = setting(
         AGE, "7d", stricter=MORE, help="`sweep purge` keeps copies in quarantine younger than this."

@@ -66,7 +66,7 @@ def parse_percent(value: float | str) -> float:
             raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
         value = float(match.group(1))
     if not 0 <= value <= 100:
-        raise ValueError("a percentage must be 0 to 100")
+        raise ValueError("a percentage must be from 0 to 100")
     return float(value)
 
 

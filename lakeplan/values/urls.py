@@ -125,7 +125,7 @@ def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> 
     if not bucket:
         raise BadUrl("the bucket is missing")
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-        raise BadUrl("the bucket's name has characters that no bucket has")
+        raise BadUrl("the bucket name has invalid characters")
     return BucketUrl(scheme, bucket, "/".join(_plain_parts(prefix)))
 
 
@@ -138,7 +138,7 @@ def parse_folder_url(text: str) -> str:
     _, rest = _split_scheme(text, {"file"})
     host, slash, path = rest.partition("/")
     if not slash or host not in ("", "localhost"):
-        raise BadUrl("a file URL has three slashes and an absolute path")
+        raise BadUrl("a file URL must have three slashes and an absolute path")
     return "/" + "/".join(_decoded_parts(path))
 
 
@@ -170,7 +170,7 @@ def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
             raise BadUrl(f"{_character(character)} cannot be part of a URL")
     found = _SCHEME.fullmatch(text)
     if found is None:
-        raise BadUrl("a URL begins with a scheme such as https://")
+        raise BadUrl("a URL must begin with a scheme such as https://")
     scheme = found.group(1).lower()
     if scheme not in schemes:
         raise BadUrl(f"the scheme {scheme}:// is not supported here")
@@ -201,7 +201,7 @@ def _checked_host(host: str) -> str:
     host = host.removesuffix(".")
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadUrl("the host has characters or empty parts that no host has")
+        raise BadUrl("the host has invalid characters or empty parts")
     if _NUMBER.fullmatch(labels[-1]) and _address(host) is None:
         raise BadUrl("the host is a number that some programs read as an address: write it as 192.0.2.1")
     return host
@@ -241,7 +241,7 @@ def _without_end(parts: list[str]) -> list[str]:
 def _check_parts(parts: Iterable[str]) -> None:
     for part in parts:
         if part in (".", ".."):
-            raise BadUrl(f"{part!r} is a part of the path: it could lead out of its folder")
+            raise BadUrl(f"{part!r} in the path could lead out of its folder")
         if not part:
             raise BadUrl("the path has an empty part (//)")
         if any(c in "/\\" or not c.isprintable() for c in part):

@@ -66,7 +66,7 @@ class DescribeANotice:
         command = "lakeplan branches exempt prod/analytics feature-1 --until 2026-04-07"
         assert items[0] == Item(
             subject="prod/analytics feature-1",
-            text="will be deleted from 2026-03-08 00:01 UTC on, by policy old",
+            text="will be deleted on or after 2026-03-08 00:01 UTC, by policy old",
             command=command,
             owner="team",
             facts={
@@ -116,7 +116,7 @@ class DescribeANotice:
         repository = one_run(world)
         assert [n.branch_id for n in repository.noticed] == ["feature-1"]
         assert repository.warnings == (
-            "no notice was given for 1 branch, so its deletion is postponed: nobody tried to send it",
+            "no notice was given for 1 branch, so its deletion is postponed: no attempt was made to send it",
             "no notice was given for 1 branch, so its deletion is postponed: it is full (channel ops)",
         )
 
@@ -132,8 +132,8 @@ class DescribeANotice:
         repository = one_run(world)
         assert repository.noticed == ()
         assert repository.warnings == (
-            "no notice was given for 2 branches, so their deletion is postponed:"
-            " published and not recorded (another writer was first)",
+            "no notice was given for 2 branches, so their deletion is postponed: published but not recorded"
+            " (another writer was first)",
         )
 
     def it_is_reported_of_nothing_where_all_was_refused(self, world):
@@ -220,7 +220,7 @@ class DescribeAnExemption:
         exempt_branch(desired, options, world.readers(), world.state, world.this_run())
         assert "feature-1" in read_exemptions(world.state, KEY)[0]
         (line,) = caplog.messages
-        assert line.startswith("the end of the run is not in the history:")
+        assert line.startswith("the end of the run was not recorded in the history:")
 
     @pytest.mark.parametrize("holder", [{}, {"user": None}, {"user": ""}])
     def it_names_nobody_where_nobody_is_known(self, world, holder):

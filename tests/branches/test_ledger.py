@@ -291,8 +291,8 @@ class DescribeTheFile:
                 {"format": "lakeplan.branches/v3"},
                 "its format is 'lakeplan.branches/v3', not lakeplan.b",
             ),
-            (None, {"repository": ""}, "repository is '', not a text"),
-            (None, {"repository": 7}, "repository is 7, not a text"),
+            (None, {"repository": ""}, "repository is '', not text"),
+            (None, {"repository": 7}, "repository is 7, not text"),
             (None, {"repository_created": -1}, "repository_created is -1, which is not between 0 and now"),
             (None, {"repository_created": epoch(0) + SKEW_SECONDS + 1}, "began is"),
             (None, {"at": -1}, "at is -1"),
@@ -331,7 +331,7 @@ class DescribeTheFile:
 
     def it_refuses_a_field_that_is_there_twice(self):
         data = dump_ledger(whole(), MARK).replace(b'"generation":3', b'"generation":3,"generation":4')
-        with pytest.raises(FormatError, match="it has a key twice"):
+        with pytest.raises(FormatError, match="a key appears twice"):
             load_ledger(data, "x")
 
     def it_refuses_a_ledger_from_the_future(self):

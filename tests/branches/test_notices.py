@@ -86,14 +86,14 @@ class DescribeAPeriod:
 
     def it_postpones_where_the_channel_refuses(self, board):
         world = board.world
-        board.problem = "it answered with status 500"
+        board.problem = "it returned status 500"
         for _ in range(3):
             (repository,) = world.run().repositories
             assert repository.failure is None
             assert repository.branches == ()
             assert repository.warnings == (
-                "no notice was given for 2 branches, so their deletion is postponed:"
-                " it answered with status 500 (channel ops)",
+                "no notice was given for 2 branches, so their deletion is postponed: it returned status 500"
+                " (channel ops)",
             )
             world.clock.wait(4)
         assert read_notices(world.state, KEY) == ({}, None)
@@ -115,7 +115,7 @@ class DescribeAPeriod:
         item = board.items[0]
         assert item.subject == "prod/analytics feature-1"
         assert item.command == "lakeplan branches exempt prod/analytics feature-1 --until 2026-04-07"
-        assert item.text == "will be deleted from 2026-03-08 00:01 UTC on, by policy old"
+        assert item.text == "will be deleted on or after 2026-03-08 00:01 UTC, by policy old"
 
     def it_keeps_to_the_moment_that_the_notice_named_if_the_period_is_shortened(self, board):
         world = board.world
@@ -386,7 +386,7 @@ class DescribeRecords:
 
         world.state.write = refuse
         (repository,) = world.run().repositories
-        assert "published and not recorded" in repository.warnings[0]
+        assert "published but not recorded" in repository.warnings[0]
         world.state.write = write
         world.clock.wait(4)
         assert world.ends() == {}

@@ -25,7 +25,7 @@ class Channel:
     def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
         def accept() -> None:
             if self.refuses:
-                raise LakeplanError("it answered with status 500")
+                raise LakeplanError("it returned status 500")
             for item in items:
                 key = (str(item.facts["branch"]), str(item.facts["commit_id"]))
                 self.accepted.setdefault(key, []).append(self.world.truth.now_us())

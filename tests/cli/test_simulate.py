@@ -228,6 +228,6 @@ def test_workers_read_s3_with_the_credentials_of_the_environment(
     went = {row["address"] for row in pq.read_table(output / "objects").to_pylist()}
     assert went == {"data/p/1", "data/p/3"}
     summary = (output / "summary.json").read_text()
-    assert json.loads(summary)["runner"] == {"name": runner, "reason": "asked for"}
+    assert json.loads(summary)["runner"] == {"name": runner, "reason": "requested"}
     shown = answer.stdout + summary
     assert not [secret for secret in keys.values() if secret in shown]

@@ -419,7 +419,7 @@ class DescribeSweeps:
         before = site.data()
         result = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
         assert result.code == 4
-        assert "has another rule than it needs" in result.err
+        assert "does not have the rule that it needs" in result.err
         assert site.data() == before
         assert site.world.lakeplan(("pins", "sync")).code == 0
         assert site.world.lakeplan(("sweep", "run"), mark["mark_id"]).code == 0

@@ -247,7 +247,7 @@ class DescribeBranchesThatGo:
         clock.days_ago = 0
         refused = enterprise.lakeplan("apply", planned)
         assert refused.code == 4, refused.out + refused.err
-        assert "2 branches would be deleted, 1 were reviewed" in " ".join(refused.err.split())
+        assert "2 branches would be deleted, but 1 were reviewed" in " ".join(refused.err.split())
 
 
 class DescribeOrderAndClear:
@@ -344,7 +344,7 @@ class DescribeObjectRules:
         rules(enterprise)
         result = enterprise.lakeplan("plan")
         assert result.code == 4
-        assert "what the object lifecycle rules expire is not simulated" in " ".join(result.out.split())
+        assert "expirations by object lifecycle rules are not simulated" in " ".join(result.out.split())
         assert "UNKNOWN in 1 repository" in result.out
 
     def it_sets_changes_and_clears_them(self, enterprise):

@@ -79,9 +79,9 @@ def it_still_reports_its_own_repositories_without_an_entry(world):
 @pytest.mark.parametrize(
     ("root", "entry", "text"),
     [
-        ("name: a\nmanages: [team-a-*]", "other", "outside of `manages`"),
+        ("name: a\nmanages: [team-a-*]", "other", "outside `manages`"),
         ("manages: [team-a-*]", "team-a-x", "needs a name"),
-        ("name: a\nmanages: [dev/*]", "team-a-x", "no server of this tree is called 'dev'"),
+        ("name: a\nmanages: [dev/*]", "team-a-x", "this tree has no server 'dev'"),
         ("name: a\nmanages: []", "team-a-x", "manages"),
         ("name: a\nmanages: [Team-*]", "team-a-x", "Team-*"),
         ("name: Team A", "team-a-x", "a name such as team-a"),

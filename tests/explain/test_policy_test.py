@@ -176,7 +176,10 @@ def it_takes_the_servers_time_zone(run: Run) -> None:
             "goes: {commits: [a]}",
             "its own ancestor",
         ),
-        ("commits: {a: {age: 1d, removes: [x]}}, branches: {main: a}, goes: {commits: [a]}", "is not there"),
+        (
+            "commits: {a: {age: 1d, removes: [x]}}, branches: {main: a}, goes: {commits: [a]}",
+            "does not exist",
+        ),
         ("as_of: soon, commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [a]}", "not a time"),
         ("commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}", "is a branch or tag too"),
         ("commits: {a: {age: 1d}}, branches: {main: a}, days: {dev: 1}", "no branch 'dev'"),

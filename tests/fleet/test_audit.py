@@ -162,7 +162,7 @@ def it_says_that_data_of_tags_is_gone(lake: Lake, repo: LakeRepository, listed: 
         assert (found["how"], found["asked"], found["gone"]) == ("sample", 1, 1)
         assert (kept["asked"], kept["gone"]) == (2, 0)
     problems = [one["problem"] for one in row["advice"] if one["severity"] == "data-loss"]
-    assert problems[0] == "objects that tags name no longer exist: tags protect nothing on a server"
+    assert problems[0] == "objects that tags reference no longer exist: tags protect nothing on a server"
 
 
 def it_misses_no_data_of_a_tag_that_is_there(lake: Lake, repo: LakeRepository) -> None:

@@ -206,7 +206,7 @@ def full_plan() -> Plan:
                 "unknown-impact",
                 "prod/raw-landing-zone-eu-central",
                 GateOutcome.REFUSED,
-                "what expires is not known: data/3f9a…: the block checksum is wrong",
+                "what expires is unknown: data/3f9a…: the block checksum is wrong",
                 opens_with="overrides in the tree, or --allow unknown-impact at a terminal",
             ),
         ),
@@ -217,7 +217,7 @@ def full_plan() -> Plan:
         None,
         impact=Impact(
             ImpactStatus.UNAFFECTED,
-            reason="no commit changes sides",
+            reason="the verdict of no commit changes",
             horizons=horizons((20, 20), dict.fromkeys(Horizon, 0), kept=None),
             backlog=Backlog(5),
         ),

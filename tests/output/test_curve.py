@@ -92,7 +92,9 @@ def document() -> dict[str, Any]:
                 for n in range(2, 22)
             ],
         },
-        "warnings": ["nothing was listed: figures are upper bounds, and the minimum age is not judged"],
+        "warnings": [
+            "storage was not listed, so figures are upper bounds, and the minimum age is not considered"
+        ],
     }
     jsonschema.validate(found, SCHEMA)
     return found

@@ -14,7 +14,7 @@ from lakeplan.tree.schemas import load_schema
 def document() -> dict[str, Any]:
     checks = [
         Check("valid", "ok", "3 files, 1 server, 2 entries", area="tree"),
-        Check("credentials", "ok", "found; their values were not shown anywhere", area="server prod"),
+        Check("credentials", "ok", "found; their values are not shown", area="server prod"),
         Check(
             "binding",
             "warn",

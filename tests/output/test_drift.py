@@ -34,7 +34,7 @@ def report(many: int = 1) -> DriftReport:
     fresh = RepositoryDrift(
         'prod/pl"ay',
         classes=(DriftClass.UNMANAGED_NEW,),
-        note="made 2026-03-30; the tree has no entry for it",
+        note="created 2026-03-30; the tree has no entry for it",
     )
     policies = SettingKind.BRANCH_LIFECYCLE
     values = {"id": "pol-1", "patterns": "feature-*, wip-*", "max_age": "7d"}

@@ -24,7 +24,7 @@ NASTY = "@org/team |x| <!-- --> `a` [l](https://evil.example) #12 ![i](x) </deta
 TEXT = st.text(st.characters() | st.sampled_from("@#|`<>*_[]!~&\\/w.:\n"), max_size=40)
 LOOSENINGS = (
     Loosening("tree", "safety.max_expired_bytes", "5,000 bytes", "unlimited", "lakeplan.yaml:9:3"),
-    Loosening("tree", "overrides: tag-loss of analytics", "not there", "up to 1: moved", "a.yaml:30:5"),
+    Loosening("tree", "overrides: tag-loss of analytics", "absent", "up to 1: moved", "a.yaml:30:5"),
     Loosening("prod/analytics", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
     Loosening("prod/events", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
 )

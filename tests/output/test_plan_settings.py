@@ -27,7 +27,7 @@ FEATURES = Policy("features", ("feature-*", "wip-*"), 7 * DAY, 3 * DAY, "quiet f
 STORED = (replace(FEATURES, max_age_seconds=14 * DAY), Policy("pol-a3f9c821", ("tmp-*",), DAY))
 WANTED = (FEATURES, Policy(None, ("release-*",), 90 * DAY))
 RAW = ObjectRule("raw-90d", ("main",), "raw/", 90)
-FIRST = "the first deletion can come at 2026-03-31T13:00Z, by the server's job (schedule '0 * * * *', UTC)"
+FIRST = "the first deletion can happen at 2026-03-31T13:00Z, by the server's job (schedule '0 * * * *', UTC)"
 
 
 def policies(before: Any, after: Any, **fields: Any) -> PoliciesPlan:
@@ -69,7 +69,7 @@ def fates(plans: Any) -> tuple[BranchFate, ...]:
 def full(plans: Any, fates: Any) -> Any:
     """A change of policies with branches that go, the same elsewhere, a reordering, a clear, object rules."""
     nothing = plans.horizons((90, 90), dict.fromkeys(Horizon, 0))
-    quiet = Impact(ImpactStatus.UNAFFECTED, "no commit changes sides", nothing)
+    quiet = Impact(ImpactStatus.UNAFFECTED, "the verdict of no commit changes", nothing)
 
     def repository(name: str, **fields: Any) -> RepositoryPlan:
         rules = GcRules(21, {"main": 28})

@@ -46,7 +46,7 @@ def secret_plan(plans: Any) -> Any:
         object_lifecycle=rules,
         warnings=(*first.warnings, f"object raw/events/2026.csv is gone from {NAMESPACE}/data/x/y"),
     )
-    loosened = Loosening(KEY, "holds[prefix audit/2026/]", "without an end", "absent")
+    loosened = Loosening(KEY, "holds[prefix audit/2026/]", "no end date", "absent")
     return replace(plan, repositories=(first, *rest), loosenings=(loosened,), base="ab" * 20)
 
 

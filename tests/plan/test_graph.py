@@ -161,7 +161,9 @@ def it_draws_no_more_than_a_page_can_hold(monkeypatch: Any) -> None:
         ("prod/one", 9),
         ("prod/three", 2),
     ]
-    assert document["missing"] == ["prod/two: its graph, for the size of the page: --target draws it alone"]
+    assert document["missing"] == [
+        "prod/two: its commit graph, because the page would be too large; draw it alone with --target"
+    ]
 
 
 def it_says_whether_the_server_follows_the_documented_rule() -> None:

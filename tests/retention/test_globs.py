@@ -148,10 +148,10 @@ def it_says_what_is_wrong_with_a_pattern() -> None:
         return None if pattern.startswith("a") else "no a"
 
     assert pattern_problem("ab*", why_not) is None
-    assert pattern_problem("b*", why_not) == "the pattern 'b*' can match nothing: no a"
+    assert pattern_problem("b*", why_not) == "the pattern 'b*' cannot match anything: no a"
     assert pattern_problem("a" * limits.GLOB_CHARACTERS, why_not) is None
     assert pattern_problem("a" * 5_000, why_not) == (
-        f"a pattern may have at most {limits.GLOB_CHARACTERS:,} characters, and this one has 5,000"
+        f"a pattern may have at most {limits.GLOB_CHARACTERS:,} characters, but this one has 5,000"
     )
     assert pattern_problem("a" * (limits.GLOB_CHARACTERS + 1), why_not)
 

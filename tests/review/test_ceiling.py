@@ -115,7 +115,7 @@ class DescribeWhatIsSaidOfAStalePlan:
             "the tree's server is http://other/ and the plan's http://127.0.0.1:8000"
         ]
         assert self.said(repository(), repository(creation_date=9, config_hash="x")) == [
-            "it is another repository of the same name, made since the plan"
+            "it is another repository of the same name, created since the plan"
         ]
 
     def it_takes_no_slash_at_the_end_for_another_server(self):
@@ -238,9 +238,9 @@ class DescribeGrowth:
 
     def it_says_by_how_much(self):
         assert self.grows(impact(1000, 50), impact(1200, 60, risk=3)) == [
-            "1,200 objects would expire, 1,000 were reviewed",
-            "60 bytes would expire, 50 were reviewed",
-            "3 objects would be at risk, 0 were reviewed",
+            "1,200 objects would expire, but 1,000 were reviewed",
+            "60 bytes would expire, but 50 were reviewed",
+            "3 objects would be at risk, but 0 were reviewed",
         ]
 
     def it_takes_the_tolerance_that_the_tree_sets(self):
@@ -256,7 +256,7 @@ class DescribeGrowth:
     def it_has_nothing_to_compare_without_figures_of_now(self):
         assert self.grows(impact(), Impact(ImpactStatus.SIMULATED)) == []
         assert self.grows(Impact(ImpactStatus.SIMULATED), impact(1, 0)) == [
-            "1 objects would expire, 0 were reviewed"
+            "1 objects would expire, but 0 were reviewed"
         ]
 
     def it_takes_a_figure_that_was_not_measured_for_none(self):
@@ -296,7 +296,7 @@ class DescribeGrowth:
         assert self.grows(reviewed, Impact(ImpactStatus.UNKNOWN, reason="no graph")) == []
         eleven = replace(reviewed, horizons={Horizon.NOW.value: replace(at, commits_expire=11)})
         assert self.grows(reviewed, eleven) == [], "within the tolerance"
-        assert self.grows(reviewed, more) == ["12 commits would expire, 10 were reviewed"]
+        assert self.grows(reviewed, more) == ["12 commits would expire, but 10 were reviewed"]
 
     def it_holds_an_older_plan_against_the_week_it_showed(self):
         reviewed = impact(100, week=200)
@@ -350,7 +350,7 @@ class DescribeGrowth:
         beside = Shown(10_000, "0" * 64)
         for reviewed in (impact(6), impact(6, shown=beside)):
             assert self.grows(reviewed, live) == [
-                "the plan does not name the objects that expire, or the file PLAN.objects is not beside it"
+                "the plan does not list the objects that expire, or the file PLAN.objects is not beside it"
             ]
         assert self.grows(impact(6), impact(6, shown=beside)) == [], "nobody counted them now"
         assert self.grows(impact(6), impact(6, shown=named({Bit.WEEK: "ab"}))) == [], "none expires now"
@@ -396,9 +396,9 @@ class DescribeGrowth:
 
         assert grows(policies(10), policies(11)) == []
         assert grows(policies(1000), policies(1101)) == [
-            "1,101 branches would be deleted, 1,000 were reviewed"
+            "1,101 branches would be deleted, but 1,000 were reviewed"
         ]
-        assert grows(None, policies(1)) == ["1 branches would be deleted, 0 were reviewed"]
+        assert grows(None, policies(1)) == ["1 branches would be deleted, but 0 were reviewed"]
         assert grows(policies(1), None) == []
         assert grows(None, policies(0)) == []
         assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []

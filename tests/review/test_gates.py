@@ -304,7 +304,7 @@ class DescribeWhatAGateReports:
             (
                 {"impact": Impact(ImpactStatus.UNKNOWN, reason="time-out")},
                 "unknown-impact",
-                "what expires is not known: time-out",
+                "what expires is unknown: time-out",
             ),
             (
                 {"branch_lifecycle": PoliciesPlan(Action.CLEAR)},
@@ -318,7 +318,7 @@ class DescribeWhatAGateReports:
                     )
                 },
                 "unknown-impact",
-                "what the object lifecycle rules expire is not simulated",
+                "expirations by object lifecycle rules are not simulated",
             ),
         ],
     )

@@ -122,7 +122,7 @@ class DescribeWhatIsNotKnown:
     def it_is_unknown_also_where_no_rules_are_written(self):
         unknown = repository(action=Action.NONE, impact=Impact(ImpactStatus.UNKNOWN))
         unasked = repository(action=Action.NONE, impact=Impact(ImpactStatus.NOT_ASKED))
-        why = "what would be deleted is not known object by object"
+        why = "it is unknown which objects would be deleted"
         assert why in outside(repository(impact=self.SIX), unknown)
         assert outside(repository(impact=self.SIX), unasked) == []
         assert why in outside(repository(impact=self.SIX), replace(unasked, action=Action.CHANGE))

@@ -119,7 +119,7 @@ def it_repeats_what_may_have_arrived_only_where_the_id_lets_it_be_dropped(
 def it_does_not_repeat_what_was_refused(hook: Receiver, status: int) -> None:
     hook.answers = [(status, {}, b"invalid_payload")]
     (sent,) = send(hook)
-    assert sent.problem == f"it answered with status {status}"
+    assert sent.problem == f"it returned status {status}"
     assert len(hook.received) == 1
 
 
@@ -196,8 +196,8 @@ def it_sends_the_rest_nowhere_once_a_message_was_refused(hook: Receiver) -> None
     assert [len(part.items) for part in sent] == [20, 20, 30]
     assert [part.problem for part in sent] == [
         "",
-        "it answered with status 404",
-        "it answered with status 404",
+        "it returned status 404",
+        "it returned status 404",
     ]
     assert len(hook.received) == 2
 

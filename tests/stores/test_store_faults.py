@@ -258,7 +258,9 @@ class DescribeAzureOnABadDay:
             Deletion(KEYS[0], "ServerBusy: the storage is overloaded or failing", transient=True),
             Deletion(KEYS[1], "LeaseIdMissing: the blob is leased"),
             Deletion(KEYS[2]),
-            Deletion(KEYS[3], "the answer does not name this key; not known to be deleted", transient=True),
+            Deletion(
+                KEYS[3], "the response does not list this key, so it may not be deleted", transient=True
+            ),
         ]
 
     @pytest.mark.parametrize("number", ["4", "-1", "x", "9" * 5_000])

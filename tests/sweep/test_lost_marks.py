@@ -244,7 +244,7 @@ class DescribeTheSearch:
         world.approve(mark)
         shutil.rmtree(world.folder / "state/sweep/marks")
         edit(repo, mark.mark_id, lambda document: document.update(by="mallory"))
-        with pytest.raises(StalePlan, match="the mark changed since it was approved"):
+        with pytest.raises(StalePlan, match="the mark has changed since it was approved"):
             bring_back(world, mark.mark_id)
 
 

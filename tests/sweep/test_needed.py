@@ -133,4 +133,4 @@ def it_refuses_when_more_is_needed_than_one_answer_names(use: Any, monkeypatch: 
         use(World(held=frozenset("abc"))).needed()
     assert caught.value.message == "more than 2 objects of the mark are needed again"
     assert caught.value.where == "prod/lake: mark m1"
-    assert caught.value.hint == "Run `lakeplan sweep restore m1 --path PATH` for one part after another."
+    assert caught.value.hint == "Run `lakeplan sweep restore m1 --path PATH` for one path at a time."

@@ -242,7 +242,7 @@ def folders(root: Path) -> Callable[[ServerConfig, Repository], Any]:
 @pytest.mark.parametrize(
     ("link", "target", "how"),
     [
-        ("alias", "lake", "has the same folder by another path"),
+        ("alias", "lake", "has the same folder under another path"),
         ("alias", "lake/data", "has its folder inside this one's"),
         ("alias", ".", "has a folder that contains this one's"),
         ("alias", "other", ""),

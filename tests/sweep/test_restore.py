@@ -310,7 +310,8 @@ class DescribeAChoice:
         document = case.restore(path=path)
         assert case.back() == back
         assert document["note"] == (
-            f"1 objects have more paths than a mark names, and may be at {path} too: they were not restored"
+            f"1 objects have more paths than a mark lists, so they may also be at {path};"
+            " they were not restored"
         )
 
     def it_asks_only_for_the_copies_that_are_wanted(self, case: Case) -> None:
@@ -381,7 +382,7 @@ class DescribeAChoice:
         case.held = frozenset({"data/a", "data/b"})
         assert case.restore(commit="c1")["restored"] == 2
         case.held |= {"data/none"}
-        with pytest.raises(LakeplanError, match="more than 2 objects at once") as caught:
+        with pytest.raises(LakeplanError, match="more than 2 objects would be restored at once") as caught:
             case.restore(commit="c1")
         assert (caught.value.where, caught.value.hint) == (
             "prod/lake",
@@ -393,7 +394,7 @@ class DescribeAStoreThatFails:
     @pytest.mark.parametrize(
         ("error", "reason"),
         [
-            (StorageNotFound("no such object"), "its copy is not in quarantine any more"),
+            (StorageNotFound("no such object"), "its copy is no longer in quarantine"),
             (StorageError("the object is archived"), "the object is archived"),
             (StorageDenied("no permission"), "no permission"),
         ],

@@ -126,7 +126,7 @@ def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pyte
     run(make(body, tell=told.append))
     assert "marks; it can take hours" in told[0]
     assert any("Stage 3 of 7 ***" in line for line in told[1:-1])
-    assert told[-1].endswith("ended with exit code 0")
+    assert told[-1].endswith("exited with code 0")
 
 
 def it_runs_spark_submit_with_the_python_beside_it(make: Make, out: Path, tmp_path: Path) -> None:

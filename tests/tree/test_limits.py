@@ -102,7 +102,7 @@ class DescribePatterns:
     def it_limits_their_length(self, tmp_path: Path, settings: str) -> None:
         long = "a" * 1_024 + "*"
         text = HEAD + f"repositories: {{lake: {{{settings % long}}}}}\n"
-        assert "a pattern may have at most 1,024 characters, and this one has 1,025" in problem_of(
+        assert "a pattern may have at most 1,024 characters, but this one has 1,025" in problem_of(
             tmp_path, text
         )
 

@@ -153,7 +153,8 @@ class DescribeTwoNamesOfOneServer:
     def it_refuses_a_repository_that_has_entries_under_both(self, tree, one, other, shared):
         (problem,) = tree.problems(self.ROOT, f"  {one}: {{}}\n  {other}: {{}}\n")
         assert (
-            f"prod and lake are names of one server, and '{one}' at" in problem or f"'{other}' at" in problem
+            f"prod and lake are names of the same server, and '{one}' at" in problem
+            or f"'{other}' at" in problem
         )
         assert f"names the repository '{shared}' too" in problem
 

@@ -138,7 +138,7 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
             "branch_lifecycle: {assume_created: 2026-02-30}",
             "40: branch_lifecycle.assume_created: expected",
         ),
-        ("holds: [{prefix: a, branch: b, reason: r}]", "13: holds[0]: a hold has one of"),
+        ("holds: [{prefix: a, branch: b, reason: r}]", "13: holds[0]: a hold needs exactly one of"),
         ("holds: [{prefix: a}]", "13: holds[0]: the key reason is missing"),
         ("holds: [{tag: a, reason: r, until: 1.1.2027}]", "40: holds[0].until: expected a date"),
         *(
@@ -161,10 +161,10 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
                 ),
                 ("s3://bucket", "a prefix is the beginning of a path, not a URL; write one such as 'legal/'"),
                 ("legal\\old", "paths use slashes, not backslashes; write 'legal/old'"),
-                ("' legal/'", "a prefix must not begin or end with white space; write 'legal/'"),
+                ("' legal/'", "a prefix must not begin or end with whitespace; write 'legal/'"),
             )
         ),
-        ("holds: [{tag: a b, reason: r}]", "19: holds[0].tag: the pattern 'a b' can match nothing"),
+        ("holds: [{tag: a b, reason: r}]", "19: holds[0].tag: the pattern 'a b' cannot match anything"),
         ("sweep: {max_bytes: 50 XB}", "24: sweep.max_bytes: expected bytes"),
         ("sweep: {min_age: 24}", "22: sweep.min_age: expected a duration"),
         ("sweep: {engine: other}", "21: sweep.engine: expected one of builtin, lakefs-spark-client"),
@@ -205,8 +205,8 @@ def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str,
         ),
         (
             "sweep: {engine: lakefs-spark-client}",
-            "5:21: repositories.data-a.sweep.engine: sweep.engine lakefs-spark-client does not know holds and"
-            " would delete what they keep; use builtin",
+            "5:21: repositories.data-a.sweep.engine: sweep.engine lakefs-spark-client does not support holds"
+            " and would delete what they keep; use builtin",
         ),
         ("sweep: {engine: builtin, mode: quarantine, rate: 5}", ""),
     ],
@@ -227,10 +227,10 @@ def it_reports_what_lakefs_own_collector_cannot_do_wherever_it_is_inherited_from
     [
         ("Data", "'Data' cannot be a repository's name"),
         ("da", "'da' cannot be a repository's name"),
-        ("'da_*'", "the pattern 'da_*' can match nothing: no repository has '_'"),
-        ("'da[ta'", "can match nothing: the [ is never closed"),
+        ("'da_*'", "the pattern 'da_*' cannot match anything: no repository has '_'"),
+        ("'da[ta'", "cannot match anything: the [ is never closed"),
         ("'[^a]*'", "write [!a]"),
-        ("'-*'", "can match nothing"),
+        ("'-*'", "cannot match anything"),
         ("nowhere/data", "there is no server 'nowhere'"),
         ("yes", "put it in quotes"),
     ],
