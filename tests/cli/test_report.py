@@ -55,10 +55,10 @@ class DescribeThePlanAlone:
         assert run(["report", str(plan), "--html", str(page)]) == ExitCode.OK
         shown = capsys.readouterr()
         size = f"{page.stat().st_size / 1000:.1f} kB"
-        graphs = "0 with a commit graph (-C DIR or --namespace URL adds them)"
+        graphs = "0 with a commit graph (add them with -C DIR or --namespace URL)"
         assert shown.out == f"{page}: {size}, 1 repository, {graphs}\n"
         text = page.read_text(encoding="utf-8")
-        assert "the plan file has no history; add -C DIR" in text
+        assert "the plan file has no history; read it from the servers with -C DIR" in text
         assert "retention curves: compute them with --with-curves" in text
 
     def it_writes_to_standard_output(self, plan: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -75,7 +75,7 @@ class DescribeThePlanAlone:
         page = tmp_path / "page.html"
         assert run(["report", str(two), "--html", str(page), "--target", "ra*"]) == ExitCode.OK
         text = page.read_text(encoding="utf-8")
-        assert "Three moments" not in text
+        assert "Now, in 7 days and in 30 days" not in text
         assert '<th scope="row">prod/raw</th>' in text
         assert '<th scope="row">prod/shop</th>' not in text
 
@@ -153,8 +153,8 @@ class DescribeCurves:
         text = page.read_text(encoding="utf-8")
         assert "Default retention: the figures" in text
         assert "Branch main: the figures" in text
-        assert "made with other rules" not in text, "they are of the proposed ones"
-        assert "Under the proposed rules, from the horizon of the curve" in text
+        assert "computed with rules other than" not in text, "they are of the proposed ones"
+        assert "under the proposed rules, from the horizon of the given curve" in text
 
     def it_says_which_curve_could_not_be_made(
         self,

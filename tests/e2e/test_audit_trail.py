@@ -66,7 +66,7 @@ class DescribeTheTree:
         assert (new["tree_dirty"], old["tree_dirty"]) == (True, False)
         assert new["tree_commit"] == old["tree_commit"]
         assert new["tree_digest"] != old["tree_digest"]
-        assert "with changes that were not committed" in " ".join(
+        assert "with uncommitted changes" in " ".join(
             committed.lakeplan(("history", "show"), "last").out.split()
         )
 

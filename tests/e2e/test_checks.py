@@ -361,7 +361,7 @@ class DescribeAPullRequest:
         script.chmod(0o755)
         tree(site, check(f"python3, {script}" if absolute == "script" else str(script)))
         commit(site)
-        assert "is in the checkout that is judged" in str(gates(plan(site, "--base", "HEAD")))
+        assert "is in the checkout that is checked" in str(gates(plan(site, "--base", "HEAD")))
         assert not ran.exists()
 
     def it_is_not_run_through_a_link_of_the_base(self, site):

@@ -118,7 +118,7 @@ def it_tells_missing_credentials_from_foreign_ones(ready, monkeypatch):
 
 def it_knows_that_a_runner_forgets(ready, monkeypatch):
     monkeypatch.setenv("CI", "true")
-    assert checks(ready)["it stays"]["result"] == "warn"
+    assert checks(ready)["is kept"]["result"] == "warn"
 
 
 def it_knows_an_edition_that_the_tree_expects_and_the_server_is_not(ready):
@@ -209,7 +209,7 @@ class DescribeForLifecycle:
 
     def it_does_not_let_a_state_vanish(self, policies, monkeypatch):
         monkeypatch.setenv("CI", "true")
-        assert checks(policies, "--for", "branches", code=1)["it stays"]["result"] == "fail"
+        assert checks(policies, "--for", "branches", code=1)["is kept"]["result"] == "fail"
 
     def it_knows_that_nobody_deletes(self, ready):
         found = checks(ready, "--for", "branches", code=1)

@@ -44,7 +44,7 @@ class DescribeInitsExample:
         endpoints = [x for name in servers for x in ("--endpoint", f"{name}={world.handle.endpoint_url}")]
         assert world.lakeplan("init", *endpoints).code == 0
         root = (world.tree / "lakeplan.yaml").read_text()
-        _, _, example = root.partition("remove the comment signs:\n")
+        _, _, example = root.partition("uncomment it:\n")
         world.write("repositories/analytics.yaml", re.sub("^# ?", "", example, flags=re.MULTILINE))
         assert world.lakeplan("validate").code == 0
         world.api.repository("analytics")

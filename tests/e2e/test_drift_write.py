@@ -228,7 +228,7 @@ class DescribeSharedValues:
         sharing.api.set_rules("team-a", 14, main=28)
         (refused,) = written(sharing, code=3)["not_written"]
         assert (
-            "where other repositories have it too, and the repository has no entry of its own"
+            "which other repositories share, but the repository has no entry of its own"
             in (refused["reason"])
         )
         assert (text(sharing), text(sharing, "lakeplan.yaml")) == before

@@ -109,7 +109,7 @@ def it_prints_for_people(shop: Any) -> None:
     [
         (["shop"], 64, "give a repository and WHAT"),
         (["shop", "main:nope.bin"], 1, "there is no object 'nope.bin' at main"),
-        (["shop", "nope.bin"], 1, "is in no commit"),
+        (["shop", "nope.bin"], 1, "is not in any commit"),
         (["shop", "a.bin", "--ref", "nope"], 64, "is not a branch, tag or commit"),
         (["shop", "a.bin", "--kind", "file"], 64, "unknown --kind"),
         (["shop", "a.bin", "--rules", "x.json"], 64, "--rules requires --namespace"),

@@ -37,7 +37,7 @@ def it_writes_a_tree_that_can_be_planned_at_once(empty):
 def it_shows_an_example_that_is_valid_without_its_comment_signs(empty):
     empty.api.repository("analytics")
     empty.lakeplan("init", *endpoint(empty), "-q")
-    _, example = (empty.tree / "lakeplan.yaml").read_text().split("comment signs:\n")
+    _, example = (empty.tree / "lakeplan.yaml").read_text().split("uncomment it:\n")
     lines = [line.removeprefix("# ") for line in example.splitlines()]
     empty.write("repositories/analytics.yaml", "\n".join(lines))
     assert "1 to add" in empty.lakeplan("plan", "--no-simulate").out
@@ -141,7 +141,7 @@ def it_says_what_to_add_to_a_pipeline_that_is_there(empty):
     empty.write(".gitlab-ci.yml", "mine: {}\n")
     result = empty.lakeplan("init", *endpoint(empty), "--ci", "gitlab")
     assert result.code == 0, result.err
-    assert "add the include of ci/lakeplan.gitlab-ci.yml" in result.out
+    assert "include ci/lakeplan.gitlab-ci.yml in it" in result.out
     assert (empty.tree / ".gitlab-ci.yml").read_text() == "mine: {}\n"
 
 

@@ -199,7 +199,7 @@ class DescribeBranchesThatGo:
         assert "feature-old" in flat
         assert "newly deleted: 2 now, 3 in 7 days, 3 in 30 days" in flat
         following = datetime.now(timezone.utc).replace(minute=0) + timedelta(hours=1)
-        assert f"first deletion can come at {following:%Y-%m-%dT%H:00Z}" in flat
+        assert f"first deletion can happen at {following:%Y-%m-%dT%H:00Z}" in flat
 
     def it_puts_the_everest_caveat_beside_idle_verdicts(self, enterprise):
         tree(enterprise, QUICK)
@@ -542,10 +542,10 @@ class DescribeHistory:
         asked = changed.lakeplan(*back)
         assert asked.code == 5
         assert "patterns: [keep], max_age: 30d}" in asked.err
-        assert "in place of its branch_lifecycle block" in asked.err
+        assert "replace branch_lifecycle with:" in asked.err
         by_hand = changed.lakeplan(*back, "--edit-tree")
         assert by_hand.code == 5
-        assert "not edited by lakeplan" in by_hand.err
+        assert "does not edit policies" in by_hand.err
         assert not out.exists()
         tree(changed, FEATURES, OLD)  # what `git revert` gives
         made = changed.lakeplan(*back)

@@ -19,7 +19,7 @@ TRIED: dict[str, str] = {
     "too_young": "even a retention of 1 day keeps it today",
     "set_rules": "set rules, then run `lakeplan explain` again",
     "reset": "branch main: reset the uncommitted change",
-    "end_protection": "end what protects it",
+    "end_protection": "end the protection",
 }
 """Every remedy that there is, and how it is printed in its test below."""
 

@@ -293,7 +293,7 @@ class DescribeGlobs:
         world.handle.faults.deny("GET .*/repositories")
         refused = world.lakeplan("apply", planned)
         assert refused.code == 1
-        assert "does not name it" not in refused.out + refused.err
+        assert "does not list it" not in refused.out + refused.err
         assert "prod/team-a" in refused.out + refused.err
 
 

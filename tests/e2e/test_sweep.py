@@ -614,7 +614,7 @@ class DescribeApplyWithSweep:
         (("mark", "--min-age", "soon"), 64, "--min-age"),
         (("mark", "--allow", "everything"), 64, "unknown gate"),
         (("purge", "--older-than", "14"), 64, "--older-than"),
-        (("restore", "no-such-mark"), 64, "neither the state nor a namespace"),
+        (("restore", "no-such-mark"), 64, "is neither in the state nor in a namespace"),
         (("run", "x", "--parallelism", "0"), 64, "parallelism"),
     ],
 )

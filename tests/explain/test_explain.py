@@ -149,8 +149,8 @@ def it_understands_what_is_meant(text: str, kind: str, meant: str, ref: str | No
     ("text", "options", "message"),
     [
         ("", {}, "WHAT is empty"),
-        ("abcdef", {}, "begins 2 commits"),
-        ("abcdef:path", {}, "begins 2 commits"),
+        ("abcdef", {}, "2 commit ids begin with"),
+        ("abcdef:path", {}, "2 commit ids begin with"),
         ("deadbeef", {"kind": "commit"}, "does not exist"),
         ("nope", {"kind": "branch"}, "does not exist"),
         ("a.csv", {"ref": "nope"}, "is not a branch, tag or commit"),

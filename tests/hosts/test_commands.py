@@ -212,7 +212,7 @@ class DescribeTheMerge:
 
     @pytest.mark.parametrize("commit", [None, "", "c3" * 20, HEAD, "main", "../x"])
     def it_is_no_other_commit(self, github, commit):
-        with pytest.raises(NotAllowed, match="the merge of no pull request"):
+        with pytest.raises(NotAllowed, match="not the merge of a pull request"):
             self.request(github, commit)
 
     def it_is_not_another_pull_request(self, fake, github):

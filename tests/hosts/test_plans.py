@@ -224,7 +224,7 @@ class DescribeGitHub:
     def it_follows_no_redirect_of_an_answer_and_none_to_a_file(self, host, github, find, artifacts):
         artifacts({})
         host.answers["GET", "/repos/org/trees/actions/artifacts/1/zip"] = Elsewhere("file:///etc/passwd")
-        with pytest.raises(HostError, match="no http or https"):
+        with pytest.raises(HostError, match="not http or https"):
             find()
         host.answers["GET", "/repos/org/trees/issues/7/comments"] = Elsewhere(f"{host.url}/elsewhere")
         with pytest.raises(HostError, match="302"):

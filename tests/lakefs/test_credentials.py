@@ -79,7 +79,7 @@ class DescribeOrder:
 
     @pytest.mark.parametrize("text", ["SECRET\n", " SECRET", "SEC\tRET"])
     def it_says_that_a_line_end_was_copied_along(self, text: str) -> None:
-        with pytest.raises(CredentialsError, match="white space"):
+        with pytest.raises(CredentialsError, match="whitespace"):
             find({**BOUND, "LAKEPLAN_EU_PROD_SECRET_ACCESS_KEY": text})
 
 

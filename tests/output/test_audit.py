@@ -135,7 +135,7 @@ def it_says_what_the_next_collection_leaves_out() -> None:
         (
             "https://lake.blob.core.windows.net/data/x",
             None,
-            "older versions and unfinished uploads are not counted: Azure lists no uploads",
+            "older versions and unfinished uploads are not counted: Azure does not list uploads",
         ),
         (
             "gs://bucket/x",

@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
         "time_zone": "UTC",
         "listing": False,
         "at_most": True,
-        "runner": {"name": "local", "reason": "100 entries are at most 20,000,000"},
+        "runner": {"name": "local", "reason": "100 entries are no more than 20,000,000"},
         "uncommitted_run": None,
         "rules": {
             "default_retention_days": 21,

@@ -157,4 +157,4 @@ def it_does_not_take_unread_objects_for_none(plans: Any, show: Any) -> None:
     found = replace(found, totals={n: replace(t, objects=None) for n, t in found.totals.items()})
     text = show(render_plan, document(plans, found), 120)
     assert "3 commits, objects unknown" in text
-    assert "it is not known what then expires" in text
+    assert "what then expires is unknown" in text

@@ -161,9 +161,9 @@ class DescribeWhatItSays:
 
     def it_says_when_the_history_has_moved(self) -> None:
         document = report_pages.full()
-        assert "it has moved since" not in render_report(document)
+        assert "it has changed since" not in render_report(document)
         document["graphs"][0]["same_as_plan"] = False
-        assert "This is not the history that the plan judged" in render_report(document)
+        assert "This is not the history that the plan evaluated" in render_report(document)
 
     def it_shows_a_plan_without_a_history(self) -> None:
         read = Reader(render_report(report_pages.alone()))
@@ -198,7 +198,7 @@ class DescribeWhatItSays:
     def it_says_that_a_curve_is_of_other_rules(self) -> None:
         document = report_pages.full()
         document["curves"][0]["rules"] = None
-        assert "made with other rules" in render_report(document)
+        assert "computed with rules other than" in render_report(document)
 
 
 class DescribeParts:

@@ -283,7 +283,7 @@ def it_reads_without_a_script(browser: Page, file: Path) -> None:
     try:
         browser.go(file.as_uri())
         assert browser.evaluate("document.documentElement.dataset.ready") is None
-        assert "The commits one by one need JavaScript" in browser.text("#graph")
+        assert "The list of commits needs JavaScript" in browser.text("#graph")
         assert "Commits of prod/shop by verdict" in browser.text("#graph")
         assert browser.evaluate("document.getElementById('graph-list').clientHeight") == 0
     finally:

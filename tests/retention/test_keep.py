@@ -246,14 +246,14 @@ class DescribeHolds:
 
     def it_refuses_to_go_on_without_a_commit_that_was_recorded(self) -> None:
         recorded = (HeldCommit("prefix", "legal/", "gone"),)
-        with pytest.raises(LakeplanError, match="kept commit gone, which the repository lacks"):
+        with pytest.raises(LakeplanError, match="kept commit gone, which is no longer in the repository"):
             masks_of(draw_refs(LINE), rules_of(5, recorded=recorded))
 
     def it_says_what_to_hold_instead(self) -> None:
         rules = rules_of(5, holds=(Hold("branch", "b"),), recorded=(HeldCommit("branch", "b", "r"),))
         with pytest.raises(LakeplanError, match="keeps nothing") as refused:
             masks_of(draw_refs(LINE), rules)
-        assert "by its commit instead (r)" in refused.value.hint
+        assert "the commit that it kept instead (r)" in refused.value.hint
 
     def it_names_the_prefixes_that_are_held_today(self) -> None:
         holds = [

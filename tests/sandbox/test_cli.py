@@ -154,7 +154,7 @@ class DescribeSeed:
     )
     def it_sends_a_key_only_where_it_belongs(self, given, environ, expected):
         if expected is None:
-            with pytest.raises(UsageError, match="no endpoint is given"):
+            with pytest.raises(UsageError, match="no endpoint was given"):
                 seed_target(*given, environ)
             return
         target = seed_target(*given, environ)

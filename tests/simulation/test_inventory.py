@@ -75,7 +75,7 @@ def it_has_current_versions_only() -> None:
 )
 def it_takes_no_row_that_does_not_say_enough(row: Row, versions: bool) -> None:
     files = delivered([*KEYS, {"key": "ns/data/x", **row}][::-1], versions=versions)
-    with pytest.raises(FormatError, match="not a whole Parquet file of an inventory"):
+    with pytest.raises(FormatError, match="not a complete Parquet file of an inventory"):
         stored(opened(files))
 
 
@@ -96,7 +96,7 @@ def it_takes_no_file_with_other_columns(column: str, values: pa.Array) -> None:
     out = io.BytesIO()
     pq.write_table(table.append_column(column, values), out)
     files = FakeStore(inventory([out.getvalue()], bucket="b", to="inv", created_ms=NOW_MS, folder="x"))
-    with pytest.raises(FormatError, match="not a whole Parquet file of an inventory"):
+    with pytest.raises(FormatError, match="not a complete Parquet file of an inventory"):
         stored(opened(files))
 
 
@@ -156,7 +156,7 @@ def it_is_used_where_its_keys_prove_that_it_covers_the_namespace(
 
 
 def it_is_not_used_for_another_bucket() -> None:
-    with pytest.raises(LakeplanError, match="is of the bucket b, and the namespace is in c"):
+    with pytest.raises(LakeplanError, match="is of the bucket b, but the namespace is in c"):
         opened(delivered(), "s3://c/ns")
     with pytest.raises(UsageError, match="is of a bucket"):
         opened(delivered(), "file:///b/ns")

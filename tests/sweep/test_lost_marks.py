@@ -184,7 +184,7 @@ class DescribeWhatDeletes:
 
 class DescribeTheSearch:
     def it_names_an_id_that_nobody_knows(self, world: SweepWorld, repo: LakeRepository) -> None:
-        with pytest.raises(UsageError, match="neither the state nor a namespace"):
+        with pytest.raises(UsageError, match="is neither in the state nor in a namespace"):
             bring_back(world, "m9999")
 
     def it_says_what_it_could_not_read(self, world: SweepWorld, repo: LakeRepository, killed: Mark) -> None:

@@ -183,7 +183,7 @@ class DescribeTheSameBucketByAnotherEndpoint:
         )
         for site in (first, second):
             probes.write(site)
-        with pytest.raises(LakeplanError, match="dev/copy shares this storage by another name"):
+        with pytest.raises(LakeplanError, match="dev/copy shares this storage under another name"):
             check_neighbours(first, TODAY, probes=probes)
 
     def it_is_recognised_when_what_was_there_before_was_read_already(self, cloud: Cloud) -> None:
@@ -199,7 +199,7 @@ class DescribeTheSameBucketByAnotherEndpoint:
             store=cloud.open(site.server, own),
         )
         check_neighbours(first, TODAY, probes=probes)
-        with pytest.raises(LakeplanError, match="copy shares this storage by another name"):
+        with pytest.raises(LakeplanError, match="copy shares this storage under another name"):
             check_neighbours(site, TODAY, probes=probes)
 
     def it_does_not_ask_places_that_cannot_be_the_same(self, cloud: Cloud) -> None:
@@ -211,7 +211,7 @@ class DescribeTheSameServer:
     def it_recognises_a_bucket_by_its_second_name(self, cloud: Cloud) -> None:
         cloud.buckets["https://one", "bucket"] = cloud.buckets["https://one", "bucket-alias"] = Bucket()
         cloud.listed = [repository("copy", "s3://bucket-alias/lake")]
-        with pytest.raises(LakeplanError, match="repository copy shares this storage by another name"):
+        with pytest.raises(LakeplanError, match="repository copy shares this storage under another name"):
             check_neighbours(cloud.site(), TODAY)
 
     def it_reads_a_fresh_file_not_one_that_was_copied_with_the_bucket(self, cloud: Cloud) -> None:

@@ -532,7 +532,7 @@ class DescribeOneQuarantine:
         monkeypatch.setattr(module, "record_purge", fail)
         case.copies("data/a")
         assert self.of(case)["deleted"] == 1
-        assert "the state does not know of this purge: the state is full" in caplog.text
+        assert "this purge is not recorded in the state: the state is full" in caplog.text
 
     @pytest.mark.parametrize(
         ("changes", "kind", "message"),

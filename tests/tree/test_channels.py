@@ -57,7 +57,7 @@ def it_has_no_default_among_several(tmp_path: Path) -> None:
     [
         ("notify: {channels: {ops: {kind: slak}}}", "notify.channels.ops.kind"),
         ("notify: {channels: {ops: {kind: slack, url: 'https://x'}}}", "unknown key 'url'"),
-        ("notify: {channels: {'9': {kind: slack}}}", "a channel's name begins with a letter"),
+        ("notify: {channels: {'9': {kind: slack}}}", "a channel name must begin with a letter"),
         ("notify: {channels: {a-b: {kind: slack}, a_b: {kind: slack}}}", "LAKEPLAN_NOTIFY_A_B_URL"),
         (
             "notify: {channels: {ops: {kind: slack}}, default: opps}",

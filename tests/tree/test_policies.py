@@ -123,7 +123,7 @@ class DescribeWhatTheDocumentsAskFor:
 
     def it_takes_the_newer_name_of_the_idle_age_but_not_both(self, tree: Any) -> None:
         text = self.problem(tree, "{patterns: [x], max_idle_age: 3d, max_inactivity_time: 3d}")
-        assert "another name of max_idle_age" in text
+        assert "another name for max_idle_age" in text
 
     @pytest.mark.parametrize("id", ["x" * 33, "'a b'", "'a\tb'", "''", '"a\\n"'])
     def it_refuses_an_id_that_is_too_long_or_has_white_space(self, tree: Any, id: str) -> None:

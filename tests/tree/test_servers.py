@@ -41,7 +41,7 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
         ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… means something else"),
         ("  Var-x: {endpoint_url: 'http://x'}", "3:3: servers.Var-x: LAKEPLAN_VAR_… means something else"),
-        ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server's name begins with a letter"),
+        ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server name must begin with a letter"),
         (
             "  a-b: {endpoint_url: 'http://x'}\n  A_b: {endpoint_url: 'http://x'}",
             "4:3: servers.A_b: 'A_b' and 'a-b' share the variables LAKEPLAN_A_B_…",

@@ -60,7 +60,7 @@ import pytest
         ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` is allowed only in"),
         (
             "state: {url: 's3://${X}/y'}\n",
-            "lakeplan.yaml:3:14: state.url: variables are read in the settings of",
+            "lakeplan.yaml:3:14: state.url: variables are read only in the",
         ),
     ],
 )
@@ -116,16 +116,16 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
         ("gc: {default_retention_days: 21d}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {branches: []}", "5: gc: gc resolves without default_retention_days"),
         (GC % "{branch_id: a}", "48: gc.branches[0]: the key retention_days is missing"),
-        (GC % "{retention_days: 4}", "48: gc.branches[0]: a rule has either"),
-        (GC % "{branch_id: a, pattern: b, retention_days: 4}", "48: gc.branches[0]: a rule has"),
+        (GC % "{retention_days: 4}", "48: gc.branches[0]: a rule needs either"),
+        (GC % "{branch_id: a, pattern: b, retention_days: 4}", "48: gc.branches[0]: a rule needs"),
         (
             GC % "{branch_id: 7, retention_days: 4}",
             '60: gc.branches[0].branch_id: expected a name, this is the number 7: put it in quotes, "7"',
         ),
         (GC % "{branch_id: true, retention_days: 4}", "60: gc.branches[0].branch_id: expected a name"),
-        (GC % "{branch_id: off, retention_days: 4}", "60: gc.branches[0].branch_id: off is true or"),
+        (GC % "{branch_id: off, retention_days: 4}", "60: gc.branches[0].branch_id: off is read as true or"),
         (GC % "{branch_id: a-*, retention_days: 4}", "60: gc.branches[0].branch_id: 'a-*' is not a"),
-        (GC % "{branch_id: a b, retention_days: 4}", "60: gc.branches[0].branch_id: 'a b' cannot be"),
+        (GC % "{branch_id: a b, retention_days: 4}", "60: gc.branches[0].branch_id: 'a b' is not a valid"),
         (GC % "{pattern: a/*, retention_days: 4}", "58: gc.branches[0].pattern: the pattern 'a/*' ca"),
         (GC % "{pattern: '[!-_a-zA-Z0-9]', retention_days: 4}", "58: gc.branches[0].pattern: the patt"),
         (GC % "{branch_id: a, remove: false}", "71: gc.branches[0].remove: expected true"),
@@ -225,8 +225,8 @@ def it_reports_what_lakefs_own_collector_cannot_do_wherever_it_is_inherited_from
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        ("Data", "'Data' cannot be a repository's name"),
-        ("da", "'da' cannot be a repository's name"),
+        ("Data", "'Data' is not a valid repository name"),
+        ("da", "'da' is not a valid repository name"),
         ("'da_*'", "the pattern 'da_*' cannot match anything: no repository has '_'"),
         ("'da[ta'", "cannot match anything: the [ is never closed"),
         ("'[^a]*'", "write [!a]"),

@@ -277,9 +277,9 @@ class DescribeLimits:
 def it_refuses_a_footer_of_another_kind() -> None:
     footer = GOOD[-FOOTER_SIZE:]
     for place, value, message in (
-        (0, 0, r"checksum type 0, lakeFS writes 1 \(CRC32C\)"),
-        (41, 3, "SSTable version 3, lakeFS writes 2"),
-        (44, 1, "SSTable version 16777218, lakeFS writes 2"),
+        (0, 0, r"checksum type 0, but lakeFS writes 1 \(CRC32C\)"),
+        (41, 3, "SSTable version 3, but lakeFS writes 2"),
+        (44, 1, "SSTable version 16777218, but lakeFS writes 2"),
         (40, 1, "the footer is not padded with zeros"),
         (45, 0, "the magic number is missing"),
         (52, 0, "the magic number is missing"),

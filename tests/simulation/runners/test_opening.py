@@ -29,7 +29,7 @@ def not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         (SPARK, 0, None, SPARK, "asked for"),
         (SPARK, 0, MASTER, SPARK, "asked for"),
         (AUTO, 0, MASTER, SPARK, "--master is given"),
-        (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries are at most 20,000,000"),
+        (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries are no more than 20,000,000"),
         (AUTO, LOCAL_ENTRIES + 1, None, SPARK, "20,000,001 entries are more than 20,000,000"),
     ],
 )
@@ -67,7 +67,7 @@ def it_logs_its_choice_and_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="lakeplan")
     with Runners().open(5) as (runner, choice):
         assert (runner.name, choice.name) == (LOCAL, LOCAL)
-    assert "runner local: 5 entries are at most 20,000,000" in caplog.messages
+    assert "runner local: 5 entries are no more than 20,000,000" in caplog.messages
 
 
 @pytest.mark.parametrize("runners", [Runners(SPARK), Runners(master="local[1]")])
