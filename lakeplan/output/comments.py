@@ -355,7 +355,9 @@ def _loosened(document: Json, *, compact: bool) -> str:
             before, after = _short(item.before), _short(item.after)
             shown.append(Loosened(_short(item.path), before, after, _short(item.where), item.scopes))
     left = [f"{count(n - _ALIKE)} of {code(kind)}" for kind, n in kinds.items() if compact and n > _ALIKE]
-    more = f"\n**Cut to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
+    more = (
+        f"\n**Left out to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
+    )
     title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
     return f"{title}{loosened_table(shown, _SCOPES).markdown()}{more}\nReview these first: {STRICTER}.\n"
 

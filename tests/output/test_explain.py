@@ -36,7 +36,7 @@ HISTORY = History(
 
 
 @pytest.mark.parametrize(
-    ("retention", "said"), [(2, "2 days later"), (1, "1 day later"), (0, "at once"), (-5, "at once")]
+    ("retention", "said"), [(2, "2 days later"), (1, "1 day later"), (0, "immediately"), (-5, "immediately")]
 )
 def it_says_when_an_object_expires_whose_branch_moves_on(retention: int, said: str) -> None:
     remedy = {"kind": "move_head", "branch": "main", "days": None, "days_now": retention, "commit_id": None}

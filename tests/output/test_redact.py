@@ -141,7 +141,7 @@ class DescribeAPlan:
         ("see _lakeplan/marks/m1/mark.json, again", "see , again"),
         ("repositories/data/x.yaml:3:1: no such key", "repositories/data/x.yaml:3:1: no such key"),
         ("the hold on prefix 'a/b c/' matches nothing", "the hold on prefix  matches nothing"),
-        ('the path "it\'s/x" is not in any commit', "the path  is in no commit"),
+        ('the path "it\'s/x" is not in any commit', "the path  is not in any commit"),
         ("the hold on tag 'v1' keeps nothing", "the hold on tag 'v1' keeps nothing"),
         ("https://lakefs.example.com does not answer", "https://lakefs.example.com does not answer"),
     ],
