@@ -227,7 +227,7 @@ class DescribeTheLimit:
     def it_lets_many_overrides_push_out_no_gate_no_other_setting_and_no_change(self, plans: Any) -> None:
         note = LOOSENINGS[1]
         notes = tuple(replace(note, path=f"overrides: tag-loss of x{i}", after="x" * 90) for i in range(900))
-        hold = Loosening("prod/z", "holds[prefix audit/]", "without an end", "not there", "z.yaml:1:1")
+        hold = Loosening("prod/z", "holds[prefix audit/]", "no end date", "absent", "z.yaml:1:1")
         plan = replace(many_plans(plans, 3), base="ab" * 20, loosenings=(*notes, *LOOSENINGS, hold))
         text = render_markdown(to_document(plan))
         assert length(text) <= COMMENT_LIMIT

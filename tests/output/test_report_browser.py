@@ -90,7 +90,7 @@ def it_runs_nothing_that_a_name_brings(browser: Page, file: Path) -> None:
     browser.open(file, f"commit={C}")
     assert browser.evaluate("document.title").startswith("lakeplan report")
     assert browser.evaluate("document.images.length + document.querySelectorAll('main script').length") == 0
-    assert "</script><img src=x" in why(browser)["Made"]
+    assert "</script><img src=x" in why(browser)["Created"]
     assert "\u202e" not in browser.text("body")
 
 
@@ -109,13 +109,14 @@ def it_refuses_what_a_stranger_would_add(browser: Page, file: Path) -> None:
 def it_tells_the_reasons_of_the_commit_in_the_address(browser: Page, file: Path) -> None:
     browser.open(file, f"repository=prod/shop&commit={Z}")
     told = why(browser)
-    assert told["Verdict"].startswith("expires. The stored rules keep it; the proposed rules let it expire.")
-    assert told["Proposed rules"].startswith("Nothing keeps it since 2026-03-26. The last was a commit of a")
+    assert told["Verdict"].startswith("expires. The stored rules keep it, but the proposed")
+    said = "Nothing has kept it since 2026-03-26. The last to keep it was a commit of a"
+    assert told["Proposed rules"].startswith(said)
     assert told["Stored rules"].startswith("Kept until 2026-04-18 by a commit of a deleted branch, 30 days")
     browser.open(file, f"commit={C}")
     assert why(browser)["Proposed rules"] == (
-        "Kept until 2026-04-15 by branch main, 20 days (its own rule): it was followed there by "
-        f"{D[:12]} on 2026-03-26, from when the days count."
+        "Kept until 2026-04-15 by branch main, 20 days (its own rule): "
+        f"{D[:12]} followed it there on 2026-03-26, and the days count from then."
     )
 
 
@@ -133,7 +134,7 @@ def it_never_says_kept_of_what_the_server_lets_go(browser: Page, tmp_path: Path)
     told = why(browser)
     assert told["Verdict"].startswith("at risk. ")
     assert told["Proposed rules"].startswith(
-        "The server deletes it: its walk stops early. The documented rule"
+        "The server deletes it because its walk stops early. The documented rule"
     )
     assert "keeps it until 2026-04-05 by branch quick, 7 days" in told["Proposed rules"]
     assert told["Stored rules"].startswith("Kept until")
@@ -213,7 +214,7 @@ def it_tells_the_reason_under_the_mouse(browser: Page, file: Path) -> None:
         "return [r.x + 400, r.y + 10]; })()"
     )
     browser.point(*place)
-    assert browser.text("#graph-hint").startswith(f"{Z[:12]}, 2026-03-19: expires. Nothing keeps it since")
+    assert browser.text("#graph-hint").startswith(f"{Z[:12]}, 2026-03-19: expires. Nothing has kept it since")
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ class GraphView {
     this.graph = this.graphs(number);
     this.chosen = -1;
     this.list.scrollTop = 0;
-    this.why.replaceChildren(make("p", { className: "dim", textContent: "Choose a commit." }));
-    const words = `${counted(this.graph.given.commits, "commit")} of ${plain(this.graph.given.key)}, by time and verdict; the list below has each`;
+    this.why.replaceChildren(make("p", { className: "dim", textContent: "Select a commit." }));
+    const words = `${counted(this.graph.given.commits, "commit")} of ${plain(this.graph.given.key)}, by time and verdict; the list below shows each one`;
     this.overview.canvas.setAttribute("aria-label", words);
     this.refilter();
   }
@@ -192,14 +192,14 @@ class GraphView {
       if (content.length) parts.push(make("dt", { textContent: title }), make("dd", {}, ...content));
     };
     say("Commit", make("code", { textContent: graph.rows.id[row] }));
-    say("Made", `${dateOf(graph.rows.at[row])}: ${plain(graph.rows.message[row]) || "no message"}`);
+    say("Created", `${dateOf(graph.rows.at[row])}: ${plain(graph.rows.message[row]) || "no message"}`);
     say("Verdict", make("span", { className: `verdict ${verdict}`, textContent: `${LABELS[verdict]}. ` }), MEANINGS[verdict]);
     say("Proposed rules", reason(graph, "proposed", row));
     say("Stored rules", reason(graph, "stored", row));
     const refs = graph.refsOf(row);
     if (refs.length) say("HEAD or tag", refs.slice(0, 20).map((ref) => `${ref.kind} ${plain(ref.name)}`).join(", ") + (refs.length > 20 ? ` and ${refs.length - 20} more` : ""));
     const parents = graph.rows.parents[row];
-    say("Parents, the main one first", ...parents.map((parent) => parent >= 0 ? link(parent) : make("div", { textContent: "one that is not drawn" })));
+    say("Parents, main one first", ...parents.map((parent) => parent >= 0 ? link(parent) : make("div", { textContent: "one that is not drawn" })));
     const children = graph.children[row];
     say("Children", ...children.slice(0, 20).map(link));
     this.why.replaceChildren(make("dl", {}, ...parts));

@@ -3,10 +3,10 @@ const NOBODY = -1;
 const DANGLING = -2;
 const MEANINGS = {
   kept: "The server keeps it under the proposed rules.",
-  released: "The stored rules let it expire; the proposed rules keep it again.",
-  expires: "The stored rules keep it; the proposed rules let it expire.",
+  released: "The stored rules let it expire, but the proposed rules keep it again.",
+  expires: "The stored rules keep it, but the proposed rules let it expire.",
   at_risk: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires.",
-  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires, under the stored rules too.",
+  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires. It also expires under the stored rules.",
   gone: "The stored rules let it expire, and so do the proposed ones.",
 };
 const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
@@ -32,25 +32,25 @@ function keeperOf(graph, side, branch) {
 /* One sentence or two for one set of rules. */
 function reason(graph, side, row) {
   const columns = graph.rows[side];
-  if (!columns) return "No rules are set: no collector runs, and nothing is let go.";
+  if (!columns) return "No rules are set, so no collector runs and nothing expires.";
   const branch = columns.branch[row];
   if (branch === NOBODY) return "No branch leads here, so nothing keeps it.";
   const keeper = keeperOf(graph, side, branch);
   const until = columns.until[row];
-  if (until === null) return `It is the HEAD of ${keeper.name}: kept for as long as the branch stays where it is.`;
+  if (until === null) return `It is the HEAD of ${keeper.name}, and is kept as long as the branch does not move.`;
   const via = columns.via[row];
   const from = via === -1 ? "the days count from its own date"
     : via === -2 ? "the days count from the commit that followed it there, which is not drawn"
-    : `it was followed there by ${short(graph.rows.id[via])} on ${dateOf(graph.rows.at[via])}, from when the days count`;
+    : `${short(graph.rows.id[via])} followed it there on ${dateOf(graph.rows.at[via])}, and the days count from then`;
   const rule = `${counted(keeper.days, "day")} (${keeper.rule})`;
   if (until >= graph.given.as_of && columns.server[row] === "0") {
-    return `The server deletes it: its walk stops early. The documented rule keeps it until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.`;
+    return `The server deletes it because its walk stops early. The documented rule keeps it until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.`;
   }
   if (until >= graph.given.as_of) {
-    const others = columns.keepers[row] > 1 ? ` ${counted(columns.keepers[row], "branch").replace(/branchs$/, "branches")} keep it in all.` : "";
+    const others = columns.keepers[row] > 1 ? ` ${counted(columns.keepers[row], "branch").replace(/branchs$/, "branches")} keep it in total.` : "";
     return `Kept until ${dateOf(until)} by ${keeper.name}, ${rule}: ${from}.${others}`;
   }
-  return `Nothing keeps it since ${dateOf(until)}. The last was ${keeper.name}, ${rule}: ${from}.`;
+  return `Nothing has kept it since ${dateOf(until)}. The last to keep it was ${keeper.name}, ${rule}: ${from}.`;
 }
 
 /* The short form: for the tooltip, and for screen readers in the list. */
