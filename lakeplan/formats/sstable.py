@@ -165,7 +165,7 @@ def _read_footer(footer: bytes) -> tuple[Handle, Handle]:
     if version != FORMAT_VERSION:
         raise damaged(f"SSTable version {version}, but lakeFS writes {FORMAT_VERSION}")
     if footer[0] != CHECKSUM_CRC32C:
-        raise damaged(f"checksum type {footer[0]}, lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
+        raise damaged(f"checksum type {footer[0]}, but lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
     meta, position = read_handle(footer, 1, HANDLES_END)
     index, position = read_handle(footer, position, HANDLES_END)
     if any(footer[position:HANDLES_END]):

@@ -187,7 +187,7 @@ class DescribeAnAutomaticApproval:
         held = held_to_approval(site(sweep=automatic), mark, given)
         assert held.desired.sweep == automatic
         with pytest.raises(
-            GateRefused, match=r"approved automatically, and sweep\.automatic is false"
+            GateRefused, match=r"approved automatically, but sweep\.automatic is now false"
         ) as caught:
             held_to_approval(site(), mark, given)
         assert caught.value.where == WHERE

@@ -176,7 +176,7 @@ class DescribeSettingsTightenedAfterTheApproval:
         arguments = (site, stored, world.state, world.run_of())
         approve(*arguments, reason="automatic", overrides=world.gate_overrides, automatic=True)
         world.sweep["automatic"] = False
-        with pytest.raises(GateRefused, match=r"sweep\.automatic is false"):
+        with pytest.raises(GateRefused, match=r"sweep\.automatic is now false"):
             world.run(mark)
         world.approve(mark)
         assert world.run(mark).amount(Status.DELETED).objects == 2
