@@ -110,7 +110,7 @@ def commit_of(work: WorkFolder, ref: str) -> str:
         raise LakeplanError(
             f"this git repository has no commit {ref!r}",
             where=str(work.top),
-            hint="Fetch it first. A shallow clone has only the newest commit.",
+            hint="Fetch the commit first. A shallow clone has only the newest commit.",
         )
     return commit
 
@@ -240,7 +240,7 @@ def _list(work: WorkFolder, commit: str, how: str, paths: Sequence[str]) -> Iter
         raise LakeplanError(
             "git cannot list the tree at the base commit",
             where=str(work.top),
-            hint="Fetch it first. A shallow or partial clone may lack it.",
+            hint="Fetch the commit first. A shallow or partial clone may lack it.",
             detail=os.fsdecode(answer.stderr),
         )
     for line in answer.stdout.split(b"\0"):
@@ -267,7 +267,7 @@ def _contents(work: WorkFolder, blobs: list[_Blob]) -> Iterator[tuple[_Blob, byt
             raise LakeplanError(
                 f"git cannot read {blob.path} at the base commit",
                 where=str(work.top),
-                hint="Fetch it first. A partial clone may lack it.",
+                hint="Fetch the commit first. A partial clone may lack it.",
                 detail=os.fsdecode(answer.stderr),
             )
         size = int(fields[2])

@@ -126,7 +126,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
                 raise LakeplanError(
                     f"the address {what.text!r} is unknown",
                     where=world.name,
-                    hint="Check the address. It is neither committed nor uncommitted nor stored.",
+                    hint="Check the address. It is not in commits, uncommitted changes or storage.",
                 )
             subjects, more = inquiry.documents(found)
             notes += more

@@ -165,7 +165,7 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
     others = [c.item for c in changes if c not in then.changes]
     found = []
     if others:
-        found.append(f"its policies would be changed in another way than reviewed: {', '.join(others[:5])}")
+        found.append(f"its policies would change in ways that were not reviewed: {', '.join(others[:5])}")
     heads = {(f.branch_id, f.commit_id) for f in then.fates}
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:
@@ -296,7 +296,7 @@ def _not_named(
         and live.impact.now is not None
         and live.impact.now.objects_expire
     ):
-        return [f"the {what} that would expire now are too many to compare with those of the plan one by one"]
+        return [f"too many {what} would expire now to compare each with those of the plan"]
     if current is None or not current.count(bits[0]):
         return []
     named = shown.read() if shown is not None else None

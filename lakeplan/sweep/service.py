@@ -465,7 +465,7 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
         return LakeplanError(
             f"the state has no mark {mark_id}, and no namespace that can be read has a record of it;"
             f" not read: {_named(search.unread)}",
-            hint="Run the command again when they can be read.",
+            hint="Run the command again when these can be read.",
         )
     return UsageError(
         f"mark {mark_id} is neither in the state nor in a namespace of the tree's repositories",
