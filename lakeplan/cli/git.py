@@ -83,7 +83,7 @@ def find_work_folder(folder: Path) -> WorkFolder:
     for part in (*reversed(logical.parents), logical):
         if part.is_symlink() and _top_of(Path(os.path.realpath(part.parent))) is not None:
             raise LakeplanError(
-                f"{part.name} is a symbolic link in a git work tree, so its history is not the tree's",
+                f"{part.name} is a symbolic link in a git work tree, so its history is not that of the tree",
                 where=str(part),
                 hint="Replace the link with the folder itself, or use -C with the folder that it points to.",
             )

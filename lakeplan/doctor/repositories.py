@@ -118,7 +118,7 @@ def check_engine(engine: str) -> Check:
         return Check(name, "ok", "lakeplan deletes branches on this server")
     if engine == "server":
         text = "the server deletes branches itself; lakeplan only shows them"
-        return Check(name, "warn", text, f"Nothing to do, or: {hint}")
+        return Check(name, "warn", text, f"To let lakeplan delete them instead: {hint}")
     return Check(name, "fail", "nothing deletes branches on this server", hint)
 
 

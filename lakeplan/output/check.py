@@ -201,7 +201,7 @@ def check_markdown(document: CheckDocument) -> str:
         if found := findings_table(row).markdown(SHOWN):
             more = len(row["findings"]) - SHOWN
             parts += ["\n", found]
-            parts += [f"\nand {count(more)} more, in the JSON document\n"] if more > 0 else []
+            parts += [f"\nand {count(more)} more in the JSON document\n"] if more > 0 else []
     return "".join(parts) + markdown_failures(document["failed"], "not checked")
 
 

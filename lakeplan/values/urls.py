@@ -260,7 +260,7 @@ def _character(character: str) -> str:
     if character == "\\":
         return "a backslash"
     if character.isspace():
-        return "white space"
+        return "whitespace"
     if not character.isprintable():
         return "a control character"
     return "a character that is not ASCII" if not character.isascii() else f"the character {character!r}"

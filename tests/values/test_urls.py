@@ -28,7 +28,7 @@ def it_takes_a_url_apart(text: str, origin: str, parts: tuple[str, ...]) -> None
     ("text", "fault"),
     [
         ("https://good\\@evil", "a backslash"),
-        ("https://good .evil", "white space"),
+        ("https://good .evil", "whitespace"),
         ("https://good\x7f", "a control character"),
         ("https://good\u202e", "a control character"),
         ("https://g\u043e\u043ed.example", "not ASCII"),
