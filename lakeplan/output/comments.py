@@ -498,7 +498,7 @@ def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int
         *_list("Why", document["refusals"]),
         *_to_do(document),
         *_problems(document["results"]),
-        *_list("Planned again, because the servers changed since the review", document["planned_again"]),
+        *_list("Planned again, because the servers have changed since the review", document["planned_again"]),
     ]
     if document["planned_again"]:
         lines += ["Everything that this plan deletes was reviewed.", ""]

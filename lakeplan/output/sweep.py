@@ -114,8 +114,8 @@ def forecast_words(row: ForecastRow) -> str:
         bounds = f"{count(least['objects'])} to {volume(most)}"
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
     return (
-        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would newly expire by"
-        f" then; the mark has {volume(row['found'])}{fewer}"
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would newly expire"
+        f" by then; the mark has {volume(row['found'])}{fewer}"
     )
 
 

@@ -317,7 +317,7 @@ class RulesAttempt(Attempt):
         stored, planned = etag_of(self._last_read), self.repository.before_etag
         if stored != planned:
             raise StalePlan(
-                f"the rules changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
+                f"the rules have changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
             )
@@ -466,7 +466,7 @@ class SettingAttempt(Attempt):
         ):
             return
         raise StalePlan(
-            f"{self.called} on the server changed since the plan:"
+            f"{self.called} on the server have changed since the plan:"
             f" {what_changed(self._plan.before, self._last_read.items)}",
             where=self.repository.key,
             hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",

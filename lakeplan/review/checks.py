@@ -155,7 +155,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
     name, *arguments = check.run
     for word in check.run:
         if os.path.isabs(word) and not place.may_use(word):
-            raise _Failed(f"{word} is in the checkout that is checked: use a path relative to the tree")
+            raise _Failed(f"{word} is in the checkout under review: use a path relative to the tree")
         if os.path.normpath(word).partition(os.sep)[0] == os.pardir:
             raise _Failed(f"{word} leads out of the tree")
     if "/" not in name:
@@ -219,7 +219,7 @@ def _answers(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, b
             if ended:
                 return bytes(streams[process.stdout]), bytes(streams[process.stderr])
             if time.monotonic() >= until:
-                raise _Failed(f"did not end within {seconds:g} seconds")
+                raise _Failed(f"did not finish within {seconds:g} seconds")
             if not selector.get_map():
                 time.sleep(_PAUSE)
 

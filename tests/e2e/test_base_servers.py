@@ -72,7 +72,7 @@ def it_keeps_a_hold_that_goes_while_two_servers_swap_their_names(renamed):
     ).json
     assert [(i["scope"], i["path"], i["after"]) for i in document["loosenings"]] == [
         ("tree", "server prod", AWAY),
-        ("lake/analytics", "holds[prefix audit/]", "not there"),
+        ("lake/analytics", "holds[prefix audit/]", "absent"),
     ]
     assert held_prefixes(document) == {"lake/analytics": ["audit/"]}
 

@@ -89,7 +89,7 @@ class DescribeACheck:
         assert site.api.rules("analytics") == {"*": 21}
 
     @pytest.mark.parametrize("path", ["checks/own.py", "policy"])
-    @pytest.mark.parametrize("after", ["changed", "not there"])
+    @pytest.mark.parametrize("after", ["changed", "absent"])
     def it_is_listed_where_the_change_changes_its_file(self, site, path, after):
         tree(site, check("python3, checks/own.py, policy, -, ., /etc/hosts"))
         site.write("checks/own.py", PASS)
@@ -105,7 +105,7 @@ class DescribeACheck:
         found = plan(site, "--base", "HEAD").json["loosenings"]
         is_there = (site.tree / path).exists()
         assert [(i["path"], i["after"]) for i in found] == [
-            (f"checks: {path}", "changed" if is_there else "not there")
+            (f"checks: {path}", "changed" if is_there else "absent")
         ]
 
     def it_is_overridden_by_the_tree_and_the_reviewer_sees_it(self, site):
@@ -182,7 +182,7 @@ class DescribeACheck:
         tree(site, check("python3, checks/own.py", "time_limit: 1s"))
         commit(site)
         began = time.monotonic()
-        assert "did not end within 1 seconds" in str(gates(plan(site, "--base", "HEAD")))
+        assert "did not finish within 1 seconds" in str(gates(plan(site, "--base", "HEAD")))
         assert time.monotonic() - began < 20
         time.sleep(4.5)
         assert not file.exists()
@@ -361,7 +361,7 @@ class DescribeAPullRequest:
         script.chmod(0o755)
         tree(site, check(f"python3, {script}" if absolute == "script" else str(script)))
         commit(site)
-        assert "is in the checkout that is checked" in str(gates(plan(site, "--base", "HEAD")))
+        assert "is in the checkout under review" in str(gates(plan(site, "--base", "HEAD")))
         assert not ran.exists()
 
     def it_is_not_run_through_a_link_of_the_base(self, site):

@@ -106,7 +106,7 @@ class DescribePolicies:
         self.put(world, {**WIP, "max_age": 60 * DAY})
         refused = world.lakeplan("apply", plan, "--replan")
         assert refused.code == 5, refused.out
-        assert "policies would be changed in another way than reviewed: wip" in refused.err
+        assert "policies would change in ways that were not reviewed: wip" in refused.err
 
     def it_removes_what_a_hand_added(self, enterprise):
         world = enterprise

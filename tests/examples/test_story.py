@@ -251,7 +251,7 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     again = org.apply(7)
     assert again.code == 0, again.output
     assert len(fake.bodies(7)) == 2
-    assert "Planned again, because the servers changed since the review" in fake.bodies(7)[1]
+    assert "Planned again, because the servers have changed since the review" in fake.bodies(7)[1]
     assert lake.rules == {"*": 21, "main": 30}
     assert fake.refused == []
     # No token of a job went to where artifacts are kept.

@@ -26,7 +26,7 @@ def a_report() -> ApplyReport:
                 Outcome.FAILED,
                 A,
                 B,
-                "prod/analytics: the rules changed since the plan (ETag 77aa, planned on 1a1a)",
+                "prod/analytics: the rules have changed since the plan (ETag 77aa, planned on 1a1a)",
                 "Run `lakeplan plan` again and have it reviewed. --force skips this check.",
                 5,
             ),
@@ -50,7 +50,7 @@ def it_sums_up_in_its_last_line(show: Any) -> None:
 
 def it_says_why_a_repository_failed_and_what_to_do(show: Any) -> None:
     text = " ".join(show(render_apply, report_document(a_report()), 80).split())
-    assert "x prod/analytics (rules: change) the rules changed since the plan" in text
+    assert "x prod/analytics (rules: change) the rules have changed since the plan" in text
     assert "hint: Run `lakeplan plan` again and have it reviewed" in text
 
 

@@ -56,7 +56,7 @@ def record() -> RunRecord:
                 SettingStep(SettingKind.OBJECT_LIFECYCLE, "failed", "prod/features: no permission"),
             ),
         ),
-        RunStep("prod/logs", "failed", "prod/logs: the rules changed since the plan"),
+        RunStep("prod/logs", "failed", "prod/logs: the rules have changed since the plan"),
         RunStep("prod/raw", "pending", replaced=True, before=None, after=GcRules(30)),
         RunStep("prod/scratch", "applied", replaced=True, before=GcRules(3), after=None),
         allowed=("clear",),
