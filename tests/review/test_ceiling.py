@@ -506,7 +506,7 @@ ADDED = SettingChange("q", Action.ADD, {}, {"max_age": "1d"})
 def of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None) -> list[str]:
     reviewed = repository(branch_lifecycle=then)
     found = ceiling.outside(reviewed, repository(branch_lifecycle=live), Safety(), age=HOUR, now=NOW)
-    return [text for text in found if "policies would change" in text or "other commits" in text]
+    return [text for text in found if "policies would" in text or "other commits" in text]
 
 
 def policies(*changes: SettingChange, fates: tuple[BranchFate, ...] = (), **more: object) -> PoliciesPlan:
