@@ -176,7 +176,7 @@ def it_says_why_the_collector_failed_while_nothing_was_deleted(make_official: An
     official.orders(fail="mark")
     failed = official.run()
     assert failed.code == 1
-    assert "exit code 1" in failed.err
+    assert "exited with code 1" in failed.err
     assert "the cluster went away" in failed.err
     assert official.site.data() == before
 

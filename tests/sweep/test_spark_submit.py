@@ -88,7 +88,7 @@ def it_removes_the_properties_file_after_the_job(make: Make, out: Path) -> None:
 
 
 def it_removes_the_properties_file_after_a_job_that_failed(make: Make, out: Path) -> None:
-    with pytest.raises(LakeplanError, match="exit code 3"):
+    with pytest.raises(LakeplanError, match="exited with code 3"):
         run(make("sys.exit(3)"))
     assert not properties_file(out).parent.exists()
 
@@ -97,7 +97,7 @@ def it_shows_the_last_lines_without_any_secret(make: Make, caplog: pytest.LogCap
     caplog.set_level("DEBUG")
     secret = LAKEFS.secret_key
     body = f"print({secret!r}, {quote(secret, safe='')!r}, 'AKIAS3', 's3-secret'); print('why'); sys.exit(1)"
-    with pytest.raises(LakeplanError, match="exit code 1") as failed:
+    with pytest.raises(LakeplanError, match="exited with code 1") as failed:
         run(make(body))
     assert "why" in failed.value.hint
     for text in (failed.value.hint, caplog.text):
