@@ -30,6 +30,7 @@ from lakeplan.values.documents import (
     GateRow,
     TotalRow,
     failure_row,
+    format_problem,
     gate_row,
 )
 from lakeplan.values.plan import Failure, GateOutcome
@@ -139,12 +140,15 @@ class ReviewedPlan:
     settings: Mapping[str, ReviewedSettings]
 
 
+MAKE_A_PLAN = "Run `lakeplan branches plan --out FILE` to make a plan."
+
+
 def reviewed_of(document: Any, where: str) -> ReviewedPlan:
     """The deletions of a plan document and the settings with which it was made. Raises FormatError for any
     other document."""
     try:
-        if document["format"] != PLAN_FORMAT:
-            raise ValueError(f"its format is {document['format']!r}")
+        if foreign := format_problem(document, PLAN_FORMAT):
+            raise ValueError(foreign)
         branches = {
             str(r["repository"]): {
                 str(b["branch_id"]): ReviewedBranch(
@@ -162,10 +166,10 @@ def reviewed_of(document: Any, where: str) -> ReviewedPlan:
         }
         return ReviewedPlan(branches, settings)
     except (KeyError, TypeError, ValueError) as error:
+        why = str(error) if isinstance(error, ValueError) else f"{error} is missing"
+        why = "a value has the wrong type" if isinstance(error, TypeError) else why
         raise FormatError(
-            f"this is not a branch plan ({error})",
-            where=where,
-            hint="Run `lakeplan branches plan --format json --out FILE` to make one.",
+            f"cannot read the branch plan: {why[:200]}", where=where, hint=MAKE_A_PLAN
         ) from None
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -125,6 +125,18 @@ class Outputs:
         else:
             show(stderr(no_color=self.no_color))
         return True
+
+    def beside(self, page: Path | None) -> Outputs:
+        """These outputs, without people's text if an HTML page goes to standard output. Raises UsageError if
+        a document goes there as well."""
+        if page != STANDARD_OUTPUT:
+            return self
+        if self.is_stdout_used:
+            raise UsageError(
+                "a page and a document would be written to standard output",
+                hint="Give --html or --out a file.",
+            )
+        return replace(self, all=tuple(output for output in self.all if output.path is not None))
 
     def check(self, supported: Sequence[str]) -> None:
         """For a command that has fewer formats with one of its options. Raises UsageError."""

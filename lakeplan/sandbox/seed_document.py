@@ -11,6 +11,7 @@ from typing import Annotated, Protocol, TypeVar, get_type_hints
 import yaml
 
 from lakeplan.errors import ConfigError
+from lakeplan.limits import YAML_DEPTH
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGE = re.compile(r"(?:\d+[smhdw])+")
@@ -61,8 +62,15 @@ class Problems:
 def load(text: str, file: str) -> yaml.Node:
     """The root node. Raises ConfigError for text that is not YAML, and for aliases (a few lines of them can
     stand for gigabytes)."""
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > YAML_DEPTH:  # the parser takes minutes for a thousand times this
+                raise ConfigError(
+                    f"{_position(event.start_mark)}more than {YAML_DEPTH} levels of nesting", where=file
+                )
             if isinstance(event, yaml.AliasEvent):
                 raise ConfigError(
                     f"{_position(event.start_mark)}aliases are not supported",

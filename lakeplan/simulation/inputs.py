@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,11 @@ def _parse(data: bytes, name: str) -> Any:
         return None
     try:
         return parse_json(data.decode("utf-8-sig"), pairs=_no_doubles)
-    except ValueError as error:
-        raise _bad(f"is not JSON: {error}", name) from error
+    except JSONDecodeError as error:
+        raise _bad(f"it is not JSON (line {error.lineno}, column {error.colno})", name) from None
+    except ValueError as error:  # beyond a limit, or a key that appears twice
+        why = "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+        raise _bad(f"cannot read the rules: {why}", name) from None
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -482,18 +482,29 @@ class FolderState(Opened):
         check_key(key, self._url)
         try:
             data = read_file(self._path(key))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return None
+        except NotADirectoryError:
+            raise self._no_folder(os.path.dirname(key)) from None
         except TooLarge as error:
             raise StorageError(str(error), where=self._where(key)) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
         return Versioned(data, _version(data))
 
+    def _no_folder(self, key: str) -> StorageError:
+        return StorageError(
+            "a file is in the place of this folder",
+            where=self._where(key) if key else self._url,
+            hint="Move the file away, or restore the folder from a backup.",
+        )
+
     def list_keys(self, prefix: str = "") -> list[str]:
         found: list[str] = []
 
         def fail(error: OSError) -> None:
+            if isinstance(error, NotADirectoryError):
+                raise self._no_folder("") from None
             if not isinstance(error, FileNotFoundError):
                 raise translate_os_error(error, self._url) from error
 
@@ -501,6 +512,9 @@ class FolderState(Opened):
             names[:] = [name for name in names if not name.startswith(".")]
             relative = os.path.relpath(folder, self._root)
             base = "" if relative == "." else relative.replace(os.sep, "/") + "/"
+            for name in files:
+                if prefix.startswith(f"{base}{name}/"):  # "no records" would be a guess
+                    raise self._no_folder(base + name)
             found += [base + name for name in files if not name.startswith(".")]
         return sorted(key for key in found if key.startswith(prefix))
 

@@ -15,6 +15,7 @@ from jsonschema.exceptions import ValidationError, best_match
 import lakeplan
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.values.documents import format_problem
 from lakeplan.values.gates import GATES
 
 _PACKAGE = Path(lakeplan.__file__).resolve().parent
@@ -61,7 +62,8 @@ def schema_problem(name: str, document: Any) -> str:
     if error is None:
         return ""
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-    return f"{place.lstrip('.') or 'the document'}: {error.message}"
+    text = error.message.replace("is a required property", "is missing")
+    return f"{place.lstrip('.') or 'the document'}: {text}"
 
 
 def read_document(
@@ -71,7 +73,8 @@ def read_document(
     cannot be read or does not match the schema."""
     try:
         document = parse_json(read_file(path))
-        reason = schema_problem(schema, document)
+        kind = load_schema(schema)["properties"].get("format", {}).get("const")
+        reason = (format_problem(document, kind) if kind else "") or schema_problem(schema, document)
     except (OSError, TooLarge) as unreadable:
         reason = why_unreadable(unreadable)
     except ValueError:

@@ -17,6 +17,7 @@ from enum import Enum
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.values.branches import SETTLED
+from lakeplan.values.documents import format_problem
 from lakeplan.values.plan import PLAN_FORMAT, Horizon, Plan, RepositoryPlan
 from lakeplan.values.plan_parts import INLINE_RECORDS, RECORD_BYTES, Shown
 from lakeplan.values.records import json_digest, moment_in, utc_text, without_duplicates
@@ -120,10 +121,8 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
         raise LakeplanError(
             f"not a complete plan file ({what})", where=where, hint=hint, detail=str(error)
         ) from None
-    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
-        found = document.get("format") if isinstance(document, dict) else None
-        what = "not a plan file" if found is None else f"not a plan of this version: its format is {found!r}"
-        raise LakeplanError(what, where=where, hint=hint)
+    if foreign := format_problem(document, PLAN_FORMAT):
+        raise LakeplanError(f"not a plan file of this version: {foreign}", where=where, hint=hint)
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,15 +14,14 @@ from lakeplan.api import read_plan, read_rules
 from lakeplan.cli.commands.branches import read_reviewed
 from lakeplan.cli.commands.fleet import read_report
 from lakeplan.cli.commands.report import read_curve
-from lakeplan.cli.commands.trees import read_rules_file
 from lakeplan.errors import LakeplanError
+from lakeplan.sandbox.seed_document import load as load_seed
 from lakeplan.tree.policy_tests import read_tests
 from tests.cpu import at_most_cpu_seconds
 
 READERS: list[Callable[[Path], object]] = [
     read_plan,
     read_rules,
-    read_rules_file,
     read_reviewed,
     read_curve,
     lambda path: read_report(path, "audit", "--resume"),
@@ -52,6 +52,45 @@ def it_refuses_json_that_cannot_be_held(read: Callable[[Path], object], text: st
     assert "plan.json" in f"{caught.value} {getattr(caught.value, 'problems', '')}"
 
 
+PYTHON = re.compile(
+    r"object is not|indices must be|NoneType|KeyError|\('|codec|char \d|Expecting|required property"
+)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "text",
+    ["hello", "[]", "{}", "null", '{"format": "lakeplan.drift/v1"}', '{"format": "lakep', "\ud800", "["],
+)
+def it_says_what_is_wrong_in_words_and_what_to_do(
+    read: Callable[[Path], object], text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(LakeplanError) as caught:
+        read(file)
+    said = " ".join([caught.value.message, *getattr(caught.value, "problems", ())])
+    assert not PYTHON.search(said), said
+    assert caught.value.hint or getattr(caught.value, "problems", "")
+
+
+@pytest.mark.parametrize(
+    ("read", "kind"),
+    [(read_plan, "plan"), (read_reviewed, "lifecycle-plan"), (READERS[-2], "audit")],
+    ids=["plan", "branch plan", "report"],
+)
+def it_says_that_a_newer_lakeplan_wrote_it(read: Callable[[Path], object], kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(f'{{"format": "lakeplan.{kind}/v2"}}')
+    with pytest.raises(LakeplanError, match=f"lakeplan.{kind}/v2, and this version of lakeplan reads .*/v1"):
+        read(file)
+
+
+def it_refuses_a_deep_seed_at_once() -> None:
+    with at_most_cpu_seconds(5), pytest.raises(LakeplanError, match="64 levels"):
+        load_seed("[" * 1_000_000, "seed.yaml")
+
+
 @pytest.mark.parametrize("read", READERS)
 def it_refuses_a_file_beyond_the_limit(read: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
@@ -73,4 +112,4 @@ def it_imports_no_rules_that_say_something_else_than_they_seem_to(text: str, tmp
     file = tmp_path / "analytics.json"
     file.write_text(text)
     with pytest.raises(LakeplanError):
-        read_rules_file(file)
+        read_rules(file)

@@ -196,3 +196,16 @@ def it_reads_no_folder_of_this_machine_that_a_server_names(tmp_path: Path, form:
     (tmp_path / "data").mkdir()
     repository = Repository("one", form.format(tmp_path), "main")
     assert open_store(repository, Storage()) == "the server names a folder of this machine"
+
+
+def it_writes_its_page_to_standard_output_for_a_dash(audit: Audit, tmp_path: Path, monkeypatch) -> None:
+    """So does storage, which shares ``Outputs.beside``."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    code, out, err = audit("--html", "-", "--format", "json", "--out", "found.json")
+    assert code == 0, err
+    assert out.lower().startswith("<!doctype html>")
+    assert out.endswith("</html>\n")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["found.json"]
+    code, out, err = audit("--html", "-", "--format", "json")
+    assert (code, out) == (64, "")

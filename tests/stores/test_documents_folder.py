@@ -102,3 +102,15 @@ class DescribeFolderState(StateContract):
             with pytest.raises(StorageError, match="another process has locked the state folder"):
                 state.write("a", b"2", if_version=version)
         state.write("a", b"3", if_version=version)
+
+    def it_does_not_take_a_file_in_the_place_of_a_folder_for_no_records(self, tmp_path: Path) -> None:
+        state = open_state(tmp_path.as_uri())
+        state.write("applied/prod/a.json", b"1", if_version=None)
+        (tmp_path / "history").write_text("")
+        assert state.list_keys("applied/") == ["applied/prod/a.json"]
+        for read in (state.list_keys, state.read):
+            with pytest.raises(StorageError, match="place of this folder") as caught:
+                read("history/x/y")
+            assert "history" in caught.value.where
+        with pytest.raises(StorageError, match="place of this folder"):
+            open_state((tmp_path / "history").as_uri()).list_keys("applied/")

@@ -305,10 +305,12 @@ def read_reviewed(path: Path) -> ReviewedPlan:
         raise UsageError(
             f"cannot read the plan: {why_unreadable(error)}",
             where=str(path),
-            hint="Run `lakeplan branches plan --out FILE` to make a plan.",
+            hint=documents.MAKE_A_PLAN,
         ) from None
-    except ValueError as error:
-        raise FormatError(f"this is not JSON ({error})", where=str(path)) from None
+    except ValueError:
+        raise FormatError(
+            "this branch plan is incomplete or not JSON", where=str(path), hint=documents.MAKE_A_PLAN
+        ) from None
     return documents.reviewed_of(document, str(path))
 
 

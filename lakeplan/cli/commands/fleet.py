@@ -22,7 +22,7 @@ from lakeplan.cli.commands.trees import (
 )
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
-from lakeplan.cli.outputs import Outputs, with_costs
+from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import new_mark_id, now_utc, stopping
 from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
@@ -40,7 +40,6 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
 from lakeplan.values.desired import Price
-from lakeplan.values.local import write_file
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
@@ -106,7 +105,7 @@ def audit(
             "Write a tree with the stored rules and branch policies, with invalid values corrected.", "DIR"
         ),
     ] = None,
-    html: Annotated[Path | None, option("Also write an HTML page.", "FILE")] = None,
+    html: Annotated[Path | None, option("Also write an HTML page; - is standard output.", "FILE")] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
     opening: SessionOptions,
     timeouts: TimeoutOptions,
@@ -125,6 +124,7 @@ def audit(
       lakeplan audit --html audit.html
       lakeplan audit --write retention
     """
+    outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     earlier: AuditDocument | None = None if resume is None else read_report(resume, "audit", "--resume")
@@ -161,7 +161,7 @@ def audit(
     if html is not None:
         from lakeplan.output.audit import render_audit_page
 
-        write_file(html, render_audit_page(outputs.shown(document)))
+        write_html(html, render_audit_page(outputs.shown(document)))
     return outputs.emit(document, render_audit, code=exit_code_of(document))
 
 
@@ -297,7 +297,8 @@ def storage(
     by_prefix: Annotated[bool, option("Also show prefixes and ages. Keeps every path in memory.")] = False,
     by_class: Annotated[bool, option("Also show storage classes. Lists storage a second time.")] = False,
     html: Annotated[
-        Path | None, option("Also write an HTML page with a treemap of prefixes.", "FILE")
+        Path | None,
+        option("Also write an HTML page with a treemap of prefixes; - is standard output.", "FILE"),
     ] = None,
     dump_refs: DumpRefs = False,
     rate: Rate = 100.0,
@@ -326,6 +327,7 @@ def storage(
       lakeplan storage --since storage.json
       lakeplan storage -C retention --by-class
     """
+    outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
         raise UsageError("--compare has the same branch twice", hint="Give two different branches.")
@@ -380,5 +382,5 @@ def storage(
     if html is not None:
         from lakeplan.output.storage import render_storage_page
 
-        write_file(html, render_storage_page(outputs.shown(document)))
+        write_html(html, render_storage_page(outputs.shown(document)))
     return outputs.emit(document, render_storage, code=exit_code_of(document))

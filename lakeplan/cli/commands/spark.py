@@ -9,7 +9,8 @@ import typer
 
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.options import option
-from lakeplan.errors import ExitCode
+from lakeplan.cli.outputs import STANDARD_OUTPUT
+from lakeplan.errors import ExitCode, UsageError
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive
 from lakeplan.tree.schemas import schema_folder
 
@@ -29,6 +30,8 @@ def package(
       lakeplan spark package
       lakeplan spark package --out build/lakeplan.zip
     """
+    if out == STANDARD_OUTPUT:
+        raise UsageError("the zip file cannot be written to standard output", hint="Give --out a file.")
     needed = write_archive(out, schemas=schema_folder())
     if not quiet:
         count = len(EXECUTOR_PACKAGES)

@@ -17,7 +17,7 @@ from lakeplan.cli.formats import RenderContext, formats_of
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import Options, argument, one_of, option
-from lakeplan.cli.outputs import STANDARD_OUTPUT, Outputs, with_costs, write_html
+from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import CollectorOptions, CollectorRuns, open_checker, open_collector, sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions, TimeoutOptions
@@ -357,7 +357,7 @@ def show(
     listing: Annotated[Listed, Options(_listed)],
     html: Annotated[
         Path | None,
-        option("Also write an HTML page with the mark's folders; - prints only the page.", "FILE"),
+        option("Also write an HTML page with the mark's folders; - is standard output.", "FILE"),
     ] = None,
     outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
     opening: SessionOptions,
@@ -378,6 +378,7 @@ def show(
             "--html and --objects cannot be combined: the page shows the whole mark",
             hint="Remove --objects or --html.",
         )
+    outputs = outputs.beside(html)
     session = opening.session(tree)
     context = RenderContext.of(session.tree)
     with sweep_ports(session) as ports:
@@ -391,8 +392,6 @@ def show(
         document = shown_mark(session, site, stored, contents)
         if html is not None:
             write_page(html, session, site, stored, document, outputs)
-            if html == STANDARD_OUTPUT:
-                return ExitCode.OK
     if summary is not None:
         swept: SweepDocument = {**summary, "contents": contents}
         return outputs.emit(with_costs(swept, session.tree), render_sweep, context)

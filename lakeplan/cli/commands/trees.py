@@ -23,7 +23,6 @@ from lakeplan.cli.process import now_utc, this_run
 from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
-from lakeplan.limits import TooLarge, read_file, why_unreadable
 from lakeplan.output.text import count_of
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.plan.importing import (
@@ -40,7 +39,7 @@ from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
 from lakeplan.review.run import open_journal
 from lakeplan.review.selection import Selection
-from lakeplan.simulation.inputs import parse_rules
+from lakeplan.simulation.inputs import read_rules
 from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
@@ -222,31 +221,22 @@ def _read_files(
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
-            raise LakeplanError("the folder contains no rules files (*.json)", where=str(path))
+            raise UsageError(
+                "the folder contains no rules files (*.json)",
+                where=str(path),
+                hint="Name each file REPOSITORY.json, or give the files themselves.",
+            )
         for file in files:
             if file.stem in found:
                 raise UsageError(
                     f"two rules files are for repository {file.stem!r}", hint="Import one of them."
                 )
-            found[file.stem] = read_rules_file(file)
+            found[file.stem] = read_rules(file)
     return [
         Imported(server, name, rules, owners.of(server, name))
         for name, rules in found.items()
         if selection.takes_named(server, name, None)
     ]
-
-
-def read_rules_file(path: Path) -> GcRules:
-    """The rules in a file as ``lakectl gc set-config`` takes it. Raises LakeplanError that names the file."""
-    try:
-        data = read_file(path)
-    except (OSError, TooLarge) as error:
-        raise LakeplanError(
-            f"cannot read the rules: {why_unreadable(error)}",
-            where=str(path),
-            hint="Give a file of GC rules, or a folder of rules files.",
-        ) from None
-    return parse_rules(data, name=str(path))
 
 
 def make_checked(
