@@ -322,6 +322,15 @@ class LakeFSServer(_Reader):
         )
         return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
+    def list_addresses(self, repository: str, branch: str) -> Iterator[str]:
+        """See ``StagingReader``."""
+        call = of_repository(
+            *("GET", repository, "refs", branch, "objects", "ls"),
+            operation="list the objects of a branch",
+            params={"user_metadata": "false"},
+        )
+        return list_all(self._transport, call, lambda fields: fields.name("physical_address"))
+
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Return a reader, whose connection can only GET. Reads the repository and, once per server, the
         configuration, which says whether the store offers presigned URLs."""

@@ -54,6 +54,10 @@ class StagingReader(Protocol):
     def physical_address(self, repository: str, ref: str, path: str) -> str | None:
         """Return the full address of the object at a path, the uncommitted one first, or None."""
 
+    def list_addresses(self, repository: str, branch: str) -> Iterator[str]:
+        """Yield the full address of every object that reading the branch gives, the uncommitted one first:
+        also of those that are staged again with the HEAD's content, which ``list_uncommitted`` omits."""
+
 
 class LakeFSReader(SettingsReader, StagingReader, Protocol):
     """Everything that a plan reads from a server. Errors are ``lakeplan.errors.ServerError``."""

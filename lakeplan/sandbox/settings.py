@@ -544,12 +544,12 @@ def _read_token(token: str) -> Mark:
 
 def _uncommitted(repo: OpenRepository, mark: Mark) -> tuple[list[tuple[str, int]], Mark | None]:
     """The next addresses of a run, relative to the namespace, each with epoch seconds: as many as a file may
-    hold, and where the next file begins. Of every branch, hidden ones too, and also what equals the HEAD's
-    object: reading the branch gives the staged address. lakeFS lists a diff since 2024, and omits that (read
-    in pkg/catalog/gc_write_uncommitted.go)."""
+    hold, and where the next file begins. Of every branch, hidden ones too. lakeFS lists a diff since 2024,
+    which omits what equals the HEAD's object, although reading the branch gives the staged address (read in
+    pkg/catalog/gc_write_uncommitted.go)."""
     found: list[tuple[str, int]] = []
     for branch in repo.branches(show_hidden=True):
-        for path, entry in sorted(repo.staged(branch.id).items()):
+        for path, entry in sorted(repo.effective_changes(branch.id).items()):
             address = repo.relative_address(entry) if entry is not None else None
             if entry is None or address is None or (branch.id, path) < (mark.branch, mark.path):
                 continue

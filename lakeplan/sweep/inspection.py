@@ -25,11 +25,12 @@ from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks, protectors
 from lakeplan.retention.patterns import expand
 from lakeplan.review.claims import check_claims
+from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import HIDDEN, Site, SweepPorts, why_hidden
-from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
+from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark, read_marked
 from lakeplan.sweep.rules import place_of
 from lakeplan.values.desired import Cleared, GcDesired
 from lakeplan.values.pins import has_pin_commit, may_be_pin
@@ -41,13 +42,15 @@ from lakeplan.values.sweep import Part, UncommittedRun
 @dataclass(frozen=True)
 class Inspection:
     """What keeps the objects of a repository. ``uncommitted``: keys of the server's run. ``masks``: ``Keep``
-    bits per commit number of ``graph``."""
+    bits per commit number of ``graph``. ``on_branches``: the keys that reading a branch gives, as in
+    ``_on_branches``."""
 
     rules: KeepRules
     uncommitted: tuple[str, ...]
     refs: Refs
     graph: CommitGraph
     masks: list[int]
+    on_branches: frozenset[str] | LakeplanError = frozenset()
 
     def metaranges(self) -> dict[str, Facts]:
         """Facts on the metaranges of all commits: the bits of their commits, and the position of the last
@@ -87,9 +90,12 @@ class Inspection:
         return {id for id, mask in pairs if id and mask & keeps}
 
 
-def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: RulesBefore) -> Inspection:
+def inspect_repository(
+    site: Site, stored: GcRules, *, now: datetime, before: RulesBefore, collects: bool = False
+) -> Inspection:
     """Inspects one repository. ``stored`` are the rules that ``read_rules`` just returned, ``before`` those
-    before their last recorded change.
+    before their last recorded change. ``collects``: objects that were never committed may be deleted, so
+    branches are listed.
 
     Raises LakeplanError for anything that makes a collection unsafe, such as no branches, a HEAD that cannot
     be read, or rules that changed before the refs were read.
@@ -98,6 +104,7 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
     _check_not_cleared(site)
     check_claims(site.reader.metadata(name), site.desired.tree, site.key)
     uncommitted = tuple(key for run in _prepare(site) for key in _files(site, run))
+    on_branches = _on_branches(site) if collects else frozenset()
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
         raise StalePlan(
@@ -111,7 +118,7 @@ def inspect_repository(site: Site, stored: GcRules, *, now: datetime, before: Ru
     except LakeplanError as error:
         raise error.replaced(where=error.where or site.key) from error
     _check_storage(site, graph)
-    return Inspection(rules, uncommitted, refs, graph, masks)
+    return Inspection(rules, uncommitted, refs, graph, masks, on_branches)
 
 
 def read_rules(site: Site) -> GcRules:
@@ -160,6 +167,32 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
         where=site.key,
         hint="Run the command again when fewer branches are being deleted.",
     )
+
+
+MOST_ON_BRANCHES = 1_000_000
+
+
+def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
+    """Every key that reading a branch may need, or why they are not known. The server's runs lack objects
+    that are staged again with the content of the HEAD's (lakeFS since 2024). No answer says which branches
+    have such, so all are listed."""
+    reader, name = site.reader, site.desired.name
+    addresses = Addresses((site.repository.storage_namespace, site.store.url))
+    found: set[str] = set()
+    try:
+        for branch in [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]:
+            try:
+                for address in reader.list_addresses(name, branch):
+                    found.update(addresses.staged(address))
+                    if len(found) > MOST_ON_BRANCHES:
+                        return LakeplanError(f"branches have more than {MOST_ON_BRANCHES:,} objects")
+            except RepositoryNotFound:
+                raise
+            except NotFound:
+                continue  # deleted meanwhile, with what was staged on it
+    except LakeplanError as error:
+        return error
+    return frozenset(found)
 
 
 def _branch_ids(site: Site) -> list[str]:
@@ -435,6 +468,17 @@ def recheck_request(
     )
 
 
+def marked_on_branches(site: Site, mark: Mark, parts: Sequence[Part], look: Inspection) -> frozenset[str]:
+    """The addresses of these parts that reading a branch gives. Raises LakeplanError if the branches could
+    not be listed."""
+    if isinstance(look.on_branches, LakeplanError):
+        raise look.on_branches.replaced(where=look.on_branches.where or site.key)
+    if not look.on_branches:
+        return frozenset()
+    marked = (read_marked(site.store, mark.mark_id, part).column("address").to_pylist() for part in parts)
+    return frozenset(address for part in marked for address in part if address in look.on_branches)
+
+
 MOST_NEEDED = 1_000_000
 
 
@@ -466,7 +510,7 @@ def needed_now(
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
-    look = inspect_repository(site, read_rules(site), now=now, before=None)
+    look = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
     keep()
     wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(
@@ -478,4 +522,4 @@ def needed_now(
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )
-    return Needed(addresses, inspected_at)
+    return Needed(addresses | marked_on_branches(site, mark, wanted, look), inspected_at)

@@ -130,6 +130,12 @@ class Mark:
         """The objects that a sweep may delete."""
         return self.marked.amount(*deleted_classes(self.settings.never_committed))
 
+    @property
+    def collects(self) -> bool:
+        """Whether a sweep may delete objects that were never committed, and the mark names any."""
+        named = MarkClass.NEVER_COMMITTED in deleted_classes(self.settings.never_committed)
+        return named and self.marked.amount(MarkClass.NEVER_COMMITTED).objects > 0
+
     def to_document(self) -> MarkRow:
         return {
             "format": MARK_FORMAT,

@@ -30,7 +30,7 @@ from lakeplan.sweep.rules import check_collectable, check_engine, min_age_second
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import json_line
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, Part, PartResult, Status, Versions
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, Part, PartResult, Status, Versions
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,7 @@ class OfficialSweeper:
 
     def _kept_now(self, request: DeleteRequest) -> str:
         """Why objects that were never committed must be kept now, or "" if the mark names none of them."""
-        named = self._mark.settings.never_committed == "collect" and self._mark.marked.amount(
-            MarkClass.NEVER_COMMITTED
-        )
-        return request.keep_never_committed if named and named.objects else ""
+        return request.keep_never_committed if self._mark.collects else ""
 
     def _have_marked(self, request: DeleteRequest) -> None:
         """Runs the collector to mark, and checks that its mark names only approved objects."""

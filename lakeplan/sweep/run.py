@@ -21,7 +21,13 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.sweep.inspection import all_others, inspect_repository, read_rules, recheck_request
+from lakeplan.sweep.inspection import (
+    all_others,
+    inspect_repository,
+    marked_on_branches,
+    read_rules,
+    recheck_request,
+)
 from lakeplan.sweep.judge import check_readable, held_to_approval, judge_again
 from lakeplan.sweep.mark import by_text, collector_runs
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark
@@ -54,6 +60,7 @@ NO_PART_BEGUN = (
     "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
 SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted by it"
+UNLISTED = "never committed, and what branches need could not be listed"
 NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
 SEEN_ONCE = "never committed, and inspected only once: sweep.settle has not passed"
 
@@ -381,7 +388,9 @@ class _Runner:
         """How many deleted objects are needed now, by a last inspection. Restored ones do not count."""
         if not end.amount(Status.DELETED).objects:
             return 0
-        held, _, _ = self._inspect(list(self._mark.marked.going))
+        held, never, _ = self._inspect(list(self._mark.marked.going))
+        if never.startswith(UNLISTED):
+            raise LakeplanError(never, where=self._site.key)
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
         there = self._site.store.find(sorted(gone))
         # An object of another size at the address is not the one that is needed.
@@ -395,7 +404,7 @@ class _Runner:
         foreign = all_others(site, keep=self._keep)
         looked_at = self._ports.now()
         now = check_clocks(site, mark, self._ports, self._by).earliest
-        look = inspect_repository(site, read_rules(site), now=now, before=None)
+        look = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
         request = recheck_request(site, mark, tuple(left), look, foreign, self._seen)
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
@@ -406,4 +415,8 @@ class _Runner:
             first_seen=mark.looked_at, now=now, settle_seconds=site.desired.sweep.settle_seconds
         )
         never = NEVER_NOW if site.desired.sweep.never_committed == "keep" else "" if settled else SEEN_ONCE
+        try:
+            held |= marked_on_branches(site, mark, left, look)
+        except LakeplanError as error:
+            never = f"{UNLISTED}: {error.message}"
         return dict.fromkeys(held, HELD_AGAIN), never, looked_at

@@ -126,6 +126,16 @@ class DescribeUncommittedAddresses:
         found, _ = self.prepare(repo, server)
         assert found == ["data/" + last.split("/data/")[1]]
 
+    def it_omits_what_equals_the_head_although_the_branch_reads_it(self, repo, server):
+        """Why a sweep lists branches before it collects what was never committed."""
+        repo.commit_object("main", "a", b"same")
+        (committed,) = repo.get("/refs/main/objects/ls").json()["results"]
+        again = repo.upload("main", "a", b"same").json()["physical_address"]
+        assert again != committed["physical_address"]
+        assert self.prepare(repo, server)[0] == []
+        (listed,) = repo.get("/refs/main/objects/ls").json()["results"]
+        assert listed["physical_address"] == again
+
     def it_lists_nothing_for_a_deletion(self, repo, server):
         repo.commit_object("main", "a")
         assert repo.delete("/branches/main/objects", path="a").status_code == 204

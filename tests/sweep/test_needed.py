@@ -19,7 +19,7 @@ from tests.memory import MemoryState
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 SAFEST = NOW - timedelta(minutes=3)
 PART = Part("going/part-0.parquet", 1, 1, "0" * 64)
-MARK: Any = SimpleNamespace(mark_id="m1", held_prefixes=(), marked=Marked((PART,), (), {}))
+MARK: Any = SimpleNamespace(mark_id="m1", collects=False, held_prefixes=(), marked=Marked((PART,), (), {}))
 FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg-type]
 
 
@@ -56,13 +56,17 @@ class World:
         assert site is self.site
         return "rules"
 
-    def inspect_repository(self, site: Any, stored: str, *, now: datetime, before: Any) -> Any:
+    def inspect_repository(
+        self, site: Any, stored: str, *, now: datetime, before: Any, collects: bool
+    ) -> Any:
         assert (site, stored, now, before) == (self.site, "rules", SAFEST, None)
+        assert collects is MARK.collects
         self.order.append("inspect")
         self.at += timedelta(minutes=1)
         facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))
         return SimpleNamespace(
             uncommitted=("u1",),
+            on_branches=frozenset(),
             held_prefixes=self.prefixes,
             kept_metaranges=lambda: {"m4", "m2"},
             metaranges=lambda: facts,
