@@ -122,7 +122,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
             f"not a complete plan file ({what})", where=where, hint=hint, detail=str(error)
         ) from None
     if foreign := format_problem(document, PLAN_FORMAT):
-        raise LakeplanError(f"not a plan file of this version: {foreign}", where=where, hint=hint)
+        raise LakeplanError(f"cannot read the plan file: {foreign}", where=where, hint=hint)
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:

@@ -184,7 +184,7 @@ WRONG: dict[str, Uses] = {
             "import -C new --endpoint prod={url} --from-files rules.json", 1, prepare=broken_rules
         ),
         "a rules file that is not there": Wrong(
-            "import -C new --endpoint prod={url} --from-files nowhere.json", 1
+            "import -C new --endpoint prod={url} --from-files nowhere.json"
         ),
     },
     "export": {
