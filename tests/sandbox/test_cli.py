@@ -108,7 +108,7 @@ class DescribeUp:
 class DescribeSeed:
     def it_makes_the_repositories(self, sandbox, call, seed_file, capsys):
         assert run(["sandbox", "seed", str(seed_file), "--endpoint", sandbox.endpoint_url]) == ExitCode.OK
-        assert "made 1 repository" in capsys.readouterr().out
+        assert "created 1 repository" in capsys.readouterr().out
         assert call("GET", "/repositories/one/tags/v1").status_code == 200
 
     def it_seeds_the_server_that_the_environment_names(self, sandbox, call, seed_file, monkeypatch, capsys):

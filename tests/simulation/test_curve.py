@@ -48,7 +48,7 @@ def run(history: History, request: CurveRequest, options: Runners, *, listing: b
         )
         document = curve(request, given_, options, Silent())
     jsonschema.validate(document, SCHEMA)
-    assert document["runner"] == {"name": options.asked, "reason": "asked for"}
+    assert document["runner"] == {"name": options.asked, "reason": "requested"}
     return document
 
 

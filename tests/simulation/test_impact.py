@@ -165,7 +165,7 @@ class DescribeImpact:
         assert found.amount(EXPIRE["later"]) == Amount(2, 12)
         assert found.prefixes == (PrefixAmount("", 0, Amount(1, 5)), PrefixAmount("a/", 1, Amount(1, 5)))
         assert (found.ranges_read, found.entries_read) == (3, 3)
-        assert found.runner == RunnerChoice(str(runners.asked), "asked for")
+        assert found.runner == RunnerChoice(str(runners.asked), "requested")
 
     def it_counts_full_addresses_inside_and_none_outside(
         self, runners: Runners, repository: Repository

@@ -209,7 +209,7 @@ def it_reads_no_manifest_that_is_damaged(changed: dict[str, Any]) -> None:
 
 
 def it_reads_parquet_only() -> None:
-    with pytest.raises(FormatError, match="in CSV, and only Parquet"):
+    with pytest.raises(FormatError, match="in CSV, but only Parquet"):
         opened(delivered(fileFormat="CSV"))
 
 

@@ -133,7 +133,7 @@ def it_names_what_was_staged_since_the_mark(threads: int, tmp_path: Path) -> Non
     stored = {f"data/p/{n}": Stored() for n in range(3)}
     commits = [Snapshot("kept", 1, (), (entry("a", "data/p/0"),))]
     site = Site(tmp_path, History(commits, {"main": "kept"}, stored, staged=["data/p/2", "data/p/9"]))
-    marker = StepMarker(lambda *_: nullcontext((LocalRunner(threads), RunnerChoice(LOCAL, "asked for"))))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(threads), RunnerChoice(LOCAL, "requested"))))
     marked = site.mark(marker, staged=False)
     assert site.going(marked) == ["data/p/1", "data/p/2"]
     again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, ())
@@ -185,7 +185,7 @@ def it_names_what_is_held_again_beside_an_address_of_the_same_hash(hidden_by: st
     site = Site(tmp_path, History([old, new], {"main": "new"}, {victim: Stored()}, staged=staged))
     newest = [id for id, facts in site.facts.items() if site.last[facts.last] == commit_id("new")]
     site.facts = {id: facts for id, facts in site.facts.items() if id not in newest}
-    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "asked for"))))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
     marked = site.mark(marker, staged=False)
     assert site.going(marked) == [victim]
     again = RecheckRequest(
@@ -199,7 +199,7 @@ def it_says_which_version_was_listed_of_an_object_at_a_path_without_a_hash(tmp_p
     old = Snapshot("old", 40, (), (entry(path_with_hash(0), "data/p/0"),))
     new = Snapshot("kept", 1, ("old",))
     site = Site(tmp_path, History([old, new], {"main": "kept"}, {"data/p/0": Stored()}, staged=[]))
-    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "asked for"))))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
     [part] = site.mark(marker).going
     table = read_part(site.store.read(PREFIX + part.name), name=part.name, sha256=part.sha256)
     [stored] = site.store.find(["data/p/0"]).values()
@@ -210,5 +210,5 @@ def it_says_how_large_an_object_is_stored_whatever_its_entry_says(tmp_path: Path
     old = Snapshot("old", 40, (), (entry("a", "data/p/0", (1 << 63) - 1),))
     new = Snapshot("kept", 1, ("old",))
     site = Site(tmp_path, History([old, new], {"main": "kept"}, {"data/p/0": Stored(7)}, staged=[]))
-    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "asked for"))))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
     assert [part.size_bytes for part in site.mark(marker).going] == [7]

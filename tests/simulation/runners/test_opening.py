@@ -25,9 +25,9 @@ def not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("asked", "entries", "master", "name", "reason"),
     [
-        (LOCAL, 10 * LOCAL_ENTRIES, None, LOCAL, "asked for"),
-        (SPARK, 0, None, SPARK, "asked for"),
-        (SPARK, 0, MASTER, SPARK, "asked for"),
+        (LOCAL, 10 * LOCAL_ENTRIES, None, LOCAL, "requested"),
+        (SPARK, 0, None, SPARK, "requested"),
+        (SPARK, 0, MASTER, SPARK, "requested"),
         (AUTO, 0, MASTER, SPARK, "--master is given"),
         (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries are no more than 20,000,000"),
         (AUTO, LOCAL_ENTRIES + 1, None, SPARK, "20,000,001 entries are more than 20,000,000"),
