@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import count
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
@@ -169,30 +170,36 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
     )
 
 
-MOST_ON_BRANCHES = 1_000_000
+MOST_ON_BRANCHES = 2_000_000
+"""Objects that all branches list together. More would not be listed before the inspection is too old."""
 
 
 def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
     """Every key that reading a branch may need, or why they are not known. The server's runs lack objects
     that are staged again with the content of the HEAD's (lakeFS since 2024). No answer says which branches
     have such, so all are listed."""
-    reader, name = site.reader, site.desired.name
+    reader, name, listed = site.reader, site.desired.name, count(1)
     addresses = Addresses((site.repository.storage_namespace, site.store.url))
-    found: set[str] = set()
+
+    def keys(branch: str) -> set[str]:
+        found: set[str] = set()
+        try:
+            for address in reader.list_addresses(name, branch):
+                if next(listed) > MOST_ON_BRANCHES:
+                    raise LakeplanError(f"branches have more than {MOST_ON_BRANCHES:,} objects")
+                found.update(addresses.staged(address))
+        except RepositoryNotFound:
+            raise
+        except NotFound:
+            return set()  # deleted meanwhile, with what was staged on it
+        return found
+
     try:
-        for branch in [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]:
-            try:
-                for address in reader.list_addresses(name, branch):
-                    found.update(addresses.staged(address))
-                    if len(found) > MOST_ON_BRANCHES:
-                        return LakeplanError(f"branches have more than {MOST_ON_BRANCHES:,} objects")
-            except RepositoryNotFound:
-                raise
-            except NotFound:
-                continue  # deleted meanwhile, with what was staged on it
+        branches = [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]
+        with ThreadPoolExecutor(BRANCHES_AT_ONCE) as pool:
+            return frozenset().union(*pool.map(keys, branches))
     except LakeplanError as error:
         return error
-    return frozenset(found)
 
 
 def _branch_ids(site: Site) -> list[str]:
