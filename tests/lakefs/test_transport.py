@@ -206,7 +206,8 @@ class DescribeLimits:
             "connect",
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
             "list_addresses", "list_branches", "list_pins", "list_repositories", "list_tags",
-            "list_uncommitted", "log_commits", "metadata", "metadata_reader", "name", "paced", "physical_address", "server_time", "version",
+            "list_uncommitted", "log_commits", "metadata", "metadata_reader", "name", "paced",
+            "physical_address", "server_time", "version",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:
