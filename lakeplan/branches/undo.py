@@ -206,9 +206,7 @@ class _Restorer:
         except LakeplanError as error:
             warnings.append(f"its data could not be inspected: {error.message}")
         if gone:
-            warnings.append(
-                f"a collection has run since: {gone} of {sampled} objects that were read are deleted"
-            )
+            warnings.append(f"a collection has run since: {gone} of {sampled} sampled objects are deleted")
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _create(self, branch: LiveBranch) -> str:

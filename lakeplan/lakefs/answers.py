@@ -13,7 +13,7 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
-from lakeplan.lakefs.transport import Call, Transport, commit_not_found, of_repository
+from lakeplan.lakefs.transport import CHERRY_PICKED, Call, Transport, of_repository
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 
@@ -322,8 +322,11 @@ def read_commit(transport: Transport, repository: str, commit_id: str) -> Commit
     call = of_repository("GET", repository, "commits", commit_id, operation="read a commit")
     commit = read(transport, call, commit_of)
     if len(commit_id) == len(commit.id) and commit_id != commit.id:
-        what = f"the server returns commit {commit.id} for {commit_id}"
-        raise commit_not_found(what, call.operation, transport.where(repository))
+        raise NotFound(
+            f"cannot {call.operation}: the server returns commit {commit.id} for {commit_id}",
+            where=transport.where(repository),
+            hint=CHERRY_PICKED,
+        )
     return commit
 
 

@@ -82,6 +82,7 @@ PERMISSIONS = {
 _UNREACHABLE = "Check endpoint_url, the network and proxy settings."
 _TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle."
 _SETTINGS = "Check endpoint_url and proxy settings."
+CHERRY_PICKED = "After a commit was cherry-picked, lakeFS answers this for ten minutes. Try again later."
 
 REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.SSLError: ("TLS failed", _TLS),
@@ -90,10 +91,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.ReadTimeout: ("no answer within the time limit", "Try again. The server may be busy."),
     vendor.Timeout: ("no answer within the time limit", _UNREACHABLE),
     vendor.ChunkedEncodingError: ("the response was incomplete", "Run the command again."),
-    vendor.ContentDecodingError: (
-        "the response could not be decoded",
-        "Try again, and check any proxies in between.",
-    ),
+    vendor.ContentDecodingError: ("the response could not be decoded", "Try again, and check your proxies."),
     vendor.ConnectionError: ("no connection", _UNREACHABLE),
     vendor.InvalidURL: ("the address is not a URL", _SETTINGS),
     vendor.MissingSchema: ("the address is not a URL", _SETTINGS),
@@ -242,17 +240,8 @@ def _missing(message: str, operation: str, where: str, repository: str | None) -
             where=where,
             hint="Check that endpoint_url is a lakeFS server.",
         )
-    if message.endswith("commit not found"):
-        return commit_not_found(message, operation, where)
-    return NotFound(f"cannot {operation}: {message}", where=where)
-
-
-def commit_not_found(what: str, operation: str, where: str) -> NotFound:
-    return NotFound(
-        f"cannot {operation}: {what}",
-        where=where,
-        hint="lakeFS also answers this for ten minutes after the commit was cherry-picked: try again later.",
-    )
+    hint = CHERRY_PICKED if message.endswith("commit not found") else ""
+    return NotFound(f"cannot {operation}: {message}", where=where, hint=hint)
 
 
 def server_message(response: requests.Response) -> str:

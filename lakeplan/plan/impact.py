@@ -184,6 +184,19 @@ class Verdicts:
         return text.hexdigest()
 
 
+@dataclass(frozen=True)
+class Missing:
+    """Branches of the graph that do not exist. ``deleted(moment, proposed)`` returns those that the stored or
+    the proposed policies may have deleted by then, ``absent(proposed)`` those that certainly do not exist
+    before or after the change."""
+
+    deleted: Callable[[datetime, bool], frozenset[str]] = lambda moment, proposed: frozenset()
+    absent: Callable[[bool], frozenset[str]] = lambda proposed: frozenset()
+
+
+_NONE = Missing()
+
+
 def judge(
     graph: CommitGraph,
     before: GcRules | None,
@@ -192,23 +205,20 @@ def judge(
     zone: tzinfo,
     *,
     backlog: bool = False,
-    deleted: Callable[[datetime, bool], frozenset[str]] | None = None,
-    absent: Callable[[bool], frozenset[str]] | None = None,
+    missing: Missing = _NONE,
 ) -> Verdicts:
     """All verdicts of a change. Without rules no collector runs (lakefs/retention.md), so everything is kept:
     removing rules expires nothing, and setting the first ones may expire a lot.
 
-    ``deleted(moment, proposed)`` returns the branches that the stored or the proposed policies may have
-    deleted by then. Commits that only these led to get the default days. ``absent(proposed)`` returns
-    branches of the graph that certainly do not exist before or after the change."""
+    Commits that only deleted branches led to get the default days."""
     moments = {h: as_of + timedelta(days=h.days) for h in Horizon}
     masks = [EXISTS_BIT if backlog else 0] * len(graph.ids)
     for proposed, rules in ((False, before), (True, after)):
-        missing = absent(proposed) if absent is not None else frozenset[str]()
+        absent = missing.absent(proposed)
         bits: defaultdict[frozenset[str], dict[Horizon, Side]] = defaultdict(dict)
         for horizon, moment in moments.items():
-            gone = deleted(moment, proposed) if deleted is not None else frozenset[str]()
-            for course, without in ((Course.REMAIN, missing), (Course.DELETE, missing | gone)):
+            deleted = absent | missing.deleted(moment, proposed)
+            for course, without in ((Course.REMAIN, absent), (Course.DELETE, deleted)):
                 side = side_bits(horizon, proposed=proposed, course=course)
                 known = bits[without].get(horizon, Side(0, 0))
                 bits[without][horizon] = Side(known.server | side.server, known.documented | side.documented)

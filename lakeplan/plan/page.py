@@ -14,7 +14,7 @@ from typing import Any
 
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.branches.pins import with_pins
-from lakeplan.plan.impact import Course, Verdicts, judge, outcome_of, side_bits
+from lakeplan.plan.impact import Course, Missing, Verdicts, judge, outcome_of, side_bits
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.rules import (
@@ -179,8 +179,8 @@ def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Ju
         after = _with_entries(
             after, {r.branch_id: r.retention_days for r in rows if r.state is not PinState.RETIRED}
         )
-    deleted, absent = partial(_gone, plan), partial(_absent_pins, plan)
-    verdicts = judge(graph, before, after, as_of, history.zone, deleted=deleted, absent=absent)
+    missing = Missing(partial(_gone, plan), partial(_absent_pins, plan))
+    verdicts = judge(graph, before, after, as_of, history.zone, missing=missing)
     return Judged(plan, history, graph, before, after, verdicts, as_of)
 
 

@@ -19,7 +19,15 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.plan import impact
 from lakeplan.plan.branches import BranchPorts, branches_plan, inspect_branches, is_ours, with_losses
 from lakeplan.plan.gather import Gathered, failed, gather
-from lakeplan.plan.impact import Verdicts, expire_name, judge, named_transitions, shown_of, transitions
+from lakeplan.plan.impact import (
+    Missing,
+    Verdicts,
+    expire_name,
+    judge,
+    named_transitions,
+    shown_of,
+    transitions,
+)
 from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins, pins_request, with_figures
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds
@@ -392,9 +400,9 @@ def _judge_rules(
     before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
     if pins is not None:
         graph, before, after = pins.graph, pins.stored.raw, pins.rules_after
-    deleted = None
+    missing = Missing()
     try:
-        deleted = gathered.deletes()
+        missing = Missing(gathered.deletes())
     except LakeplanError as error:
         blind_to = (*blind_to, f"branches that the server's policies delete ({error.message})")
     verdicts = judge(
@@ -404,8 +412,7 @@ def _judge_rules(
         options.as_of,
         server.zone,
         backlog=options.backlog,
-        deleted=deleted,
-        absent=pins.without if pins is not None else None,
+        missing=missing if pins is None else replace(missing, absent=pins.without),
     )
     if not verdicts.changes_sides(backlog=options.backlog):
         later = impact.expires_later(graph, before, after, options.as_of, server.zone)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.plan.impact import judge
+from lakeplan.plan.impact import Missing, judge
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review import ceiling, gates
 from lakeplan.review.differences import action_of_setting, diff_setting
@@ -150,8 +150,8 @@ def it_lets_commits_of_deleted_branches_fall_to_the_default_days():
     graph = CommitGraph.from_refs(Refs(commits, (Branch("main", "on-main"), Branch("f-1", "on-f")), ()))
     fate = BranchFate("f-1", "on-f", NOW, None, "old", NOW + timedelta(days=5), None)
     rules = GcRules(10)
-    verdicts = judge(graph, rules, rules, NOW, timezone.utc, deleted=policies(fates=(fate,)).deleted)
+    verdicts = judge(graph, rules, rules, NOW, timezone.utc, missing=Missing(policies(fates=(fate,)).deleted))
     assert verdicts.commit_impact(Horizon.NOW).commits_expire == 0
     assert verdicts.commit_impact(Horizon.WEEK).commits_expire == 1
-    unset = judge(graph, None, None, NOW, timezone.utc, deleted=policies(fates=(fate,)).deleted)
+    unset = judge(graph, None, None, NOW, timezone.utc, missing=Missing(policies(fates=(fate,)).deleted))
     assert unset.commit_impact(Horizon.WEEK).commits_expire == 0

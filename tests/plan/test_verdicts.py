@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from lakeplan.plan import impact
-from lakeplan.plan.impact import BACKLOG, expires_later, judge, side_bits, simulated, transitions
+from lakeplan.plan.impact import BACKLOG, Missing, expires_later, judge, side_bits, simulated, transitions
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.values.plan import Horizon, ImpactStatus
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
@@ -178,7 +178,7 @@ def it_counts_an_object_that_expires_only_while_policies_have_not_deleted_its_br
         GcRules(30, {"f": 1}),
         NOW,
         UTC,
-        deleted=lambda moment, proposed: frozenset({"f"}),
+        missing=Missing(lambda moment, proposed: frozenset({"f"})),
     )
     masks = verdicts.metaranges()
     held = masks["m-old"] | masks["m-new"]
