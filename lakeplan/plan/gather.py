@@ -1,7 +1,7 @@
 """Reads what the comparison of one repository needs: its GC rules, policies and object rules.
 
 With the engine ``server``, a server that does not support policies is an error, because lakeplan must not
-start to delete branches when a licence expires. With ``lakeplan``, no policies are read: ``branches run``
+start to delete branches when a license expires. With ``lakeplan``, no policies are read: ``branches run``
 enforces those of the tree.
 """
 

@@ -85,7 +85,7 @@ FIXES: Mapping[str, Fix] = {
     "a notice is about a HEAD": Fix("16 C5", _patch(notices, "is_about", lambda *args: True)),
     "an exemption voids a notice": Fix("16 C5", _patch(notices, "is_about", _without_exemptions)),
     "a notice takes its time": Fix(
-        "16 C5", _patch(notices.Notice, "due", lambda self, period: self.accepted_at)
+        "16 C5", _patch(notices.Notice, "deletes_at", lambda self, period: self.accepted_at)
     ),
     "exemptions keep branches": Fix("16 C5", _patch(notices.Exemption, "holds", lambda self, moment: False)),
     "writes are sent once": Fix("A13", _patch(transport, "READ_METHODS", WRITES_TOO)),

@@ -130,7 +130,7 @@ def it_holds_a_first_tree_to_the_defaults(world):
     tree(world, "safety: {max_expired_bytes: 6TB}", "state: {url: file://.state}")
     refused = world.lakeplan("plan", "--base", "HEAD")
     assert refused.code == 1
-    assert "there is no lakeplan.yaml at HEAD to compare with" in refused.err
+    assert "HEAD has no lakeplan.yaml to compare with" in refused.err
     document = world.lakeplan("plan", "--base", "HEAD", "--new-tree", "--format", "json").json
     assert [i["path"] for i in document["loosenings"]] == ["safety.max_expired_bytes"]
     assert "compared with the defaults" in document["warnings"][0]

@@ -155,7 +155,7 @@ def it_expands_patterns_when_it_exports(world):
         (["--endpoint", "a=http://x", "--endpoint", "a=http://y"], 64, "same name"),
         (["--endpoint", "prod=http://x", "--split", "team"], 64, "one of repository"),
         (["--endpoint", "prod=http://x", "--owner", "team"], 64, "NAME=VALUE"),
-        (["--endpoint", "prod=http://x", "--from-files", "/nowhere.json"], 1, "cannot read the rules"),
+        (["--endpoint", "prod=http://x", "--from-files", "/nowhere.json"], 64, "cannot read the rules"),
         (["--endpoint", "other=http://x"], 1, "no credentials"),
         (["--endpoint", "prod=http://127.0.0.2:9"], 1, "nothing was sent"),
     ],

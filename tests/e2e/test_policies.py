@@ -309,7 +309,7 @@ class DescribeServersWithoutPolicies:
         assert result.code == 1
         flat = " ".join(result.out.split())
         assert "but this server has no branch lifecycle" in flat
-        assert "licence" in flat
+        assert "license" in flat
 
     def it_says_under_the_engine_lakeplan_that_lifecycle_run_enforces_them(self, world):
         world.api.repository("analytics")
@@ -558,7 +558,7 @@ class DescribeHistory:
     def it_takes_the_printed_edits(self, changed):
         """What is printed, put into the tree, is what the rollback asks for."""
         asked = changed.lakeplan(("history", "rollback"), "last")
-        block = asked.err.partition("branch_lifecycle block:\n")[2].partition("hint:")[0]
+        block = asked.err.partition("replace branch_lifecycle with:\n")[2].partition("hint:")[0]
         lines = indent(dedent(block), "    ")
         changed.write(
             "repositories/analytics.yaml",

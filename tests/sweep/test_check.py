@@ -138,7 +138,7 @@ def it_names_a_tag_whose_commit_is_lost(world: SweepWorld, repo: LakeRepository)
         store.run("UPDATE tags SET commit_id = ?", "0" * 64)
     row = checked(world)
     assert not row["complete"]
-    assert f"tag v9 names commit {'0' * 64}" in row["holds"][0]
+    assert f"tag v9 references commit {'0' * 64}" in row["holds"][0]
 
 
 def it_names_why_an_object_must_be_there(world: SweepWorld, repo: LakeRepository) -> None:

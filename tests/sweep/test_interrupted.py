@@ -187,7 +187,7 @@ def it_says_that_it_does_not_know_what_is_held_when_it_could_not_inspect(
     document = world.finish(world.close(marked))
     assert document["finished"]
     assert document["came_back"] is None
-    assert "not known" in document["problem"]
+    assert "it is unknown which deleted objects" in document["problem"]
     assert not may_delete(read_summary(world.site().store, marked.mark_id))
     world.between = lambda: None
     world.mark()  # the repository is free again

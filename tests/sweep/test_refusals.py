@@ -526,7 +526,7 @@ class DescribeRunning:
         self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool], key: str
     ) -> None:
         world.site().store.put(key, b"x")
-        with pytest.raises(StalePlan, match="collector ran since the mark was made \\(run 0abc\\)"):
+        with pytest.raises(StalePlan, match="collector has run since the mark was made \\(run 0abc\\)"):
             world.run(mark)
         assert untouched()
 
@@ -534,7 +534,7 @@ class DescribeRunning:
         first, second = world.mark(), world.mark()
         world.sweep_of(first)
         world.approve(second)
-        with pytest.raises(StalePlan, match="collector ran since"):
+        with pytest.raises(StalePlan, match="collector has run since"):
             world.run(second)
 
     def it_refuses_a_new_hold_on_a_prefix(
