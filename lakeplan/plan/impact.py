@@ -84,6 +84,7 @@ class Outcome:
     at_risk: bool
 
 
+@lru_cache(1 << 12)  # a history has many commits and few masks
 def outcome_of(mask: int, horizon: Horizon) -> Outcome:
     """The outcome for what has a mask. It expires by the change if it does in either course."""
     courses = _sides(horizon)
