@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar, assert_never
 
 from lakeplan.branches.keepers import held_branches
@@ -99,10 +99,11 @@ def gather_settings(
         warnings.append(ENFORCED_BY_LAKEPLAN)
     rules = _object_rules(desired, reader, branches)
     held: tuple[str, ...] = ()
+    unmanaged = cache(partial(_stored_policies, desired, reader))
     if server_deletes_held(desired, server, as_of):
-        stored = policies.after if policies is not None else _stored_policies(desired, reader)
+        stored = policies.after if policies is not None else unmanaged()
         held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
-    deletes = partial(_deletes, policies, desired, reader, server, repository, branches, as_of)
+    deletes = partial(_deletes, policies, unmanaged, server, repository, branches, as_of)
     return Settings(policies, rules, tuple(warnings), held, deletes)
 
 
@@ -112,20 +113,19 @@ def _deletes_nothing(moment: datetime, proposed: bool) -> frozenset[str]:
 
 def _deletes(
     policies: PoliciesPlan | None,
-    desired: DesiredRepository,
-    reader: SettingsReader,
+    unmanaged: Callable[[], Sequence[Policy]],
     server: ServerConfig,
     repository: Repository,
     branches: Sequence[Branch],
     as_of: datetime,
 ) -> Deletes:
-    """What the server's job deletes under its policies. They are read here if the tree does not manage
+    """What the server's job deletes under its policies. ``unmanaged`` reads them if the tree does not manage
     them."""
     if policies is not None and policies.action.writes:
         return policies.deleted
     if server.branch_lifecycle_engine != "server":
         return _deletes_nothing
-    same = policies.before if policies is not None else _stored_policies(desired, reader)
+    same = policies.before if policies is not None else unmanaged()
     fates = fates_of(branches, same, same, as_of, default_branch=repository.default_branch)
     return PoliciesPlan(Action.NONE, fates=fates).deleted
 
