@@ -42,7 +42,7 @@ def branch_bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Consequences:
-    """What follows from deletions. ``masks`` has one mask per commit of ``graph``. ``limited`` are the
+    """What follows from deletions. ``masks`` has one mask per commit of ``graph``. ``with_bit`` are the
     branches that have a bit, in order. ``commits`` counts by branch the commits of its main line that expire
     sooner or later; another deleted branch may count the same ones. ``tags`` are on these commits, each
     listed for one branch."""
@@ -52,7 +52,7 @@ class Consequences:
     moments: Mapping[str, datetime]
     commits: Mapping[str, int]
     tags: Mapping[str, tuple[str, ...]]
-    limited: tuple[str, ...] = field(default=())
+    with_bit: tuple[str, ...] = field(default=())
 
     @property
     def any_follow(self) -> bool:
@@ -60,7 +60,7 @@ class Consequences:
 
     def transitions(self) -> dict[str, Transition]:
         asked = {m: Transition(before_bit(m), after_bit(m)) for m in MOMENTS}
-        for place, name in enumerate(self.limited):
+        for place, name in enumerate(self.with_bit):
             asked[f"branch:{name}"] = Transition(branch_bit(place), after_bit(SETTLED))
         return asked
 
@@ -83,7 +83,7 @@ class Consequences:
         found = {}
         for name, commits in self.commits.items():
             amount = Amount() if not commits else None
-            if commits and name in self.limited:
+            if commits and name in self.with_bit:
                 amount = _amount(result, asked[f"branch:{name}"])
             found[name] = Consequence(commits, *_figures(amount), self.tags[name])
         return found
@@ -128,11 +128,11 @@ def consequences(
     follow = _on_lines(graph, gone)
     counts = {name: follow[starts[name]] if name in starts else 0 for name in deleted}
     at_stake = _tags_at_stake(graph, starts, rules, follow, gone, tags)
-    limited = tuple(deleted[:MAX_BRANCHES])
-    for place, name in enumerate(limited):
+    with_bit = tuple(deleted[:MAX_BRANCHES])
+    for place, name in enumerate(with_bit):
         _mark(graph, starts.get(name, NO_PARENT), branch_bit(place), follow, gone, masks)
     return Consequences(
-        graph, masks, moments, counts, {name: at_stake.get(name, ()) for name in deleted}, limited
+        graph, masks, moments, counts, {name: at_stake.get(name, ()) for name in deleted}, with_bit
     )
 
 
