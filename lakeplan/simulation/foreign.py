@@ -7,7 +7,6 @@ says whether it has full addresses.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -49,7 +48,7 @@ from lakeplan.simulation.work import (
     unpack_bin,
 )
 from lakeplan.stores.folder import make_folders
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
+from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, wait_for_lock
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import RunnerChoice
@@ -380,7 +379,7 @@ class FolderForeignCache:
     def _locked(self) -> Iterator[None]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
         with open(os.open(self._folder / ".lock", flags, PRIVATE), "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for_lock(lock)
             yield
 
 

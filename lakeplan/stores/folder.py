@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import BinaryIO
@@ -32,7 +30,7 @@ from lakeplan.stores.shared import (
     check_key,
     not_equal,
 )
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, SHARED
+from lakeplan.values.local import LOCK_SECONDS, PRIVATE, PRIVATE_FOLDER, SHARED, wait_for_lock
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
@@ -460,9 +458,6 @@ def _copy(source: BinaryIO, target: BinaryIO | None) -> bytes:
 
 
 LOCK = ".lock"
-LOCK_SECONDS = 60
-"""Longer than any write of a record."""
-LOCK_STEP = 0.01
 LEFTOVER = ".new-"
 
 
@@ -556,28 +551,18 @@ class FolderState(Opened):
             make_folders(self._root, PRIVATE_FOLDER)
             lock_path = os.path.join(self._root, LOCK)
             with open(os.open(lock_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "wb") as lock:
-                self._wait_for(lock, self._where(key))
+                wait_for_lock(lock)
                 yield
         except StorageError:
             raise
+        except TimeoutError:
+            raise StorageError(
+                f"another process has locked the state folder for {LOCK_SECONDS} seconds",
+                where=self._where(key),
+                hint="Look for a lakeplan process that was stopped, such as by Ctrl-Z.",
+            ) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
-
-    @staticmethod
-    def _wait_for(lock: BinaryIO, where: str) -> None:
-        """Raises StorageError after ``LOCK_SECONDS``, because a process that was stopped keeps its lock."""
-        end = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= end:
-                    raise StorageError(
-                        f"another process has locked the state folder for {LOCK_SECONDS} seconds",
-                        where=where,
-                        hint="Look for a lakeplan process that was stopped, such as by Ctrl-Z.",
-                    ) from None
-            time.sleep(LOCK_STEP)
 
     def _path(self, key: str) -> str:
         """Return the path of a record. Raises StorageError if it has a symbolic link below the folder."""

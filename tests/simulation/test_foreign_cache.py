@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,17 @@ class DescribeAFolderOfTheUsersOwn:
         assert again.load(REPOSITORY) == FACTS
         assert again.load("prod/other") == ForeignFacts()
         assert file_of(again).stat().st_mode & 0o777 == 0o600
+
+    def it_does_not_wait_forever_for_a_process_that_was_stopped_while_it_saved(
+        self, opened: FolderForeignCache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.values.local.LOCK_SECONDS", 0.1)
+        with (Path(opened.where) / ".lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            opened.save(REPOSITORY, FACTS, needed=())
+        assert opened.load(REPOSITORY) == ForeignFacts()
+        opened.save(REPOSITORY, FACTS, needed=())
+        assert opened.load(REPOSITORY) == FACTS
 
     def it_adds_to_what_others_stored_meanwhile(self, opened: FolderForeignCache) -> None:
         def save(number: int) -> None:
