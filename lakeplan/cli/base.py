@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from lakeplan.cli.git import commit_of, find_work_folder, has_file, write_folder
 from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import normalise_endpoint
-from lakeplan.limits import read_file
+from lakeplan.limits import FILE_BYTES
 from lakeplan.retention.patterns import is_glob
 from lakeplan.review.base import HeldTree
 from lakeplan.review.checks import Place, judge, own_folder
@@ -32,6 +32,7 @@ from lakeplan.review.strictness import (
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import Check, DesiredRepository, Safety, ServerConfig
+from lakeplan.values.local import LeadsOut, read_inside
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import GateResult, Loosening, Plan, SweepGuard
 from lakeplan.values.plan_document import dump_plan
@@ -179,14 +180,18 @@ class Base:
         return replace(
             plan,
             base=self.commit,
-            # Overrides last: a change can add any number of them, and some outputs show only the first.
-            loosenings=tuple(sorted(listed, key=lambda item: item.path.startswith("overrides: "))),
+            loosenings=_overrides_last(listed),
             sweep_guards=_guards(pairs),
             impact_tolerance_percent=held.safety.impact_tolerance_percent,
             max_plan_age_seconds=held.safety.max_plan_age_seconds,
             warnings=warnings,
             same_as_base=frozenset(now.key for before, now in pairs if now and pairing.is_same(before, now)),
         )
+
+
+def _overrides_last(listed: Iterable[Loosening]) -> tuple[Loosening, ...]:
+    """A change can add any number of overrides, and some outputs show only the first weakened settings."""
+    return tuple(sorted(listed, key=lambda item: item.path.startswith("overrides: ")))
 
 
 def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
@@ -298,7 +303,7 @@ class PlanChecks:
             plan,
             gates=(*plan.gates, *gates),
             warnings=(*plan.warnings, *warnings, *later),
-            loosenings=(*plan.loosenings, *self._changed_files()),
+            loosenings=_overrides_last((*plan.loosenings, *self._changed_files())),
         )
 
     def _changed_files(self) -> tuple[Loosening, ...]:
@@ -307,13 +312,12 @@ class PlanChecks:
         words = {os.path.normpath(word): None for check in self.checks for word in check.run}
         if self.base is None or not words:
             return ()
-        found = []
+        found, root = [], self.tree.root.resolve()
         with self._place() as place:
             for word in words:
-                here = self.tree.root / word
-                inside = not os.path.isabs(word) and word.partition(os.sep)[0] not in (os.curdir, os.pardir)
-                if inside and (before := _contents(place.folder / word)) and before != _contents(here):
-                    after, where = ("changed", f"{word}:1:1") if here.exists() else (ABSENT, "")
+                named = not os.path.isabs(word) and word.partition(os.sep)[0] not in (os.curdir, os.pardir)
+                if named and (before := _contents(place.folder, word)) and before != _contents(root, word):
+                    after, where = ("changed", f"{word}:1:1") if (root / word).exists() else (ABSENT, "")
                     found.append(Loosening(WHOLE_TREE, f"checks: {word}", "as at the base", after, where))
         return tuple(found)
 
@@ -331,16 +335,20 @@ class PlanChecks:
             yield Place(folder, judged=work.top)
 
 
-def _contents(path: Path) -> dict[str, bytes | None]:
-    """SHA-256 of a file, or of all in a folder; None for one that cannot be read."""
-    inner = (os.path.join(top, name) for top, _, names in os.walk(path) for name in names)
+def _contents(top: Path, word: str) -> dict[str, bytes | None]:
+    """SHA-256 of a file of a tree, or of all in a folder, also through links that stay in the tree; None for
+    one that cannot be read."""
+    inner = (os.path.join(at, name) for at, _, names in os.walk(top / word) for name in names)
     found: dict[str, bytes | None] = {}
-    for file in (str(path), *inner):
-        if os.path.isfile(file) and not os.path.islink(file):
+    for file in (str(top / word), *inner):
+        if os.path.isfile(file):
+            name = os.path.relpath(file, top)
             try:
-                found[os.path.relpath(file, path)] = sha256(read_file(file)).digest()
+                found[name] = sha256(read_inside(top, file, FILE_BYTES)).digest()
+            except LeadsOut:
+                continue
             except (OSError, ValueError):
-                found[os.path.relpath(file, path)] = None
+                found[name] = None
     return found
 
 

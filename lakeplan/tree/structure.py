@@ -104,6 +104,8 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
         if expires is None:
             continue  # missing or invalid, which is already a problem
         reason = text_of(item.items.get("reason")) or ""
+        if reason and not reason.strip():
+            problems.add(item.items["reason"].source, (*path, "reason"), "the reason is blank")
         yield path, Override(repository, gate, ceiling, reason, expires, item.source)
 
 

@@ -108,6 +108,23 @@ class DescribeACheck:
             (f"checks: {path}", "changed" if is_there else "absent")
         ]
 
+    def it_is_listed_where_the_change_changes_what_its_file_links_to(self, site):
+        site.write("shared/own.py", PASS)
+        (site.tree / "checks").mkdir()
+        (site.tree / "checks/own.py").symlink_to("../shared/own.py")
+        (site.tree / "checks/os.py").symlink_to(os.__file__)
+        tree(site, check("python3, checks/own.py, checks"))
+        commit(site)
+        assert plan(site, "--base", "HEAD").json["loosenings"] == []
+        site.write("shared/own.py", "# it lets everything through\n")
+        tree(
+            site,
+            check("python3, checks/own.py, checks"),
+            "overrides: [{repository: '*', gate: check, reason: of a test, expires: 2099-12-31}]",
+        )
+        found = [i["path"] for i in plan(site, "--base", "HEAD").json["loosenings"]]
+        assert found == ["checks: checks/own.py", "checks: checks", "overrides: check of *"]
+
     def it_is_overridden_by_the_tree_and_the_reviewer_sees_it(self, site):
         site.write("checks/own.py", REFUSE)
         commit(site)

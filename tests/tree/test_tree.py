@@ -403,6 +403,10 @@ class DescribeOverrides:
                 "{repository: data-a, gate: deleted-branches, reason: r, max: 5GB, expires: 2027-01-01}",
                 "write max in branches",
             ),
+            (
+                '{repository: data-a, gate: clear, reason: " \\u00a0", expires: 2027-01-01}',
+                "reason: the reason is blank",
+            ),
         ],
     )
     def it_refuses_what_opens_nothing(self, problem: Callable[..., str], item: str, says: str) -> None:
