@@ -28,6 +28,8 @@ _INVISIBLE = frozenset(
 )
 """Fillers and variation selectors, which are letters, marks or symbols of Unicode. With one of them, a name
 looks like another one."""
+_MARKS, _MOST_MARKS = frozenset({"Mn", "Me"}), 4
+"""Marks over, under and around a letter. More than any script needs on one letter cover the lines around it."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 """GitHub's runner runs a line that begins with two colons as a command, on either stream."""
 _MARKED_COMMAND = re.compile(r"#(?=#[A-Za-z]*\[)")
@@ -37,8 +39,7 @@ _JSON_COMMAND = re.compile(r"##(?=[A-Za-z]*\[)")
 
 def safe(text: str, encoding: str = "utf-8") -> str:
     """Return ``text`` on one line, without characters that a terminal acts on or ``encoding`` lacks."""
-    shown = "".join(_escape(c) if _is_unsafe(c) else c for c in text)
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
+    return _escaped(text, _escape).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def safe_lines(text: str, encoding: str = "utf-8") -> str:
@@ -59,17 +60,22 @@ def safe_segments(line: Sequence[Segment]) -> list[Segment]:
 
 def safe_output(text: str) -> str:
     """Return the text of a file, such as XML or Markdown, with every unsafe character escaped."""
-    return "".join(c if c in "\n\t" or not _is_unsafe(c) else _escape(c) for c in text)
+    return _escaped(text, _escape, kept="\n\t")
 
 
 def safe_json(text: str) -> str:
     """Return the same JSON document with such characters as JSON escapes, and no command for a CI runner."""
-    shown = "".join(c if c == "\n" or not _is_unsafe(c) else _json_escape(c) for c in text)
-    return _JSON_COMMAND.sub("#\\\\u0023", shown)
+    return _JSON_COMMAND.sub("#\\\\u0023", _escaped(text, _json_escape, kept="\n"))
 
 
-def _is_unsafe(character: str) -> bool:
-    return unicodedata.category(character) in _UNSAFE or character in _INVISIBLE
+def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
+    shown, marks = [], _MOST_MARKS  # a first mark would be drawn over what is printed before the text
+    for character in text:
+        kind = unicodedata.category(character)
+        marks = marks + 1 if kind in _MARKS else 0
+        unsafe = kind in _UNSAFE or character in _INVISIBLE or marks > _MOST_MARKS
+        shown.append(escape(character) if unsafe and character not in kept else character)
+    return "".join(shown)
 
 
 def _no_command(line: str) -> str:

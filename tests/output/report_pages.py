@@ -16,7 +16,7 @@ from lakeplan.values.settings import Policy
 
 AS_OF = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 DAY_US = 86_400_000_000
-NASTY = "</script><img src=x onerror=\"document.title='owned'\"><!--&lt;\u202e"
+NASTY = "</script><img src=x onerror=\"document.title='owned'\"><!--&lt;\u202e\u3164a" + "\u0302" * 9
 BEFORE = GcRules(30, {"main": 60})
 AFTER = GcRules(7, {"main": 20, NASTY: 3})
 

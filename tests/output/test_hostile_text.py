@@ -41,7 +41,7 @@ from lakeplan.output.report import render_report
 from lakeplan.output.show import render_tests, render_tests_junit
 from lakeplan.output.simulate import render_curve, render_simulate
 from lakeplan.output.sweep import render_marks, render_purge, render_restore, render_sweep
-from lakeplan.output.text import safe_json, safe_lines, safe_output
+from lakeplan.output.text import safe, safe_json, safe_lines, safe_output
 from lakeplan.tree.schemas import load_schema
 
 HOSTILE = (
@@ -50,6 +50,7 @@ HOSTILE = (
     "\u202eevil\u2066\u2069",
     "zero\u200b\u2060\ufeff\U000e0041",
     "blank\u3164\u115f\uffa0\u2800\u034f\ufe0f\U000e0100",
+    "\u0301\u0308" + "marks" + "\u0302\u0323\u0489" * 60,
     "cr\rlf\nls\u2028ps\u2029vt\x0bff\x0c",
     "::error::x",
     "\n::add-mask::x",
@@ -181,7 +182,9 @@ TEXTS: dict[str, tuple[str, str | None, Show]] = {
 
 
 def harmful(text: str) -> list[str]:
-    return [
+    """Characters that a terminal acts on, that cannot be seen, or that cover the lines around them."""
+    kinds = "".join("m" if unicodedata.category(c) in ("Mn", "Me") else "." for c in text)
+    return [text[found.start() : found.end()] for found in re.finditer("mmmmm+", kinds)] + [
         c
         for c in text
         if c != "\n"
@@ -190,6 +193,12 @@ def harmful(text: str) -> list[str]:
             or re.search("FILLER|VARIATION SELECTOR|PATTERN BLANK|JOINER", unicodedata.name(c, ""))
         )
     ]
+
+
+def it_shows_letters_with_the_marks_of_their_script_as_they_are() -> None:
+    for text in ("Việt", "Vie\u0302\u0323t", "ที่นี่", "בְּרֵאשִׁ֖ית", "हिन्दी", "ខ្ញុំ"):
+        assert safe(text) == text
+    assert safe("\u0338not equal") == "\\u0338not equal"
 
 
 def orders(text: str) -> list[str]:

@@ -16,8 +16,11 @@ const dateOf = (seconds) => {
 };
 const short = (id) => id.slice(0, 12);
 
-/* Characters that would hide or reorder text are shown as escapes. */
-const plain = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu,
+/* Characters that would hide, reorder or cover text are shown as escapes, as in text.py. */
+const HARMFUL = new RegExp("[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Cn}\\p{Zl}\\p{Zp}\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f"
+  + "\\u2800\\u3164\\ufe00-\\ufe0f\\uffa0\\u{e0100}-\\u{e01ef}]"
+  + "|(?<=^[\\p{Mn}\\p{Me}]*|[\\p{Mn}\\p{Me}]{4})[\\p{Mn}\\p{Me}]", "gu");
+const plain = (text) => text.replace(HARMFUL,
   (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 
 function keeperOf(graph, side, branch) {
