@@ -29,7 +29,7 @@ _INVISIBLE = frozenset(
 """Fillers and variation selectors, which are letters, marks or symbols of Unicode. With one of them, a name
 looks like another one."""
 _MARKS, _MOST_MARKS = frozenset({"Mn", "Me"}), 4
-"""Marks over, under and around a letter. More than any script needs on one letter cover the lines around it."""
+"""Marks over, under and around a letter. More than scripts need on one letter cover the lines around it."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 """GitHub's runner runs a line that begins with two colons as a command, on either stream."""
 _MARKED_COMMAND = re.compile(r"#(?=#[A-Za-z]*\[)")
