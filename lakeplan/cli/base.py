@@ -167,7 +167,7 @@ class Base:
         # A first tree has moved no state and given up no repository.
         before = self.guards
         if self.tree is None:
-            before = replace(before, state_url=mine.state_url, manages=mine.manages)
+            before = replace(before, state_url=mine.state_url, manages=mine.manages, name=mine.name)
         today = plan.as_of.date()
         found = loosened(before, mine, today)
         warnings = plan.warnings
@@ -236,6 +236,7 @@ def guards_of(tree: Tree) -> Guards:
         manages=Guards.manages if tree.manages is None else ", ".join(sorted(tree.manages)),
         state_url=tree.declared_state_url,
         notify=tree.notify,
+        name=tree.name or None,
         approvers=tree.approvers,
         overrides=tree.overrides,
         places=tree.places,

@@ -89,6 +89,9 @@ TREE = (
             why="other people would get the notice before branches are deleted",
         ),
     ),
+    Setting(
+        "name", "name", unordered("repositories that a tree of that name has claimed count as this one's")
+    ),
     Setting("approvers", "approvers", unordered("other people could approve marks by a comment")),
 )
 SERVER = (
@@ -174,6 +177,7 @@ class Guards:
     """As people read it."""
     state_url: str | None = None
     notify: NotifyConfig | None = None
+    name: str | None = None
     approvers: str | None = None
     overrides: tuple[Override, ...] = ()
     places: Mapping[str, Source] = field(default_factory=dict)
@@ -300,7 +304,7 @@ def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
     return _figure(setting, before), _figure(setting, after)
 
 
-_NOT_SET = {"state.url": "the default", "notify": ABSENT, "approvers": "no team"}
+_NOT_SET = {"state.url": "the default", "notify": ABSENT, "name": ABSENT, "approvers": "no team"}
 
 
 def _figure(setting: Setting, value: Any) -> str:

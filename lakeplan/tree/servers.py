@@ -280,7 +280,17 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
 def read_places(root: MapNode) -> dict[str, Source]:
     """Return the places of the blocks and keys that gates depend on, such as ``safety.max_expired_bytes``."""
     found = {}
-    for block in ("safety", "bounds", "state", "unmanaged", "notify", "manages", "checks", "approvers"):
+    for block in (
+        "safety",
+        "bounds",
+        "state",
+        "unmanaged",
+        "notify",
+        "manages",
+        "checks",
+        "name",
+        "approvers",
+    ):
         if block not in root.items:
             continue
         found[block] = root.where(block)

@@ -81,7 +81,6 @@ JUDGED_ELSEWHERE = {
     "server": _ENTRIES,
     "use": _ENTRIES,
     "owner": "one whose channel for deletions is another is listed (strictness.loosened_repository)",
-    "name": "a repository that another name has claimed is refused (lakeplan.review.claims)",
     "simulation": "both runners give the same answers; nothing is decided by it",
     "apiVersion": "there is one version",
 }
