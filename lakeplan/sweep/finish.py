@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Final, Literal
 
-from lakeplan.errors import LakeplanError, StorageNotFound, WriteConflict
+from lakeplan.errors import LakeplanError, StorageError, StorageNotFound, WriteConflict
 from lakeplan.formats.collector import ADDRESSES_A_FILE, UnifiedRun, read_deleted, read_summary
 from lakeplan.formats.namespace import (
     OFFICIAL_FILE,
@@ -91,8 +91,21 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
 
 def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> SweepDocument:
     """Writes the summary of a run, and for a finished sweep the official report under ``run_id``, a
-    descending xid. Returns the document. Raises StorageError; the parts' records then still say what was
-    deleted."""
+    descending xid. Returns the document. Raises StorageError, which says how much was deleted; the parts'
+    records then still say what."""
+    try:
+        return _finish(site, end, ports, run, run_id=run_id)
+    except StorageError as error:
+        count, mark_id = end.amount(Status.DELETED).objects, end.mark.mark_id
+        command = "abort" if end.closed else "run"
+        raise error.replaced(
+            message=f"{error.message}. The sweep has deleted {count:,} objects, but its summary was not"
+            " written",
+            hint=f"Run `lakeplan sweep {command} {mark_id}` again to write it.",
+        ) from error
+
+
+def _finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: str) -> SweepDocument:
     versioned = site.store.facts().versioned
     document = sweep_document(end, at=ports.now(), facts_versioned=versioned)
     prefix = sweep_prefix(end.mark.mark_id)

@@ -57,10 +57,13 @@ class RefsMemory:
         return refs
 
 
+STOPPED = "stopped by a signal"
+
+
 @dataclass(frozen=True)
 class SweepPorts:
     """What a sweep needs from outside. ``store`` opens a repository's namespace. ``stop`` is called between
-    rounds and returns whether to stop (SIGTERM)."""
+    steps and returns whether to stop (SIGTERM)."""
 
     reader: Callable[[str], LakeFSReader]
     preparer: Callable[[str], UncommittedPreparer]

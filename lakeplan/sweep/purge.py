@@ -22,7 +22,7 @@ from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
-from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
 from lakeplan.sweep.records import (
     continue_or_abort,
     is_over,
@@ -86,6 +86,8 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
     needed again, and for anything that makes an inspection unsafe.
     """
     site, mark_id = quarantine.site, quarantine.mark_id
+    if ports.stop():
+        raise LakeplanError(STOPPED, where=site.key, hint="Run the command again.")
     clocks = site_clocks(site, sweep_prefix(mark_id) + CLOCK_FILE, ports.now, by=by_text(run))
     age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
     before_us = to_us(min(older_than, clocks.earliest - age))
@@ -127,7 +129,7 @@ class _End:
 
 
 class _TooOld(Exception):
-    """The inspection is too old to delete by it."""
+    """The inspection is too old to delete by it, or a signal stopped the purge."""
 
 
 class _Purge:
@@ -224,7 +226,7 @@ class _Purge:
 
         def check() -> None:
             nonlocal kept
-            if why := self._too_old(until):
+            if why := STOPPED if self._ports.stop() else self._too_old(until):
                 raise _TooOld(why)
             if self._last - kept >= KEEP:
                 self._keep()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from lakeplan.errors import (
@@ -30,7 +31,7 @@ from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
-from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
@@ -39,7 +40,9 @@ from lakeplan.values.sweep import Part
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
 KEYS_A_LEASE = 5_000
-"""Copies between two renewals of the lease."""
+"""Copies that are requested together. The lease is renewed before."""
+KEEP = timedelta(minutes=1)
+"""The time between two renewals of the lease."""
 PATHS_NAMED = 10
 """Paths of an object in a mark."""
 FEW = 1_000
@@ -247,9 +250,13 @@ def _copy_back(
     came: list[str] = []
     there: dict[str, int] = {}
     failed: dict[str, str] = {}
+    over = ""
+    """Why nothing more is copied."""
 
     def bring(address: str) -> str:
         """Copies one object. Returns why that failed, or ""."""
+        if over:
+            return over
         try:
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:
@@ -262,8 +269,15 @@ def _copy_back(
 
     with ports.progress.task("restoring", len(chosen)) as step, ThreadPoolExecutor(THREADS) as pool:
         for some in batches(chosen, KEYS_A_LEASE):
-            keep()
-            found = site.store.find(some)
+            try:
+                keep()
+                found = site.store.find(some)
+            except LakeplanError as error:
+                if not came:
+                    raise
+                over = str(error)
+                break
+            kept = ports.now()
             there |= {address: stored.size for address, stored in found.items()}
             step(len(found))
             left = [address for address in some if address not in found]
@@ -274,17 +288,44 @@ def _copy_back(
                     problems[address] = why
                 else:
                     came.append(address)
-            shown = _shown(site, [*problems], sleep)
-            for address, why in problems.items():
-                if shown is None:
-                    failed[address] = f"{why}; {UNKNOWN}"
-                elif address not in shown:
-                    failed[address] = why
-                elif shown[address] == chosen[address] and why != CONFLICT:
-                    came.append(address)
-                else:
-                    there[address] = shown[address]
-    return came, there, failed
+                if not over and ports.stop():
+                    over = STOPPED
+                if not over and not timedelta() <= ports.now() - kept < KEEP:  # copies of large objects
+                    over, kept = _renewed(keep), ports.now()
+            _sort_out(chosen, problems, _shown(site, [*problems], sleep), came, there, failed)
+            if over:
+                break
+    done = {*came, *there, *failed}
+    return came, there, failed | {address: over for address in chosen if address not in done}
+
+
+def _renewed(keep: Callable[[], None]) -> str:
+    """Renews the lease. Returns why that failed, or ""."""
+    try:
+        keep()
+    except LakeplanError as error:
+        return str(error)
+    return ""
+
+
+def _sort_out(
+    chosen: Mapping[str, int],
+    problems: Mapping[str, str],
+    shown: Mapping[str, int] | None,
+    came: list[str],
+    there: dict[str, int],
+    failed: dict[str, str],
+) -> None:
+    """Adds addresses whose copying failed to what the store shows became of them."""
+    for address, why in problems.items():
+        if shown is None:
+            failed[address] = f"{why}; {UNKNOWN}"
+        elif address not in shown:
+            failed[address] = why
+        elif shown[address] == chosen[address] and why != CONFLICT:
+            came.append(address)
+        else:
+            there[address] = shown[address]
 
 
 def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> dict[str, int] | None:

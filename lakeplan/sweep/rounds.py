@@ -17,6 +17,7 @@ from lakeplan.formats.namespace import result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Halt, Waiting, Work, delete_all, sweep_parts
+from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rules import Throttle, with_hint
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import Progress, Silent, Step
@@ -81,7 +82,6 @@ PROGRESS_SECONDS = 5.0
 """How often records are listed to show progress."""
 KEEP_SECONDS = 60.0
 """How often a lease is renewed during a round."""
-STOPPED = "stopped by a signal"
 
 
 class PartSweeper:

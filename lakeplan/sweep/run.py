@@ -33,7 +33,7 @@ from lakeplan.sweep.mark import by_text, collector_runs
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks, site_lease
-from lakeplan.sweep.ports import Site, SweepPorts
+from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
 from lakeplan.sweep.records import (
     KNOWN_NOTHING,
     KnownAtMark,
@@ -46,6 +46,7 @@ from lakeplan.sweep.records import (
     official_run,
     read_approval,
     read_end,
+    read_summary,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
 from lakeplan.values.simulation import Amount, RunnerChoice, total_of
@@ -113,6 +114,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
     site = held_to_approval(site, mark, approval)
     clocks = check_clocks(site, mark, ports, by_text(run))
     with lease:
+        check_not_aborted(site, mark)
         check_round(site, mark, approval, ports, by_text(run))
         check_site(site, clocks.latest.date())
         runner = _Runner(site, mark, ports, load_known(site, mark), lease.renew, by_text(run))
@@ -133,7 +135,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
             before, began = len(left), ports.now()
             if ports.stop():
-                runner.problem = "stopped by a signal"
+                runner.problem = STOPPED
                 break
             try:
                 lease.renew()
@@ -230,6 +232,13 @@ def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPor
             where=stored.mark.where,
             hint="Run the sweep again to use the new approval.",
         )
+
+
+def check_not_aborted(site: Site, mark: Mark) -> None:
+    """Raises StalePlan when the sweep was aborted, perhaps while this run waited for the lease."""
+    summary = read_summary(site.store, mark.mark_id)
+    if summary is not None and summary["closed"]:
+        raise StalePlan("the sweep of this mark was aborted", where=mark.where, hint=MARK_AGAIN)
 
 
 def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:

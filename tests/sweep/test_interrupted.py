@@ -217,6 +217,22 @@ def it_tries_failed_objects_again(world: SweepWorld, repo: LakeRepository) -> No
     assert set(world.going(mark)) & repo.stored() == set()
 
 
+def it_deletes_nothing_after_it_was_aborted_while_the_run_began(
+    world: SweepWorld, repo: LakeRepository
+) -> None:
+    mark = world.mark()
+    world.approve(mark)
+    world.wrap = lambda store: _refusing(store, lambda key: Deletion(key, "AccessDenied"))
+    world.finish(world.run(mark))  # a second run reads this summary, and tries the failed objects again
+    world.wrap = lambda store: store
+    aborted = world.finish(world.close(mark))
+    assert (aborted["closed"], aborted["failed"]["objects"]) == (True, 2)
+    with pytest.raises(StalePlan, match="was aborted"):
+        world.run(mark)
+    assert set(world.going(mark)) <= repo.stored()
+    assert read_summary(world.site().store, mark.mark_id) == aborted
+
+
 def it_gives_up_what_fails_twice_in_one_run_each(world: SweepWorld, repo: LakeRepository) -> None:
     mark = world.mark()
     world.approve(mark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +19,7 @@ from lakeplan.state.clocks import Clocks
 from lakeplan.stores.folder import FolderState
 from lakeplan.sweep import purge as module
 from lakeplan.sweep.inspection import Needed
+from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.purge import (
     NAMED,
     NEEDED,
@@ -70,6 +71,7 @@ class Case:
     inspections: list[dict[str, Any]] = field(default_factory=list)
     renewed: list[datetime] = field(default_factory=list)
     asked: list[tuple[list[str], DeleteSettings]] = field(default_factory=list)
+    stopped: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         self.store = FaultyStore(folder_store(self.folder))
@@ -78,7 +80,10 @@ class Case:
         )
         self.site: Any = SimpleNamespace(key="prod/lake", desired=desired, store=self.store)
         self.ports: Any = SimpleNamespace(
-            now=lambda: self.at, sweeper=self, state=FolderState(str(self.folder / "../state"))
+            now=lambda: self.at,
+            sweeper=self,
+            state=FolderState(str(self.folder / "../state")),
+            stop=lambda: self.stopped(),
         )
 
     @property
@@ -357,6 +362,19 @@ def it_reports_what_it_deleted_before_the_lease_was_lost(case: Case, monkeypatch
     end = case.purge()
     assert (end.deleted, end.failed, end.problem) == (Amount(2, 2), {}, "another run took it over")
     assert end.kept == {"data/c": NOT_TRIED, "data/kept": NEEDED}
+
+
+def it_reports_what_it_deleted_before_a_signal_stopped_it(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COPIES_AT_ONCE", 1)
+    case.copies("data/a", "data/b", "data/c")
+    case.stopped = lambda: "data/a" not in case.left()
+    end = case.purge()
+    assert (end.deleted, end.problem) == (Amount(1, 1), STOPPED)
+    assert end.failed | end.kept == {"data/b": STOPPED, "data/c": NOT_TRIED}
+    assert case.left() == {"data/b", "data/c"}
+    assert len(case.inspections) == 1
 
 
 def it_raises_why_nothing_could_be_deleted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

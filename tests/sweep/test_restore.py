@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -19,6 +19,7 @@ import pytest
 from lakeplan.errors import (
     FormatError,
     LakeplanError,
+    LeaseHeld,
     StorageDenied,
     StorageError,
     StorageNotFound,
@@ -31,6 +32,7 @@ from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.clocks import Clocks
 from lakeplan.sweep import restore as module
 from lakeplan.sweep.inspection import Needed
+from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
 from lakeplan.values.sweep import Marked, Part
 from tests.memory import MemoryState
@@ -65,6 +67,9 @@ class Case:
     tasks: list[tuple[str, int | None]] = field(default_factory=list)
     requests: list[tuple[RecheckRequest, int]] = field(default_factory=list)
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    now: Callable[[], datetime] = lambda: NOW
+    stopped: Callable[[], bool] = lambda: False
+    lease_lost: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         self.store = FaultyStore(folder_store(self.folder))
@@ -77,7 +82,13 @@ class Case:
             reader=reader,
             store=self.store,
         )
-        self.ports: Any = SimpleNamespace(now=lambda: NOW, marker=self, state=MemoryState(), progress=self)
+        self.ports: Any = SimpleNamespace(
+            now=lambda: self.now(),
+            marker=self,
+            state=MemoryState(),
+            progress=self,
+            stop=lambda: self.stopped(),
+        )
 
     @property
     def mark(self) -> Any:
@@ -137,6 +148,8 @@ class Case:
 
     def renew(self) -> None:
         self.order.append("renew")
+        if self.lease_lost():
+            raise LeaseHeld("another run took it over", where="prod/lake")
 
     def get_commit(self, repository: str, commit: str) -> Any:
         assert (repository, commit) == ("lake", "c1")
@@ -527,6 +540,49 @@ class DescribeAStoreThatFails:
             ["data/4"],
         ]
         assert sum(case.steps) == 5
+
+    def it_renews_the_lease_once_a_minute_while_it_copies(self, case: Case) -> None:
+        case.copies("data/a", "data/b")
+        case.now = lambda: NOW + timedelta(minutes=case.order.count("copy"))
+        assert case.restore()["restored"] == 2
+        assert case.order.count("renew") > 2  # two before the first copy
+
+    @pytest.mark.parametrize(
+        ("how", "why"),
+        [
+            ("lost lease", "prod/lake: another run took it over"),
+            ("no answer", "no network"),
+            ("signal", STOPPED),
+        ],
+    )
+    def it_reports_what_came_back_before_it_had_to_stop(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch, how: str, why: str
+    ) -> None:
+        monkeypatch.setattr(module, "KEYS_A_LEASE", 1)
+        case.copies("data/a", "data/b", "data/c")
+        copied = lambda: "copy" in case.order  # noqa: E731
+        if how == "lost lease":
+            case.lease_lost = copied
+        elif how == "signal":
+            case.stopped = copied
+        else:
+
+            def fail(name: str, args: tuple[Any, ...]) -> None:
+                if name == "find" and copied():
+                    raise StorageError("no network")
+                case.note(name, args)
+
+            case.store.before = fail
+        document = case.restore()
+        assert case.back() == {"data/a"}
+        assert (document["restored"], document["failed"]) == (1, 2)
+        assert document["failures"] == {"data/b": why, "data/c": why}
+        (journal,) = case.ports.state.list_keys("history/")
+        assert json.loads(case.ports.state.read(journal).data)["repositories"]["prod/lake"]["counts"] == {
+            "restored": 1,
+            "already_there": 0,
+            "failed": 2,
+        }
 
     def it_never_copies_over_what_is_there(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         case.copies("data/a")

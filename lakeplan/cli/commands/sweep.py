@@ -419,7 +419,7 @@ def restore(
       lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
     """
     session = opening.session(tree, runners=runners)
-    with sweep_ports(session) as ports:
+    with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree, session.tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
@@ -462,7 +462,9 @@ def purge(
         run = this_run(tree, session.tree)
         if not auto_approve:
             run = replace(run, approver={"by": str(run.holder["user"])})
-        document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
+        with stopping() as stop:
+            ports = replace(ports, stop=stop.is_set)
+            document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
     return outputs.emit(document, render_purge, code=exit_code)
 
 

@@ -17,7 +17,8 @@ from lakeplan.errors import LakeplanError, LeaseHeld, StorageDenied, StoreBusy
 from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
-from lakeplan.sweep.rounds import STOPPED, PartSweeper, ThreadWorkers, Workers
+from lakeplan.sweep.ports import STOPPED
+from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers, Workers
 from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep
