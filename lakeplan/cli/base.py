@@ -28,6 +28,7 @@ from lakeplan.review.strictness import (
     held_to_guard,
     loosened,
     loosened_repository,
+    weaker_for_later_branches,
 )
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
@@ -176,6 +177,11 @@ class Base:
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
+        branches = {repository.key: repository.branches for repository in plan.repositories}
+        for old, now in pairs:
+            if now is not None and old.resolved:  # a new entry is a section of the plan
+                runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
+                looser += weaker_for_later_branches(old, now, branches.get(now.key, {}), runs_policies=runs)
         listed = (*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,

@@ -9,13 +9,14 @@ here. ``tests/review/test_strictness.py`` lists every setting that needs no rule
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
+from lakeplan.retention.patterns import matches
 from lakeplan.values.declare import (
     ALL_OF_BOTH,
     LESS,
@@ -31,17 +32,22 @@ from lakeplan.values.declare import (
 from lakeplan.values.desired import (
     BOUNDS,
     SAFETY,
+    BranchRule,
+    Cleared,
     DesiredRepository,
     GcDesired,
+    GcSetting,
     Override,
+    PoliciesDesired,
     Safety,
     ServerConfig,
     Source,
 )
 from lakeplan.values.notify import NotifyConfig
-from lakeplan.values.pins import PINS
+from lakeplan.values.pins import PINS, Kept
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
 from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, duration_text
+from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
 
 Block = TypeVar("Block")
@@ -270,6 +276,71 @@ def loosened_repository(
     ):
         place = head.values.get("/" + setting.path.replace(".", "/"))
         yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)
+
+
+def weaker_for_later_branches(
+    base: DesiredRepository, head: DesiredRepository, branches: Collection[str], *, runs_policies: bool
+) -> Iterator[Loosening]:
+    """What a plan cannot show, because no branch has it yet: patterns of ``gc.branches`` that match none of
+    ``branches`` and keep less than at the base, and policies that delete more or sooner. With
+    ``runs_policies``, lakeplan runs them; others are on the server, where a plan shows every change."""
+    if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
+        yield from _weaker_patterns(base.key, base.gc, head.gc, branches)
+    old = base.branch_lifecycle.policies if isinstance(base.branch_lifecycle, PoliciesDesired) else ()
+    if runs_policies and isinstance(head.branch_lifecycle, PoliciesDesired):
+        for policy, place in zip(head.branch_lifecycle.policies, head.branch_lifecycle.sources, strict=True):
+            if not any(_deletes_no_more(policy, other) for other in old):
+                named = ", ".join(policy.patterns)
+                same = [
+                    other for other in old if (other.id or other.patterns) == (policy.id or policy.patterns)
+                ]
+                before = "; ".join(map(_policy_text, same)) or ABSENT
+                path = f"branch_lifecycle.policies[{policy.id or named}]"
+                yield Loosening(base.key, path, before, _policy_text(policy), str(place))
+
+
+def _weaker_patterns(
+    key: str, base: GcDesired, head: GcSetting, branches: Collection[str]
+) -> Iterator[Loosening]:
+    now = {rule.key: rule for rule in head.branches} if isinstance(head, GcDesired) else {}
+    default = head.default_retention_days if isinstance(head, GcDesired) else 0
+    for old in base.branches:
+        if not old.is_pattern or any(matches(branch, old.name) for branch in branches):
+            continue
+        new = now.get(old.key)
+        days = default if new is None else new.retention_days
+        kept = _kept_counts(old.kept), _kept_counts(None if new is None else new.kept)
+        if days < old.retention_days or any(a < b for b, a in zip(*kept, strict=True)):
+            after = ABSENT if new is None else _pattern_text(new)
+            place = "" if not isinstance(head, GcDesired) else (new or head).source
+            yield Loosening(key, f"gc.branches[{old.name}]", _pattern_text(old), after, str(place))
+
+
+def _kept_counts(kept: Kept | None) -> tuple[int, ...]:
+    return (0, 0, 0, 0) if kept is None else (kept.commits, kept.daily, kept.weekly, kept.monthly)
+
+
+def _pattern_text(rule: BranchRule) -> str:
+    names = ("min_commits", "daily", "weekly", "monthly")
+    kept = (f", {name} {n}" for name, n in zip(names, _kept_counts(rule.kept), strict=True) if n)
+    return f"{rule.retention_days:,} days{''.join(kept)}"
+
+
+def _deletes_no_more(policy: BranchPolicy, other: BranchPolicy) -> bool:
+    """Whether ``other`` deletes every branch that ``policy`` deletes, and no later."""
+    limits = (
+        (policy.max_age_seconds, other.max_age_seconds),
+        (policy.max_idle_seconds, other.max_idle_seconds),
+    )
+    return set(policy.patterns) <= set(other.patterns) and all(
+        theirs is None or (own is not None and own >= theirs) for own, theirs in limits
+    )
+
+
+def _policy_text(policy: BranchPolicy) -> str:
+    ages = {"max_age": policy.max_age_seconds, "max_idle_age": policy.max_idle_seconds}
+    shown = (f"{name} {duration_text(age)}" for name, age in ages.items() if age is not None)
+    return f"{', '.join(policy.patterns)}: {', '.join(shown)}"
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:

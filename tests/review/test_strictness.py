@@ -38,9 +38,11 @@ from tests.review.declared import extreme, kind_of, strategy
 RULED = (*SWEEP, *SAFETY, *LIFECYCLE, *PINS, *TREE, *SERVER)
 _HOLD = "identifies the hold; all_holds keeps every one, and one that the head lacks is listed"
 _DAYS = "a plan simulates a change; a sweep keeps what the server's or the tree's days keep"
-_NAMES = "names what the days are for; a plan expands and simulates it"
+_NAMES = "names what the days are for; a plan expands and simulates it, or lists a pattern without branches"
 _PINS = "a plan lists every pin that is no longer required and what only it protects, and gates judge it"
-_SIMULATED = "a plan shows every change and what it deletes, and gates judge it"
+_SIMULATED = (
+    "a plan shows every change and what it deletes, and gates judge it; those that lakeplan runs are listed"
+)
 _ENTRIES = "decides which settings an entry gets; the resolved settings are compared"
 _POLICY = ("id", "patterns", "max_age", "max_idle_age", "max_inactivity_time", "description", "remove")
 JUDGED_ELSEWHERE = {

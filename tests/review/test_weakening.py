@@ -16,7 +16,7 @@ import pytest
 
 from lakeplan.cli.base import Base
 from lakeplan.review.base import HeldTree
-from lakeplan.review.strictness import SERVER, TREE
+from lakeplan.review.strictness import SERVER, TREE, weaker_for_later_branches
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.declare import Order, Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
@@ -286,3 +286,73 @@ def it_lists_and_keeps_every_hold_that_is_dropped_or_ends_sooner(
     assert ((f"{server}/team-a", f"holds[{kind} {name}]") in found.listed) is not adds
     (held,) = found.held.resolve(server, ["team-a"])
     assert [(h.kind, h.name, h.until) for h in held.holds] == [(kind, name, None)]
+
+
+def _rules(*rules: Node) -> Node:
+    return entry({"gc": {"default_retention_days": 21, "branches": [*rules]}})
+
+
+_RELEASES = {"pattern": "release-*", "retention_days": 90}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (_rules(_RELEASES), _rules(), ("90 days", "absent")),
+        (_rules(_RELEASES), _rules({**_RELEASES, "retention_days": 30}), ("90 days", "30 days")),
+        (_rules({**_RELEASES, "min_commits": 3}), _rules(_RELEASES), ("90 days, min_commits 3", "90 days")),
+        (_rules(_RELEASES), entry({}), ("90 days", "absent")),
+        (_rules(_RELEASES), _rules({**_RELEASES, "retention_days": 91}), None),
+        (_rules({**_RELEASES, "retention_days": 20}), _rules(), None),
+        (_rules(_RELEASES), entry({"gc": "clear"}), None),
+        (entry({}), _rules(_RELEASES), None),
+    ],
+)
+def it_lists_a_pattern_that_keeps_less_of_branches_to_come(
+    compare: Compare, before: Node, after: Node, shown: tuple[str, str] | None
+) -> None:
+    found = compare(before, after)
+    path = "gc.branches[release-*]"
+    assert [(i.before, i.after) for i in found.plan.loosenings if i.path == path] == (
+        [shown] if shown else []
+    )
+    (rows,) = [
+        [*weaker_for_later_branches(old, new, {"release-1"}, runs_policies=False)]
+        for old in found.base.resolve("prod", [])
+        for new in found.head.resolve("prod", [])
+    ]
+    assert rows == []  # the plan shows what changes for this branch
+
+
+def _policies(*policies: Node, engine: str = "lakeplan") -> Node:
+    server = {"endpoint_url": HERE, "branch_lifecycle": {"engine": engine}}
+    return {"servers": {"prod": server}, **entry({"branch_lifecycle": {"policies": [*policies]}})}
+
+
+_QUIET = {"id": "quiet", "patterns": ["feature-*", "wip-*"], "max_age": "30d"}
+_SHOWN = "feature-*, wip-*: max_age 30d"
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        ({**_QUIET, "max_age": "1d"}, (_SHOWN, "feature-*, wip-*: max_age 1d")),
+        ({**_QUIET, "patterns": ["release-*"]}, (_SHOWN, "release-*: max_age 30d")),
+        (
+            {"id": "quiet", "patterns": ["wip-*"], "max_idle_age": "30d"},
+            (_SHOWN, "wip-*: max_idle_age 30d"),
+        ),
+        ({**_QUIET, "id": "new", "max_age": "29d"}, ("absent", "feature-*, wip-*: max_age 29d")),
+        ({**_QUIET, "max_age": "31d"}, None),
+        ({**_QUIET, "max_idle_age": "1d"}, None),
+        ({**_QUIET, "patterns": ["wip-*"]}, None),
+    ],
+)
+def it_lists_a_policy_that_deletes_more_of_branches_to_come(
+    compare: Compare, after: Node, shown: tuple[str, str] | None
+) -> None:
+    found = compare(_policies(_QUIET), _policies(after)).plan.loosenings
+    expected = [] if shown is None else [(f"branch_lifecycle.policies[{after['id']}]", *shown)]
+    assert [(i.path, i.before, i.after) for i in found] == expected
+    on_server = compare(_policies(_QUIET, engine="server"), _policies(after, engine="server"))
+    assert on_server.listed == set()  # a plan shows every change of the server's policies
