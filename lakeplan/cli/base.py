@@ -18,6 +18,7 @@ from lakeplan.limits import FILE_BYTES
 from lakeplan.retention.patterns import is_glob
 from lakeplan.review.base import HeldTree
 from lakeplan.review.checks import Place, judge, own_folder
+from lakeplan.review.differences import branch_path
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.strictness import (
     ABSENT,
@@ -177,11 +178,13 @@ class Base:
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
-        branches = {repository.key: repository.branches for repository in plan.repositories}
+        changed = {
+            r.key: {c.path.removeprefix(branch_path("")) for c in r.changes} for r in plan.repositories
+        }
         for old, now in pairs:
             if now is not None and old.resolved:  # a new entry is a section of the plan
                 runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
-                looser += weaker_for_later_branches(old, now, branches.get(now.key, {}), runs_policies=runs)
+                looser += weaker_for_later_branches(old, now, changed.get(now.key, set()), runs_policies=runs)
         listed = (*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,

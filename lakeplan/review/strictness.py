@@ -279,13 +279,13 @@ def loosened_repository(
 
 
 def weaker_for_later_branches(
-    base: DesiredRepository, head: DesiredRepository, branches: Collection[str], *, runs_policies: bool
+    base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
 ) -> Iterator[Loosening]:
-    """What a plan cannot show, because no branch has it yet: patterns of ``gc.branches`` that match none of
-    ``branches`` and keep less than at the base, and policies that delete more or sooner. With
-    ``runs_policies``, lakeplan runs them; others are on the server, where a plan shows every change."""
+    """What a plan does not show of branches to come: patterns of ``gc.branches`` that keep less than at the
+    base, unless they match a branch whose days the plan changes (``changed``), and policies that delete more
+    or sooner. With ``runs_policies``, lakeplan runs them; a plan shows every change of a server's."""
     if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
-        yield from _weaker_patterns(base.key, base.gc, head.gc, branches)
+        yield from _weaker_patterns(base.key, base.gc, head.gc, changed)
     old = base.branch_lifecycle.policies if isinstance(base.branch_lifecycle, PoliciesDesired) else ()
     if runs_policies and isinstance(head.branch_lifecycle, PoliciesDesired):
         for policy, place in zip(head.branch_lifecycle.policies, head.branch_lifecycle.sources, strict=True):
@@ -300,12 +300,12 @@ def weaker_for_later_branches(
 
 
 def _weaker_patterns(
-    key: str, base: GcDesired, head: GcSetting, branches: Collection[str]
+    key: str, base: GcDesired, head: GcSetting, changed: Collection[str]
 ) -> Iterator[Loosening]:
     now = {rule.key: rule for rule in head.branches} if isinstance(head, GcDesired) else {}
     default = head.default_retention_days if isinstance(head, GcDesired) else 0
     for old in base.branches:
-        if not old.is_pattern or any(matches(branch, old.name) for branch in branches):
+        if not old.is_pattern or any(matches(branch, old.name) for branch in changed):
             continue
         new = now.get(old.key)
         days = default if new is None else new.retention_days

@@ -326,3 +326,29 @@ def it_annotates_standing_policies_and_holds_only_where_the_change_is(world):
     assert annotated("--base", "HEAD") == {"repositories/events.yaml"}
     document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
     assert all(any("no-such-tag" in w or "v9" in w for w in r["warnings"]) for r in document["repositories"])
+
+
+def it_lists_shorter_patterns_unless_it_shows_what_changes(world):
+    """The days of ``release-1`` are its own, so that a shorter pattern changes only branches to come."""
+    world.api.repository("analytics")
+    world.api.commit("analytics", "main", 1, a=10)
+    for branch in ("release-1", "rc-1"):
+        world.api.branch("analytics", branch, "main")
+    world.api.set_rules("analytics", 21)
+
+    def rules(days: int) -> None:
+        own = "{branch_id: release-1, retention_days: 30}"
+        both = (f"{{pattern: '{p}', retention_days: {days}}}" for p in ("release-*", "rc-*"))
+        branches = f"branches: [{own}, {', '.join(both)}]"
+        tree(world, f"repositories: {{analytics: {{gc: {{default_retention_days: 21, {branches}}}}}}}")
+
+    rules(90)
+    world.git("init")
+    world.git("add", "-A")
+    world.git("commit", "-m", "base")
+    assert world.lakeplan("apply", world.plan_file()).code == 0
+    rules(60)
+    document = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+    assert [i["path"] for i in document["loosenings"]] == ["gc.branches[release-*]"]
+    (repository,) = document["repositories"]
+    assert [c["path"] for c in repository["changes"]] == ["branches/rc-1"]
