@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from lakeplan.errors import FormatError, LakeplanError, LeaseHeld, WriteConflict
@@ -22,6 +22,7 @@ from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.rules import GcRules, etag_of
 from lakeplan.values.simulation import Amount
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 ATTEMPTS_KEPT = 5
 """Consecutive writes of one setting whose outcome is unknown."""
@@ -264,6 +265,42 @@ def record_forecast(
 
 
 # ---- leases and the history
+@dataclass
+class _OwnRecord:
+    """A record that only one run writes. A write may have acted although it failed, so a later conflict with
+    it is none."""
+
+    state: StateWriter
+    key: str
+    version: str | None = None
+    _uncertain: list[bytes] = field(default_factory=list)
+
+    def write(self, data: bytes) -> None:
+        """Raises WriteConflict when another run was first."""
+        try:
+            self.version = self._unless_own(lambda: self.state.write(self.key, data, if_version=self.version))
+        except WriteConflict:
+            raise
+        except LakeplanError:
+            self._uncertain.append(data)
+            raise
+        self._uncertain.clear()
+
+    def delete(self) -> None:
+        """Raises WriteConflict when another run's record is there."""
+        self._unless_own(lambda: self.state.delete(self.key, if_version=self.version or ""))
+
+    def _unless_own(self, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except WriteConflict:
+            present = self.state.read(self.key)
+            if present is None or present.data not in self._uncertain:
+                raise
+            self.version = present.version
+            return request()
+
+
 LEASE = records.record({"until": records.moment}, {"holder": records.record({})})
 
 
@@ -280,10 +317,12 @@ class Lease:
     is_gone: Callable[[Mapping[str, Any]], bool]
     confirm: Callable[[], datetime]
     seconds: int = LEASE_SECONDS
-    _version: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self._record = _OwnRecord(self.state, repository_key("leases", self.repository))
 
     def __enter__(self) -> Lease:
-        key = repository_key("leases", self.repository)
+        key = self._record.key
         current = self.state.read(key)
         if current is not None:
             held, until = _held(current.data, self.repository, key)
@@ -294,8 +333,9 @@ class Lease:
                     where=self.repository,
                     hint="Wait for it to end, then run the command again.",
                 )
+        self._record.version = current.version if current else None
         try:
-            self._hold(current.version if current else None)
+            self._hold()
         except WriteConflict:
             raise LeaseHeld(
                 "another run just took the lease of this repository",
@@ -304,11 +344,9 @@ class Lease:
             ) from None
         return self
 
-    def _hold(self, version: str | None) -> None:
+    def _hold(self) -> None:
         until = self.now() + timedelta(seconds=self.seconds)
-        record = {"holder": dict(self.holder), "until": utc_text(until)}
-        key = repository_key("leases", self.repository)
-        self._version = self.state.write(key, json_text(record), if_version=version)
+        self._record.write(json_text({"holder": dict(self.holder), "until": utc_text(until)}))
 
     def _is_over(self, until: datetime) -> bool:
         end = until + LEASE_GRACE
@@ -317,7 +355,7 @@ class Lease:
     def renew(self) -> None:
         """Extends the lease by its whole time. Raises LeaseHeld when another run took it over."""
         try:
-            self._hold(self._version)
+            self._hold()
         except WriteConflict:
             raise LeaseHeld(
                 "this run's lease expired and another run took it over",
@@ -327,7 +365,7 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self.state.delete(repository_key("leases", self.repository), if_version=self._version)
+            self._record.delete()
         except WriteConflict:
             # It expired and another run holds it now, which deletes it.
             return
@@ -343,11 +381,12 @@ class RunJournal:
     state: StateWriter
     run_id: str
     record: dict[str, Any]
-    _version: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._stored = _OwnRecord(self.state, f"history/{self.run_id}.json")
 
     def save(self) -> None:
-        key, data = f"history/{self.run_id}.json", json_text(self.record)
-        self._version = self.state.write(key, data, if_version=self._version)
+        self._stored.write(json_text(self.record))
 
     def step(self, repository: str, **values: Any) -> None:
         """Adds or updates a repository's entry and stores the record."""

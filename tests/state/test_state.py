@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -29,6 +30,20 @@ def lease(
     )
 
 
+@contextmanager
+def losing_the_answer_of(request: str, state, monkeypatch):
+    """The store acts, and its answer does not arrive."""
+    act = getattr(state, request)
+
+    def lose(*arguments, **more):
+        act(*arguments, **more)
+        raise StorageError("timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, request, lose)
+        yield
+
+
 class DescribeLease:
     def it_holds_a_repository_and_lets_go(self, state):
         with lease(state):
@@ -43,6 +58,29 @@ class DescribeLease:
             monkeypatch.setattr(state, "delete", fail)
         assert "prod/analytics: the lease was not released" in caplog.text
         assert "No space left" in caplog.text
+
+    def it_is_still_held_after_an_answer_was_lost(self, state, monkeypatch):
+        held = lease(state).__enter__()
+        held.now = lambda: NOW + timedelta(seconds=60)
+        with losing_the_answer_of("write", state, monkeypatch), pytest.raises(StorageError, match="timed"):
+            held.renew()
+        held.now = lambda: NOW + timedelta(seconds=120)
+        held.renew()
+        held.now = lambda: NOW + timedelta(seconds=180)
+        with losing_the_answer_of("write", state, monkeypatch), pytest.raises(StorageError, match="timed"):
+            held.renew()
+        held.__exit__()
+        assert state.list_keys("leases/") == []
+
+    def it_is_lost_to_another_run_after_an_answer_was_lost(self, state, monkeypatch):
+        held = lease(state).__enter__()
+        with losing_the_answer_of("write", state, monkeypatch), pytest.raises(StorageError, match="timed"):
+            held.renew()
+        with lease(state, "other", gone=True):
+            with pytest.raises(LeaseHeld, match="took it over"):
+                held.renew()
+            held.__exit__()
+            assert state.list_keys("leases/") == [repository_key("leases", "prod/analytics")]
 
     def it_keeps_a_second_writer_out(self, state):
         with lease(state), pytest.raises(LeaseHeld, match="user me"), lease(state, "other"):
@@ -117,6 +155,14 @@ def it_stores_the_history_after_every_step(state):
     history.save()
     history.step("prod/a", status="pending")
     assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "pending"
+    history.step("prod/a", status="applied")
+    assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "applied"
+
+
+def it_records_further_steps_after_an_answer_was_lost(state, monkeypatch):
+    history = RunJournal(state, "run-1", {"command": "apply"})
+    with losing_the_answer_of("write", state, monkeypatch), pytest.raises(StorageError, match="timed out"):
+        history.step("prod/a", status="pending")
     history.step("prod/a", status="applied")
     assert json.loads(state.read("history/run-1.json").data)["repositories"]["prod/a"]["status"] == "applied"
 
