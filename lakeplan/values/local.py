@@ -22,7 +22,7 @@ from lakeplan.limits import TooLarge, read_file
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of new files: for the owner only, or as the user's umask allows."""
 PRIVATE_FOLDER = 0o700
-_DEVICES = ("/dev/", "/proc/")
+_DEVICES, _MEMORY = ("/dev/", "/proc/"), "/dev/shm/"  # the latter holds files as any disk does
 _PARTIAL = ".lakeplan-new-"
 
 
@@ -92,7 +92,7 @@ def refuse_links(path: Path, below: Path | None = None) -> None:
 
 def _is_special(path: Path) -> bool:
     """Return whether a path is a device, a pipe, or a name such as /dev/stdout, which may be any file."""
-    if str(path).startswith(_DEVICES):
+    if str(path).startswith(_DEVICES) and not str(path).startswith(_MEMORY):
         return True
     return path.exists() and not path.is_file() and not path.is_dir()
 

@@ -22,6 +22,11 @@ DAY_US = 86_400_000_000
 SERVER_URL = "s3://bucket/ns"
 
 
+def range_with(namespace: Path, address: bytes) -> Path:
+    files = (path for path in sorted((namespace / "_lakefs").iterdir()) if path.is_file())
+    return next(path for path in files if address in path.read_bytes())
+
+
 def entry(path: str, address: str, size: int = 1, kind: AddressType = AddressType.RELATIVE) -> Entry:
     return Entry(path, address, kind, size)
 

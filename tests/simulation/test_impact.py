@@ -28,7 +28,7 @@ from lakeplan.values.plan_parts import Bit
 from lakeplan.values.shown_records import Records, object_digests, packed
 from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount, RunnerChoice, Transition
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
-from tests.simulation.namespaces import NOW_US, SERVER_URL, entry, full
+from tests.simulation.namespaces import NOW_US, SERVER_URL, entry, full, range_with
 
 BEFORE, AFTER, LATER = 1, 2, 4
 EXPIRE = {"expire": Transition(BEFORE, AFTER), "later": Transition(BEFORE, LATER)}
@@ -224,7 +224,7 @@ class DescribeImpact:
         good, damaged, empty = (Repository(tmp_path / n, f"lab/{n}") for n in ("good", "damaged", "empty"))
         for repository in (good, damaged, empty):
             repository.commit(BEFORE, entry("a", "data/1", 5))
-        broken = next(p for p in (damaged.root / "_lakefs").iterdir() if b"data/1" in p.read_bytes())
+        broken = range_with(damaged.root, b"data/1")
         broken.write_bytes(broken.read_bytes()[:-10])
         for path in (empty.root / "_lakefs").iterdir():
             path.unlink()

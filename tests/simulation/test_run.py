@@ -34,6 +34,7 @@ from tests.simulation.namespaces import (
     commit_id,
     entry,
     full,
+    range_with,
     write_namespace,
 )
 from tests.simulation.reference import Answer, Reference
@@ -277,7 +278,7 @@ class DescribeWhatCannotBeRead:
     def it_names_a_range_that_is_damaged(self, runners: Runners, tmp_path: Path) -> None:
         history = one_branch(Snapshot("a", 1, (), (entry("x", "data/p/1"),)))
         url = write_namespace(tmp_path / "ns", history)
-        damaged = next(p for p in (tmp_path / "ns" / "_lakefs").iterdir() if b"data/p/1" in p.read_bytes())
+        damaged = range_with(tmp_path / "ns", b"data/p/1")
         data = bytearray(damaged.read_bytes())
         data[10] ^= 1
         damaged.write_bytes(data)
@@ -290,7 +291,7 @@ class DescribeWhatCannotBeRead:
     def it_names_a_range_that_is_missing(self, runners: Runners, tmp_path: Path) -> None:
         history = one_branch(Snapshot("a", 1, (), (entry("x", "data/p/1"),)))
         url = write_namespace(tmp_path / "ns", history)
-        missing = next(p for p in (tmp_path / "ns" / "_lakefs").iterdir() if b"data/p/1" in p.read_bytes())
+        missing = range_with(tmp_path / "ns", b"data/p/1")
         missing.unlink()
         with pytest.raises(StorageNotFound, match=missing.name):
             simulate(
