@@ -257,14 +257,15 @@ def sweep_parts(
 
 
 class _RoundClock:
-    """Whether a round may continue. The worker's clock may be wrong, so a round also ends after
-    ``LONGEST_ROUND`` by the monotonic clock, and does not begin while the clock is more than ``MAX_BEHIND``
-    behind the inspection: a worker that was started late could not notice."""
+    """Whether a round may continue. The worker's clock may be wrong or set back, so a round also ends by the
+    monotonic clock, at most ``LONGEST_ROUND`` after it began. It does not begin while the clock is more than
+    ``MAX_BEHIND`` behind the inspection: a worker that was started late could not notice."""
 
     def __init__(self, until: float | None, halt: Halt) -> None:
         self.halt = halt
         self._until = until
-        self._last = time.monotonic() + LONGEST_ROUND
+        left = LONGEST_ROUND if until is None else min(LONGEST_ROUND, until - time.time())
+        self._last = time.monotonic() + left
 
     def check(self) -> None:
         self.halt.check()

@@ -7,6 +7,7 @@ so a run may be killed at any point and continued by another.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -307,6 +308,7 @@ class _Runner:
         self._again: dict[str, int] = {}
         self.ends: list[PartResult] = []
         self.looks = 0
+        self._looked = 0.0
         self.problem = ""
         self._chosen: RunnerChoice | None = None
 
@@ -353,8 +355,10 @@ class _Runner:
         """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
         saved, never, looked_at = self._inspect(left)
         self.looks += 1
-        until = looked_at + ROUND
-        if self._ports.now() >= until:
+        now = self._ports.now()
+        # A clock that was set back meanwhile does not make the inspection newer.
+        until = min(looked_at, now - timedelta(seconds=time.monotonic() - self._looked)) + ROUND
+        if now >= until:
             return self._noted(RoundEnd((), SLOW_LOOK))
         request = self._request(left, self._mark.settings.mode)
         return self._noted(
@@ -411,7 +415,7 @@ class _Runner:
         before that, because they may take long."""
         site, mark = self._site, self._mark
         foreign = all_others(site, keep=self._keep)
-        looked_at = self._ports.now()
+        looked_at, self._looked = self._ports.now(), time.monotonic()
         now = check_clocks(site, mark, self._ports, self._by).earliest
         look = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
         request = recheck_request(site, mark, tuple(left), look, foreign, self._seen)

@@ -10,10 +10,12 @@ import pytest
 
 from lakeplan.errors import ClockSkew, FormatError, GateRefused, LakeplanError, StalePlan
 from lakeplan.formats.namespace import RULES_KEY
+from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.sweep import Status
 from tests.sweeping.lake import LakeRepository
+from tests.sweeping.stores import FakeTime
 from tests.sweeping.world import SweepWorld
 
 DAY = timedelta(days=1)
@@ -303,6 +305,28 @@ class DescribeClocks:
     def it_marks_by_the_earliest_clock(self, world: SweepWorld, repo: LakeRepository, clock: str) -> None:
         setattr(world, clock, timedelta(minutes=-4))
         assert world.mark().marked_at == world.lake.clock() - timedelta(minutes=4)
+
+    def it_deletes_no_longer_by_an_inspection_when_the_clock_is_set_back(
+        self, world: SweepWorld, settled: Mark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        passed, requests = FakeTime(), list[DeleteRequest]()
+        monkeypatch.setattr("lakeplan.sweep.run.time", passed)
+        delete = world.sweeper.delete
+
+        def inspecting() -> None:
+            """It takes nine minutes, in which the clock is set back by thirteen."""
+            if not requests:
+                passed.at += 9 * 60
+                world.lake.clock.advance(hours=-4 / 60)
+
+        def note(request: DeleteRequest) -> RoundEnd:
+            requests.append(request)
+            return delete(request)
+
+        monkeypatch.setattr(world.sweeper, "delete", note)
+        world.between = inspecting
+        world.run(settled)
+        assert requests[0].until == world.now() + timedelta(minutes=1)
 
     def it_stops_when_a_clock_jumps_between_rounds(self, world: SweepWorld, settled: Mark) -> None:
         world.marker.rows = world.sweeper.parts_a_round = 1

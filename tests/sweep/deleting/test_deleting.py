@@ -192,6 +192,30 @@ def it_ends_a_round_by_its_own_measure_where_the_clock_stands_still(
     assert len(ends(sweep.run(store, until=None))) == 3, "without an end it goes on"
 
 
+def it_ends_a_round_in_time_when_the_clock_is_set_back(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SetBack(FakeTime):
+        def monotonic(self) -> float:
+            return self.at + 60 if finished else self.at
+
+        def time(self) -> float:
+            return self.at + 30 if finished else self.at
+
+    finished: list[str] = []
+    clock = SetBack()
+    monkeypatch.setattr(deleting, "time", clock)
+    sweep.mark(["data/a"], ["data/b"])
+    store = FaultyStore(sweep.store)
+
+    def later(name: str, args: tuple[Any, ...]) -> None:
+        if name == "create" and "results/" in args[0]:
+            finished.append(args[0])  # 60 seconds have passed, and the clock was set back by 30
+
+    store.after = later
+    until = clock.at + 60
+    assert len(ends(sweep.run(store, until=until))) == 1
+    assert sweep.there() == {"data/b"}
+
+
 def it_deletes_nothing_by_a_clock_that_is_behind(sweep: Sweep, time: FakeTime) -> None:
     """Started a day late, it would take an old inspection for a fresh one."""
     sweep.mark(["data/a"])
