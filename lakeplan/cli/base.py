@@ -29,7 +29,7 @@ from lakeplan.review.strictness import (
     held_to_guard,
     loosened,
     loosened_repository,
-    weaker_for_later_branches,
+    weaker_later,
 )
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
@@ -184,7 +184,7 @@ class Base:
         for old, now in pairs:
             if now is not None and old.resolved:  # a new entry is a section of the plan
                 runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
-                looser += weaker_for_later_branches(old, now, changed.get(now.key, set()), runs_policies=runs)
+                looser += weaker_later(old, now, changed.get(now.key, set()), runs_policies=runs)
         listed = (*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,

@@ -278,14 +278,15 @@ def loosened_repository(
         yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)
 
 
-def weaker_for_later_branches(
+def weaker_later(
     base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
 ) -> Iterator[Loosening]:
-    """What a plan does not show of branches to come: patterns of ``gc.branches`` that keep less than at the
-    base, unless they match a branch whose days the plan changes (``changed``), and policies that delete more
-    or sooner. With ``runs_policies``, lakeplan runs them; a plan shows every change of a server's."""
+    """What a plan does not show of branches and commits to come: patterns of ``gc.branches`` with fewer days
+    than at the base, unless they match a branch whose days the plan changes (``changed``); rules by which
+    fewer of the newest commits get pins; and policies that delete more or sooner. With ``runs_policies``,
+    lakeplan runs them; a plan shows every change of a server's."""
     if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
-        yield from _weaker_patterns(base.key, base.gc, head.gc, changed)
+        yield from _weaker_rules(base.key, base.gc, head.gc, changed)
     old = base.branch_lifecycle.policies if isinstance(base.branch_lifecycle, PoliciesDesired) else ()
     if runs_policies and isinstance(head.branch_lifecycle, PoliciesDesired):
         for policy, place in zip(head.branch_lifecycle.policies, head.branch_lifecycle.sources, strict=True):
@@ -299,28 +300,27 @@ def weaker_for_later_branches(
                 yield Loosening(base.key, path, before, _policy_text(policy), str(place))
 
 
-def _weaker_patterns(
+def _weaker_rules(
     key: str, base: GcDesired, head: GcSetting, changed: Collection[str]
 ) -> Iterator[Loosening]:
     now = {rule.key: rule for rule in head.branches} if isinstance(head, GcDesired) else {}
     default = head.default_retention_days if isinstance(head, GcDesired) else 0
     for old in base.branches:
-        if not old.is_pattern or any(matches(branch, old.name) for branch in changed):
-            continue
         new = now.get(old.key)
         days = default if new is None else new.retention_days
         kept = _kept_counts(old.kept), _kept_counts(None if new is None else new.kept)
-        if days < old.retention_days or any(a < b for b, a in zip(*kept, strict=True)):
-            after = ABSENT if new is None else _pattern_text(new)
+        is_shown = not old.is_pattern or any(matches(branch, old.name) for branch in changed)
+        if (days < old.retention_days and not is_shown) or any(a < b for b, a in zip(*kept, strict=True)):
+            after = ABSENT if new is None else _rule_text(new)
             place = "" if not isinstance(head, GcDesired) else (new or head).source
-            yield Loosening(key, f"gc.branches[{old.name}]", _pattern_text(old), after, str(place))
+            yield Loosening(key, f"gc.branches[{old.name}]", _rule_text(old), after, str(place))
 
 
 def _kept_counts(kept: Kept | None) -> tuple[int, ...]:
     return (0, 0, 0, 0) if kept is None else (kept.commits, kept.daily, kept.weekly, kept.monthly)
 
 
-def _pattern_text(rule: BranchRule) -> str:
+def _rule_text(rule: BranchRule) -> str:
     names = ("min_commits", "daily", "weekly", "monthly")
     kept = (f", {name} {n}" for name, n in zip(names, _kept_counts(rule.kept), strict=True) if n)
     return f"{rule.retention_days:,} days{''.join(kept)}"
