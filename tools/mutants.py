@@ -103,6 +103,7 @@ MODULES = {
     "sweep/hold_records": ["tests/sweep/test_hold_records.py"],
     "sweep/inspection": ["tests/sweep/test_inspection.py", "tests/sweep/test_needed.py"],
     "sweep/judge": ["tests/sweep/test_judge.py"],
+    "sweep/ports": ["tests/sweep/test_ports.py"],
     "sweep/purge": ["tests/sweep/test_purge.py"],
     "sweep/restore": ["tests/sweep/test_restore.py"],
     "sweep/rules": [

@@ -331,7 +331,6 @@ class _Server:
     """A server with its current repositories, or why they cannot be listed. ``hides``: why it may have
     more."""
 
-    reader: LakeFSReader
     repositories: tuple[Repository, ...] = ()
     error: LakeplanError | None = None
     hides: str = ""
@@ -339,9 +338,9 @@ class _Server:
 
 def _list_server(reader: LakeFSReader) -> _Server:
     try:
-        return _Server(reader, tuple(reader.list_repositories()), hides=why_hidden(reader))
+        return _Server(tuple(reader.list_repositories()), hides=why_hidden(reader))
     except LakeplanError as error:
-        return _Server(reader, error=error)
+        return _Server(error=error)
 
 
 _ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]
@@ -386,7 +385,7 @@ def read_others(
 
     def read(one: tuple[str, Repository]) -> ForeignRanges | str:
         name, repository = one
-        reader = servers[name].reader
+        reader = readers[name]
         try:
             metaranges = memory.metaranges(name, reader, repository)
             metadata = memory.metadata(name, reader, repository)

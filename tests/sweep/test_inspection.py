@@ -39,7 +39,14 @@ from lakeplan.sweep.inspection import (
 from lakeplan.sweep.ports import HIDDEN, Site
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig, Source
+from lakeplan.values.desired import (
+    BranchRule,
+    Cleared,
+    DesiredRepository,
+    GcDesired,
+    ServerConfig,
+    Source,
+)
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.pins import pin_name
 from lakeplan.values.repository import Branch, Refs, Repository, Tag
@@ -276,10 +283,14 @@ class DescribeRunsOfUncommittedData:
         server = Server(runs=[(RUN, UncommittedRun("other", "https://store/lake/x//"))])
         server.store["x/c"] = b""
         assert server.inspect().uncommitted == ("_lakefs/run/a", "_lakefs/run/b", "x/c")
-        site = server.site(repository=replace(LAKE, storage_namespace="s3://bucket/lake/"))
-        server.read = lambda *args: server.refs  # type: ignore[method-assign]
-        site = replace(site, refs=SimpleNamespace(read=server.read))  # type: ignore[arg-type]
-        assert server.inspect(site).uncommitted == ("_lakefs/run/a", "_lakefs/run/b", "x/c")
+
+    @pytest.mark.parametrize("namespace", ["s3://bucket/lake", "s3://bucket/lake/", "s3://bucket/X"])
+    def it_knows_their_folder_whatever_the_namespace_is_called(self, namespace: str) -> None:
+        lake = replace(LAKE, storage_namespace=namespace)
+        server = Server(runs=[(UncommittedRun("run", f"{namespace.rstrip('/')}/runs/X"),)])
+        server.store |= {"runs/X/a": b"", "runs/Y/b": b""}
+        refs = SimpleNamespace(read=lambda *args: server.refs)
+        assert server.inspect(server.site(repository=lake, refs=refs)).uncommitted == ("runs/X/a",)
 
     @pytest.mark.parametrize("location", ["s3://bucket/lakes/run/", "s3://bucket/run/"])
     def it_refuses_a_folder_outside_the_namespace(self, location: str) -> None:
@@ -398,7 +409,7 @@ class DescribeRules:
 
     def rules_of(self, server: Server, before: Any) -> KeepRules:
         source = Source("t.yaml", 1, 1)
-        gc = GcDesired(9, (), source)
+        gc = GcDesired(9, (BranchRule("*", True, 20, source),), source)
         stored = GcRules(7, {"main": 3, self.PIN: 50})
         server.rules = [stored]
         safety = replace(DESIRED.safety, protected_tags=("v*",))
@@ -415,13 +426,13 @@ class DescribeRules:
     def it_leaves_pins_their_entries_in_every_set_of_rules(self) -> None:
         found = self.rules_of(self.server(hidden=True), GcRules(2, {"main": 1}))
         assert found.pins == {self.PIN}
-        assert found.expanded == GcRules(9, {self.PIN: 50})
+        assert found.expanded == GcRules(9, {"main": 20, self.PIN: 50})
         assert found.before == GcRules(2, {"main": 1, self.PIN: 50})
 
     def it_takes_no_visible_branch_for_a_pin(self) -> None:
         found = self.rules_of(self.server(hidden=False), NO_RULES)
         assert (found.pins, found.before) == (frozenset(), NO_RULES)
-        assert found.expanded == GcRules(9, {})
+        assert found.expanded == GcRules(9, {"main": 20, self.PIN: 20})
 
     def it_asks_for_pins_only_if_a_branch_has_the_name_of_one(self) -> None:
         server = Server()

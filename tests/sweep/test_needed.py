@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeplan.errors import GateRefused, LakeplanError
@@ -19,6 +20,7 @@ from tests.memory import MemoryState
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 SAFEST = NOW - timedelta(minutes=3)
 PART = Part("going/part-0.parquet", 1, 1, "0" * 64)
+OTHER = Part("going/part-1.parquet", 1, 1, "1" * 64)
 MARK: Any = SimpleNamespace(mark_id="m1", collects=False, held_prefixes=(), marked=Marked((PART,), (), {}))
 FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg-type]
 
@@ -32,6 +34,7 @@ class World:
     held: frozenset[str] = frozenset({"data/a"})
     order: list[str] = field(default_factory=list)
     requests: list[tuple[RecheckRequest, int]] = field(default_factory=list)
+    on_branches: frozenset[str] = frozenset()
     at: datetime = NOW
 
     def __post_init__(self) -> None:
@@ -66,7 +69,7 @@ class World:
         facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))
         return SimpleNamespace(
             uncommitted=("u1",),
-            on_branches=frozenset(),
+            on_branches=self.on_branches,
             held_prefixes=self.prefixes,
             kept_metaranges=lambda: {"m4", "m2"},
             metaranges=lambda: facts,
@@ -77,14 +80,23 @@ class World:
         self.requests.append((request, limit))
         return self.held
 
-    def needed(self) -> Needed:
-        return needed_now(self.site, MARK, self.ports, now=SAFEST, keep=lambda: self.order.append("keep"))
+    def read_marked(self, store: Any, mark_id: str, part: Part) -> pa.Table:
+        assert (store, mark_id) == ("store", "m1")
+        return pa.table({"address": {PART: ["data/b", "data/c"], OTHER: ["data/d"]}[part]})
+
+    def check_pins(self, reader: Any, state: Any, repository: str) -> None:
+        assert (reader, state, repository) == (self.site.reader, self.ports.state, "prod/lake")
+        self.order.append("pins")
+
+    def needed(self, **more: Any) -> Needed:
+        keep = lambda: self.order.append("keep")  # noqa: E731
+        return needed_now(self.site, MARK, self.ports, now=SAFEST, keep=keep, **more)
 
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(world: World) -> World:
-        for name in ("read_others", "read_rules", "inspect_repository"):
+        for name in ("check_pins", "read_others", "read_rules", "inspect_repository", "read_marked"):
             monkeypatch.setattr(module, name, getattr(world, name))
         return world
 
@@ -108,8 +120,15 @@ def request(**more: Any) -> RecheckRequest:
 def it_asks_for_the_whole_mark_after_the_other_repositories(use: Any) -> None:
     world = use(World())
     assert world.needed() == Needed(frozenset({"data/a"}), NOW + timedelta(minutes=1))
-    assert world.order == ["keep", "others", "inspect", "keep", "read"]
+    assert world.order == ["pins", "keep", "others", "inspect", "keep", "read"]
     assert world.requests == [(request(), module.MOST_NEEDED)]
+
+
+def it_asks_for_some_parts_and_adds_what_reading_a_branch_needs_of_them(use: Any) -> None:
+    world = use(World(on_branches=frozenset({"data/c", "data/d"})))
+    assert world.needed().addresses == {"data/a", "data/c"}
+    assert world.needed(parts=(OTHER,)).addresses == {"data/a", "data/d"}
+    assert [asked.parts for asked, _ in world.requests] == [(PART,), (OTHER,)]
 
 
 def it_reads_what_nothing_keeps_for_prefixes_that_a_hold_names(use: Any) -> None:
@@ -127,7 +146,7 @@ def it_refuses_while_another_repository_cannot_be_read(use: Any) -> None:
         "repository other cannot be read, and it may refer to objects of this one: no permission"
     )
     assert (caught.value.where, bool(caught.value.hint)) == ("prod/lake", True)
-    assert world.order == ["keep", "others"]
+    assert world.order == ["pins", "keep", "others"]
 
 
 def it_refuses_when_more_is_needed_than_one_answer_names(use: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -318,6 +319,24 @@ class DescribeAStoreThatFails:
         store.before = busy
         assert ends(sweep.run(store))[0].amounts == {Status.DELETED: Amount(1, 1)}
         assert len(time.slept) == finds / 2 >= 1
+
+    def it_waits_no_longer_once_it_is_stopped(
+        self, sweep: Sweep, time: FakeTime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waits = []
+
+        class Event(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                waits.append(timeout)
+                return bool(timeout)  # somebody sets it during the first real wait
+
+        monkeypatch.setattr(deleting, "threading", SimpleNamespace(Event=Event))
+        sweep.mark(["data/a"])
+        store = FaultyStore(sweep.store)
+        store.before = raising(StoreBusy("slow down"), on="delete")
+        assert list(deleting.sweep_parts(sweep.parts, sweep.work(store), deleting.Halt())) == []
+        assert (len(waits), bool(waits[0]), bool(waits[1])) == (2, False, True)
+        assert (time.slept, sweep.there()) == ([], {"data/a"})
 
     def it_stops_when_the_store_stays_busy_and_goes_on_another_day(self, sweep: Sweep) -> None:
         sweep.mark(["data/a"], ["data/b"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import FormatError
+from lakeplan.formats.marks import write_results
 from lakeplan.formats.namespace import begun_key, result_key
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import BROUGHT_BACK
@@ -64,6 +65,27 @@ class DescribeGoingOn:
         # a second attempt that looked before the first one's record was written
         hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
         assert ends(sweep.run(hidden)) == first
+        assert len(list(sweep.store.list_objects(f"{SWEEP_PREFIX}results/"))) == 1
+
+    def it_lets_a_record_stand_that_lacks_an_object(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b"])
+        sweep.saved = {"data/a": "held", "data/b": "held"}
+        theirs = write_results({"data/a": (Status.SAVED, "theirs")}, {"data/a": 1}, verified=0)
+        sweep.store.put(result_key(SWEEP_PREFIX, sweep.parts[0].name), theirs)
+        hidden = FaultyStore(sweep.store)
+        hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
+        assert ends(sweep.run(hidden))[0].amounts == {Status.SAVED: Amount(1, 1)}
+        assert len(list(sweep.store.list_objects(f"{SWEEP_PREFIX}results/"))) == 1
+
+    def it_names_the_record_that_was_there_first_if_it_is_damaged(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a"])
+        key = result_key(SWEEP_PREFIX, sweep.parts[0].name)
+        sweep.store.put(key, b"PAR1")
+        hidden = FaultyStore(sweep.store)
+        hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
+        (error,) = sweep.run(hidden)
+        assert isinstance(error, FormatError)
+        assert error.where == f"{sweep.store.url}/{key}"
 
     def it_adds_what_it_deleted_to_the_record_that_was_there_first(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
