@@ -417,12 +417,18 @@ def init(
         server, url = next(iter(loaded.servers)), state or loaded.state_url
     top, prefix = _top_of(tree)
     applied = branch_of(branch, default_branch_of(tree) if host == "github" else None)
+    origin = source_of(source)
     jobs = workflows(
-        host, tree=prefix, server=server, source=source_of(source), cloud=cloud_of(cloud, url), branch=applied
+        host, tree=prefix, server=server, source=origin, cloud=cloud_of(cloud, url), branch=applied
     )
     notes = _left_out(jobs, top) + _left_out(files, tree)
     if host == "github":
         notes.append(f"merges into the branch {applied} are applied; choose another with --branch")
+    if host != "none" and source is None:
+        notes.append(
+            f"jobs install {origin.package} from the package index, and it gets your secrets: unless you know"
+            " who published it there, use --source git+https://HOST/OWNER/lakeplan@COMMIT"
+        )
     _refuse_existing(top, jobs)
     _refuse_existing(tree, files)
     write_files(tree, files)
