@@ -71,6 +71,7 @@ MODULES = {
     ],
     "formats/sstable_blocks": ["tests/formats/sstable/test_block.py", "tests/formats/sstable/test_reader.py"],
     "lakefs/transport": ["tests/lakefs/test_faults.py", "tests/lakefs/test_transport.py"],
+    "plan/impact": ["tests/plan/test_verdicts.py"],
     "retention/graph": [
         "tests/retention/test_server.py",
         "tests/retention/test_documented.py",

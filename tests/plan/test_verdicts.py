@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+import pytest
+
 from lakeplan.plan import impact
-from lakeplan.plan.impact import BACKLOG, Missing, expires_later, judge, side_bits, simulated, transitions
+from lakeplan.plan.impact import (
+    BACKLOG,
+    EXISTS_BIT,
+    Course,
+    Missing,
+    Outcome,
+    Verdicts,
+    expires_later,
+    judge,
+    side_bits,
+    simulated,
+    transitions,
+)
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.values.plan import Horizon, ImpactStatus
+from lakeplan.retention.rules import to_us
+from lakeplan.values.plan import (
+    STAGED_DATA,
+    Backlog,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    PrefixImpact,
+    TagLoss,
+)
+from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import Amount, ImpactResult
+from lakeplan.values.shown_records import commit_digests, object_digests, packed
+from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 UTC = timezone.utc
@@ -199,3 +226,136 @@ def it_says_what_expires_sooner_but_at_no_horizon():
     assert expires_later(graph, None, GcRules(100), NOW, UTC)
     assert not expires_later(graph, GcRules(100), GcRules(365), NOW, UTC)
     assert not expires_later(graph, GcRules(100), None, NOW, UTC)
+
+
+class DescribeAnImpact:
+    """Rules of 30 days become 5: c1 (tag v1) and c2 of five commits expire, and c0 did before."""
+
+    def verdicts(self, *, backlog: bool = False) -> Verdicts:
+        graph = chain(50, 40, 20, 10, 1, tags=(1,))
+        return judge(graph, GcRules(30), GcRules(5), NOW, UTC, backlog=backlog)
+
+    def horizons(self, verdicts: Verdicts) -> dict[str, HorizonImpact]:
+        return {
+            "now": HorizonImpact(NOW, 4, 2, 2, 0, 0),
+            "plus_7_days": HorizonImpact(NOW + timedelta(days=7), 4, 1, 3, 0, 0),
+            "plus_30_days": HorizonImpact(NOW + timedelta(days=30), 1, 1, 0, 0, 0),
+        }
+
+    def it_has_figures_of_commits_alone_if_objects_are_unknown(self) -> None:
+        verdicts = self.verdicts()
+        assert impact.unknown(verdicts, "time-out", ("blind",)) == Impact(
+            ImpactStatus.UNKNOWN,
+            reason="time-out",
+            horizons=self.horizons(verdicts),
+            tags=(TagLoss("v1", "c1", None, None),),
+            backlog=Backlog(1),
+            commits_digest=verdicts.digest(),
+            blind_to=("blind",),
+        )
+        nothing = Impact(ImpactStatus.UNKNOWN, reason="no refs", blind_to=("blind",))
+        assert impact.unknown(None, "no refs", ("blind",)) == nothing
+
+    def it_is_zero_and_not_unknown_if_no_commit_expires(self) -> None:
+        verdicts = judge(chain(10, 1), GcRules(5), GcRules(90), NOW, UTC)
+        found = impact.unaffected(verdicts, ("blind",))
+        assert (found.status, found.blind_to) == (ImpactStatus.UNAFFECTED, ("blind",))
+        assert (found.backlog, found.commits_digest) == (Backlog(0), verdicts.digest())
+        for horizon in Horizon:
+            expected = verdicts.commit_impact(horizon)
+            zero = {"objects_expire": 0, "bytes_expire": 0, "objects_at_risk": 0, "bytes_at_risk": 0}
+            assert found.horizons[horizon.value] == replace(expected, **zero)
+
+    def it_folds_what_the_simulation_read(self) -> None:
+        verdicts = self.verdicts(backlog=True)
+        old, new = (side_bits(Horizon.NOW, proposed=proposed) for proposed in (False, True))
+        result = ImpactResult(
+            by_mask={
+                old.server: Amount(3, 30),
+                old.server | new.documented: Amount(2, 20),
+                old.server | new.server: Amount(5, 50),
+                EXISTS_BIT: Amount(7, 70),
+            },
+            prefixes=(PrefixAmount("raw/", 1, Amount(4, 40)),),
+            tags={"v1": Amount(4, 40), "v0": Amount(0, 0)},
+            ranges_read=4,
+            entries_read=9,
+        )
+        found = simulated(verdicts, result, backlog=True, blind_to=("blind",))
+        expected = self.horizons(verdicts)
+        zero = {"objects_expire": 0, "bytes_expire": 0, "objects_at_risk": 0, "bytes_at_risk": 0}
+        later = {**zero, "objects_kept": 0, "bytes_kept": 0}
+        figures = {"objects_expire": 5, "bytes_expire": 50, "objects_kept": 10, "bytes_kept": 100}
+        assert found == Impact(
+            ImpactStatus.SIMULATED,
+            horizons={
+                "now": replace(expected["now"], **figures, objects_at_risk=2, bytes_at_risk=20),
+                "plus_7_days": replace(expected["plus_7_days"], **later),
+                "plus_30_days": replace(expected["plus_30_days"], **later),
+            },
+            tags=(TagLoss("v1", "c1", 4, 40),),
+            prefixes=(PrefixImpact("raw/", 1, 4, 40),),
+            backlog=Backlog(1, 7, 70),
+            ranges_read=4,
+            entries_read=9,
+            commits_digest=verdicts.digest(),
+            blind_to=("blind", STAGED_DATA),
+        )
+        assert simulated(verdicts, result, backlog=False).backlog == Backlog(1)
+
+    def it_knows_nothing_of_kept_objects_if_no_range_was_read(self) -> None:
+        now = simulated(self.verdicts(), ImpactResult({}), backlog=False).now
+        assert now is not None
+        assert (now.objects_expire, now.objects_kept, now.bytes_kept) == (0, None, None)
+
+    def it_counts_the_commits_that_are_at_risk(self) -> None:
+        assert impact.outcome_of(side_bits(Horizon.NOW, proposed=True).documented, Horizon.NOW) == Outcome(
+            kept_before=False, kept_after=False, expires=False, at_risk=True
+        )
+        deleted = side_bits(Horizon.NOW, proposed=True, course=Course.DELETE)
+        assert impact.outcome_of(deleted.server, Horizon.NOW).kept_after
+        assert not impact.outcome_of(deleted.server, Horizon.WEEK).kept_after
+
+    def it_names_what_expires_now_and_within_a_week(self) -> None:
+        assert impact.named_transitions(backlog=False) == {
+            "expire_now": Bit.NOW,
+            "expire_plus_7_days": Bit.WEEK,
+        }
+        assert impact.named_transitions(backlog=True)[BACKLOG] is Bit.BACKLOG
+
+    def it_records_commits_and_objects_that_expire(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        verdicts = self.verdicts()
+        objects = packed([(object_digests("prod/lake", ["data/a"]), int(Bit.NOW))])
+        weekly, now = ["c1", "c2", "c3"], ["c1", "c2"]
+        expected = Shown.of(
+            packed(
+                [
+                    (object_digests("prod/lake", ["data/a"]), int(Bit.NOW)),
+                    (commit_digests("prod/lake", now), int(Bit.COMMIT_NOW)),
+                    (commit_digests("prod/lake", weekly), int(Bit.COMMIT_WEEK)),
+                ]
+            )
+        )
+        monkeypatch.setattr(impact.limits, "SHOWN_RECORDS", 6)
+        assert impact.shown_of("prod/lake", verdicts, objects) == expected
+        assert impact.shown_of("prod/lake", verdicts, None) is None
+        monkeypatch.setattr(impact.limits, "SHOWN_RECORDS", 5)
+        assert impact.shown_of("prod/lake", verdicts, objects) is None
+
+
+def it_judges_branches_that_are_absent_before_or_after_the_change():
+    commits = (Commit("a", 0, "m-a"), Commit("b", to_us(NOW - timedelta(days=20)), "m-b", ("a",)))
+    commits += (Commit("c", to_us(NOW - timedelta(days=2)), "m-c", ("a",)),)
+    graph = CommitGraph.from_refs(Refs(commits, (Branch("f", "b"), Branch("main", "c")), ()))
+
+    def expiring(missing: Missing) -> list[str]:
+        rules = GcRules(5, {"main": 5})
+        verdicts = judge(graph, rules, rules, NOW, UTC, missing=missing)
+        return [graph.ids[i] for i in verdicts.expiring()]
+
+    assert expiring(Missing()) == []
+    assert expiring(Missing(absent=lambda proposed: frozenset({"f"} if proposed else ()))) == ["b"]
+    assert expiring(Missing(absent=lambda proposed: frozenset({"f"}))) == []
+    assert expiring(Missing(lambda moment, proposed: frozenset({"f"} if proposed else ()))) == ["b"]
+    later = Missing(lambda moment, proposed: frozenset({"f"} if moment > NOW else ()))
+    assert expiring(later) == []

@@ -220,6 +220,13 @@ class DescribeSelecting:
         assert world.select() == (["prod/lake", "prod/lake"], {"dev/team-*": DOWN, "dev/x-*": DOWN})
         assert world.select("prod/lake", "team-*")[1] == {"dev/team-*": DOWN}
 
+    def it_names_what_failed_on_each_of_several_servers(self) -> None:
+        globs, other = (desired("dev", "x-*"), desired("test", "y-*")), ServerUnreachable("no answer")
+        exact = (self.EXACT[0], desired("far", "lake"), desired("away", "lake"))
+        servers: Any = {"dev": DOWN, "test": other, "far": DOWN, "away": other, "prod": [LAKE]}
+        failed = {"far/lake": DOWN, "away/lake": other, "dev/x-*": DOWN, "test/y-*": other}
+        assert World(servers, exact, globs).select() == (["prod/lake"], failed)
+
     def it_fails_with_the_server_where_nothing_else_may_be_selected(self) -> None:
         world = World({"dev": DOWN}, (), (desired("dev", "team-*"),))
         with pytest.raises(ServerUnreachable):
