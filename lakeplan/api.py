@@ -240,8 +240,8 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
 
 
 def _problem(document: dict[str, Any]) -> str:
-    """What is wrong by the schema, or "" for nothing. Branches are left out, because there may be millions,
-    and decoding checks them too."""
+    """Return how a plan document violates the schema, or "" if it does not. Branches are left out, because
+    there may be millions, and decoding checks them too."""
     repositories = document.get("repositories")
     if isinstance(repositories, list) and all(isinstance(r, dict) for r in repositories):
         without = [{**r, "branches": {}} if isinstance(r.get("branches"), dict) else r for r in repositories]

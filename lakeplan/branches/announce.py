@@ -167,7 +167,7 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class ExemptOptions:
-    """What to record. ``until`` None removes the exemption."""
+    """The options of ``branches exempt``. ``until`` None removes the exemption."""
 
     branch: str
     until: datetime | None

@@ -1,5 +1,5 @@
-"""What expires after branches are deleted, because their commits get the default days (lakefs/retention.md).
-Also what only stale branches keep.
+"""Computes which data expires after branches are deleted, because their commits get the default days
+(lakefs/retention.md), and which data only stale branches keep.
 
 The rules stay the same, but the graph changes. There are four moments: now, in 7 and in 30 days, and
 ``settled``, when everything that exists today is older than the default days, if nobody writes.
@@ -42,10 +42,10 @@ def branch_bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Consequences:
-    """What follows from deletions. ``masks`` has one mask per commit of ``graph``. ``with_bit`` are the
-    branches that have a bit, in order. ``commits`` counts by branch the commits of its main line that expire
-    sooner or later; another deleted branch may count the same ones. ``tags`` are on these commits, each
-    listed for one branch."""
+    """The commits and tags that deletions affect. ``masks`` has one mask per commit of ``graph``.
+    ``with_bit`` are the branches that have a bit, in order. ``commits`` counts by branch the commits of its
+    main line that expire sooner or later; another deleted branch may count the same ones. ``tags`` are on
+    these commits, each listed for one branch."""
 
     graph: CommitGraph
     masks: list[int]
@@ -106,7 +106,7 @@ def consequences(
     zone: tzinfo,
     tags: Iterable[Tag] = (),
 ) -> Consequences:
-    """What expires once the ``deleted`` branches are gone, under these rules."""
+    """Return the consequences of deleting the ``deleted`` branches under these rules."""
     newest = max(graph.creation_us, default=0) / 1_000_000
     ahead = max(0.0, newest - as_of.timestamp())
     settled = as_of + timedelta(days=max(rules.default_retention_days, 0) + 2, seconds=ahead)
@@ -225,7 +225,7 @@ class StaleBranches:
         return any(mask and mask != others for mask in set(self.masks))
 
     def only_here(self, result: ImpactResult | None) -> dict[str, OnlyHere]:
-        """What only each branch keeps. Objects are None without a simulation."""
+        """Return the data that each branch alone keeps. Objects are None without a simulation."""
         found = {}
         for place, (name, transition) in enumerate(self.transitions().items()):
             commits = sum(1 for mask in self.masks if mask == 1 << place)

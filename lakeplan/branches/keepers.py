@@ -1,4 +1,4 @@
-"""What keeps a branch that a policy would delete: settings, uncommitted changes and holds."""
+"""Finds reasons to keep a branch that a policy would delete: settings, uncommitted changes and holds."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Mark:
-    """What identifies a ledger. ``id`` is the run that began it, and each run that stores it adds one to
+    """The identity of a ledger. ``id`` is the run that began it, and each run that stores it adds one to
     ``generation``. ``endpoint`` and ``namespace`` are those of its repository. ``assumable``: this is known
     to be the repository's first ledger, so ``assume_created`` may apply to the branches that existed when it
     began. ``witnessed``: the repository's metadata has its generation."""

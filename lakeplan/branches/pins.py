@@ -42,8 +42,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class PinRules:
-    """What the tree pins: tags by pattern, what holds name, commits that the documented rule keeps but the
-    server's walk does not (``at_risk``), and the newest commits of branches."""
+    """The commits that the tree pins: those of tags by pattern, those that holds name, those that the
+    documented rule keeps but the server's walk does not (``at_risk``), and the newest commits of branches."""
 
     tags: tuple[str, ...] = ()
     holds: bool = False
@@ -248,7 +248,7 @@ def _line(graph: CommitGraph, head: int) -> Iterator[int]:
 
 # ---- the writes
 class Write(str, Enum):
-    """What a step writes, in words."""
+    """The kinds of steps, as text for people."""
 
     ENTRIES = "add the rules that new pins need"
     CREATE = "create new pins"
@@ -374,8 +374,8 @@ class _Verdicts:
 
 
 def losses(history: History, change: Change) -> Iterator[Loss]:
-    """What each step would let expire although it must be kept, or nothing if the change is safe. ``history``
-    is without lakeplan's pins.
+    """Return the commits that each step would let expire although they must be kept; none if the change is
+    safe. ``history`` is without lakeplan's pins.
 
     Until the new rules are written, everything that is kept now must be kept. From then on, everything that
     the new rules keep without pins must be kept, and every commit with a wanted pin.

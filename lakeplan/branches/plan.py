@@ -136,8 +136,8 @@ def weigh(
 
 
 def what_follows(found: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences | None:
-    """What follows for commits from the deletions that are due now or after a notice. None if there are none,
-    or no rules, without which nothing is collected."""
+    """Return how the deletions that are due now, or after a notice, affect commits. Returns None without such
+    deletions, and without rules, because then nothing is collected."""
     if not found.expired or found.graph is None or found.rules is None:
         return None
     tags = found.refs.tags if found.refs is not None else ()

@@ -103,7 +103,7 @@ SAVE_EVERY = 50
 
 @dataclass(frozen=True)
 class RunPorts:
-    """What a run needs from outside. ``stop`` is called before every deletion and returns whether to stop
+    """The dependencies of a run. ``stop`` is called before every deletion and returns whether to stop
     (SIGTERM). ``publisher`` gives notice of deletions."""
 
     readers: Callable[[str], Readers]

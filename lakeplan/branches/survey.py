@@ -362,8 +362,8 @@ _NEW_COMMITS_READ = 1000
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """What can keep a branch, read at one time. ``began``: when reading began. ``live`` is None if not
-    needed."""
+    """Everything that can keep a branch, as read at one time. ``began``: when reading began. ``live`` is None
+    if not needed."""
 
     began: datetime
     repository: Repository
@@ -403,8 +403,8 @@ class Keeping:
         return 0 <= (self._now() - self._snapshot.began).total_seconds() <= FRESH_SECONDS
 
     def keeper(self, outlook: BranchOutlook) -> Keep | None:
-        """What keeps a branch now that was to be deleted when it was surveyed. Raises LakeplanError if that
-        cannot be read, or if the repository was created again."""
+        """Return the reason to keep a branch that the survey would delete, if there is one now. Raises
+        LakeplanError if that cannot be read, or if the repository was created again."""
         if self._snapshot is None or not self.is_fresh():
             self._snapshot = self._read()
         now, settings = self._snapshot, self._survey.desired.lifecycle_settings

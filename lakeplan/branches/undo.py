@@ -78,8 +78,8 @@ class UndoReport:
 
 @dataclass(frozen=True)
 class UndoOptions:
-    """What to restore. ``run_id`` None: for each repository, the newest run with something to restore.
-    ``branches`` empty: all branches."""
+    """The options of ``branches undo``. ``run_id`` None: for each repository, the newest run with something
+    to restore. ``branches`` empty: all branches."""
 
     selection: Selection
     run_id: str | None = None

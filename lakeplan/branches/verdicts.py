@@ -111,7 +111,7 @@ EVEREST = (
 
 
 def facts_of(branch: Branch) -> BranchFacts:
-    """What an Enterprise server records of a branch. One without a creation time is exempt."""
+    """Return what an Enterprise server records about a branch. A branch without a creation time is exempt."""
     created, written = _moment(branch.creation_date), _moment(branch.update_date)
     return BranchFacts(
         branch.id,

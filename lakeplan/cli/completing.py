@@ -30,14 +30,14 @@ def repositories(context: typer.Context) -> list[str]:
 
 
 def targets(context: typer.Context) -> list[str]:
-    """What ``--target`` may name: repositories, and the tree's own globs."""
+    """Return the values of ``--target``: repositories, and the globs of the tree."""
     tree = _tree(context)
     globs = [] if tree is None else [entry.name for entry in tree.entries if entry.is_glob]
     return [*repositories(context), *sorted(set(globs))]
 
 
 def allowable(context: typer.Context) -> list[str]:
-    """What ``--allow`` may name: gates, and gates of one repository."""
+    """Return the values of ``--allow``: gates, and gates of one repository."""
     gates = [gate.name for gate in GATES.values() if gate.allow]
     return [*gates, *(f"{repository}={gate}" for repository in repositories(context) for gate in gates)]
 

@@ -25,9 +25,9 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RenderContext:
-    """What a renderer may need beside the document. ``tree`` gives the tree's folder in the git repository,
-    ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's. ``same_as_base``
-    are the repositories that a pull request does not change."""
+    """The values that a renderer may need in addition to the document. ``tree`` gives the tree's folder in
+    the git repository, ``owner_of`` the owner of ``server/name``; ``files`` and ``tree_name`` are the tree's.
+    ``same_as_base`` are the repositories that a pull request does not change."""
 
     tree: Callable[[], str] = lambda: ""
     owner_of: Callable[[str], str] = lambda repository: ""

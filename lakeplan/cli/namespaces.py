@@ -30,7 +30,7 @@ Age = Annotated[str, option("Keep objects younger than this, for example 24h.", 
 NoListing = Annotated[bool, option("Do not list stored objects. Figures are then upper bounds.")]
 UncommittedAge = Annotated[str, option("Maximum age of the record of uncommitted objects.", "AGE")]
 StorageNamespace = Annotated[
-    str | None, option("Storage namespace as the server knows it, if its URL is different.", "URL")
+    str | None, option("Storage namespace URL on the server, if it differs from the URL given here.", "URL")
 ]
 EndpointUrl = Annotated[str | None, option("S3 endpoint.", "URL")]
 Region = Annotated[str | None, option("S3 region.", "REGION")]

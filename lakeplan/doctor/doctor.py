@@ -52,10 +52,10 @@ class CheckedServer(Protocol):
 
 @dataclass(frozen=True)
 class DoctorPorts:
-    """What the checks need from outside. ``bound`` returns the variable that would bind a server's
-    credentials to its address, or "" if they are bound. ``spark`` starts Spark and returns what ran; None
-    skips that. ``spark_asked``: the tree or an option names Spark. ``state`` opens the state, to which all
-    purposes but ``plan`` write. ``preparer`` and ``store`` are for ``sweep``."""
+    """The dependencies of the checks. ``bound`` returns the variable that would bind a server's credentials
+    to its address, or "" if they are bound. ``spark`` starts Spark and returns what ran; None skips that.
+    ``spark_asked``: the tree or an option names Spark. ``state`` opens the state, to which all purposes but
+    ``plan`` write. ``preparer`` and ``store`` are for ``sweep``."""
 
     connect: Callable[[str], CheckedServer]
     identify: Callable[[str], ServerIdentity]

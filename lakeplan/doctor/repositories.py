@@ -258,7 +258,7 @@ def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
 def _oddities(inspected: Mapping[str, _Permissions]) -> Check:
     odd = [f"{name}: {text}" for name, item in inspected.items() for text in item.oddities]
     if not odd:
-        return Check("stored rules", "ok", "none unexpected")
+        return Check("stored rules", "ok", "no unexpected values")
     shown = "; ".join(odd[:SHOWN]) + (f"; and {len(odd) - SHOWN:,} more" if len(odd) > SHOWN else "")
     hint = "Run `lakeplan plan` and `lakeplan apply`, or correct the tree."
     return Check("stored rules", "warn", shown, hint)

@@ -43,9 +43,9 @@ class CommitRef(TypedDict):
 
 
 class ProtectionRow(TypedDict):
-    """What keeps data from lakeplan's sweeps, apart from the rules. Every collector keeps a ``pin``, which is
-    a branch. The other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a prefix.
-    ``until``: the last day of a hold."""
+    """Protection from lakeplan's sweeps that is independent of the rules. Every collector keeps a ``pin``,
+    which is a branch. The other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a
+    prefix. ``until``: the last day of a hold."""
 
     kind: Literal["hold", "tag", "pin", "repository"]
     name: str
@@ -85,7 +85,7 @@ class RemedyRow(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What one rule set means for an object or a commit."""
+    """The verdict of one rule set on an object or a commit."""
 
     rule_set: str
     status: Status
@@ -276,7 +276,8 @@ _BEYOND_RULES: Collection[Status] = (
 
 
 def _to_stay(facts: ObjectFacts, status: Status, explanation: Explanation) -> tuple[Remedy, ...]:
-    """What would keep the object. Nothing does after a sweep deleted it, until it is restored."""
+    """Return the changes that would keep the object. After a sweep deleted it there are none until it is
+    restored."""
     away = any(row["state"] in ("deleted", "quarantined") for row in facts.marks)
     return () if away or status in _BEYOND_RULES else explanation.to_stay
 

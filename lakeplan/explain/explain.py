@@ -60,8 +60,9 @@ class ExplainedRules:
 
 @dataclass(frozen=True)
 class Known:
-    """What a tree and a storage add to the rules. ``marks`` returns the marks that name addresses, with
-    notes. ``others`` returns the repositories with full addresses of these objects, with notes."""
+    """Facts from a tree and a storage, in addition to the rules. ``marks`` returns the marks that name
+    addresses, with notes. ``others`` returns the repositories with full addresses of these objects, with
+    notes."""
 
     refs: Refs | None = None
     holds: tuple[Hold, ...] = ()
@@ -328,7 +329,7 @@ def _source(rules: ExplainedRules, branch: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Protections:
-    """What keeps data from lakeplan's sweeps, apart from the rules: holds and protected tags of the tree."""
+    """The holds and protected tags of the tree, which keep data from lakeplan's sweeps."""
 
     world: World
 

@@ -275,7 +275,7 @@ class _Judged:
         return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, found=fate, source=one.source)
 
     def reason(self, number: int) -> str:
-        """What keeps or kept a commit the longest, and until when, in words."""
+        """Return text about the walk that keeps or kept a commit the longest, and until when."""
         graph, rules, until = self._graph, self._rules, self._kept_until
         if rules is None or until is None:
             return "no rules are set, so nothing is collected"

@@ -271,9 +271,9 @@ KEEPERS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Reason:
-    """What keeps a commit. It is a branch's HEAD (``replaced_by`` None), or ``replaced_by`` followed it on
-    the branch at ``replaced_us``, from which the days count. For a dangling commit they count from its own
-    date. ``keeper.until_us`` None: until the branch moves."""
+    """A reason why a commit is kept. It is a branch's HEAD (``replaced_by`` None), or ``replaced_by``
+    followed it on the branch at ``replaced_us``, from which the days count. For a dangling commit they count
+    from its own date. ``keeper.until_us`` None: until the branch moves."""
 
     keeper: Keeper
     replaced_by: str | None
@@ -282,7 +282,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What one rule set means for the commits that hold something.
+    """The verdict of one rule set on the commits that hold something.
 
     - ``kept_by_server``, ``kept_by_documented``: how many holders each keeps. ``server``, ``documented``:
     whether it keeps any - ``commit``: the holder that is kept the longest, or expired last. ``reasons``: what
@@ -359,7 +359,7 @@ class Judge:
         return bool(holders) and kept and any(self.server[n] for n in holders)
 
     def explain(self, holders: Collection[int]) -> Explanation:
-        """What the rules mean for these holders. Data without a holder was never committed, so nothing keeps
+        """Return the verdict on these holders. Data without a holder was never committed, so nothing keeps
         it."""
         documented, sets, rules = self.documented, self.branches, self.rules
         if rules is None or documented is None or sets is None:
@@ -429,9 +429,9 @@ def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
 
 @dataclass(frozen=True)
 class BranchExplanation:
-    """What a branch keeps under one rule set. ``commits``: how many it keeps. ``alone``: how many no other
-    branch keeps. ``loses``: commits that the server would not keep if the branch were deleted. Its commits
-    are dangling then, with the default days."""
+    """The commits that a branch keeps under one rule set. ``commits``: how many it keeps. ``alone``: how many
+    no other branch keeps. ``loses``: commits that the server would not keep if the branch were deleted. Its
+    commits are dangling then, with the default days."""
 
     rule_set: str
     days: int | None
@@ -443,7 +443,7 @@ class BranchExplanation:
 
 
 def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
-    """What a branch of the graph keeps under a judge's rules."""
+    """Return the commits that a branch of the graph keeps under a judge's rules."""
     graph, rules, sets = judge.graph, judge.rules, judge.branches
     if rules is None or sets is None:
         return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0)

@@ -40,8 +40,8 @@ class DestroyedRow(TypedDict):
 
 
 class NextRunRow(TypedDict):
-    """What the server's collector would delete next, with ``at_risk`` and ``tagged`` as parts of it.
-    ``too_young``: expired objects younger than ``min_age_seconds``, which a later run would delete. None:
+    """The objects that the server's collector would delete next, with ``at_risk`` and ``tagged`` as parts of
+    it. ``too_young``: expired objects younger than ``min_age_seconds``, which a later run would delete. None:
     ages are unknown, and ``expired`` contains these objects."""
 
     expired: AmountRow
@@ -52,7 +52,7 @@ class NextRunRow(TypedDict):
 
 
 class PeriodRow(TypedDict):
-    """What would expire if every branch had this many days."""
+    """The objects that would expire if every branch had this many days."""
 
     days: int
     expired: AmountRow
@@ -77,8 +77,8 @@ class UncommittedRow(TypedDict):
 
 
 class RemnantsRow(TypedDict):
-    """What a bucket keeps besides current objects. None is unknown, and "" is no upload. ``complete``: all of
-    it was counted."""
+    """The data in a bucket other than current objects. None means unknown, and "" no upload. ``complete``:
+    everything was counted."""
 
     noncurrent: AmountRow | None
     delete_markers: int | None
@@ -168,14 +168,14 @@ class HolderRow(TypedDict):
 
 
 class ReclaimableRow(TypedDict):
-    """What will be reclaimable in this many days, assuming no new commits, including what already is."""
+    """The objects that are reclaimable now or will be in this many days, assuming no new commits."""
 
     days: int
     reclaimable: AmountRow
 
 
 class ComparedRow(TypedDict):
-    """What two branches hold: both of them, and only one of the two."""
+    """The objects that two branches share, and those that only one of them holds."""
 
     branches: list[str]
     both: AmountRow

@@ -192,7 +192,7 @@ def is_lost(gone: DestroyedRow | None) -> bool:
 
 
 def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
-    """What to do about a repository, the most severe first."""
+    """Return advice about a repository, the most severe problem first."""
     next_run, target = row["next_run"], f"--target {shlex.quote(row['repository'])}"
     write, remnants = "lakeplan audit --write DIR", row["remnants"]
     every: list[tuple[object, Severity, str, str]] = [

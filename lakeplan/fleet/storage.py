@@ -1,4 +1,5 @@
-"""What a repository stores, which branches and tags hold it, and what could be deleted when. Reads only."""
+"""Measures the storage of repositories: which branches and tags hold objects, and when they could be deleted.
+Reads only."""
 
 from __future__ import annotations
 
@@ -259,8 +260,8 @@ def ages_of(found: Surveyed) -> list[StoredAgeRow]:
 
 
 def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
-    """By storage class, that with most bytes first, or None if the store has none. Of the keys that a listing
-    of the namespace counts. Raises StorageError."""
+    """Return the objects of the namespace by storage class, the class with the most bytes first. Returns None
+    if the store has no classes. Raises StorageError."""
     if not isinstance(store, ClassReader):
         return None
     found: dict[str, Amount] = {}
@@ -362,7 +363,7 @@ def reclaimable(found: Surveyed, keeps: int) -> Amount:
 
 
 def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
-    """What two branches share, or None if one of them does not exist."""
+    """Return the objects that two branches share. Returns None if one of the branches does not exist."""
     if not set(branches) <= set(names.branches):
         return None
     first, second = (1 << names.branches.index(name) for name in branches)

@@ -45,7 +45,7 @@ def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
     Raises FormatError, unnamed, also when the key is not the range's own greatest key.
     """
     if not _ID.match(identity):
-        raise damaged("a range has an identity that is no id")
+        raise damaged("the identity of a range is not an id")
     min_key, max_key = key, key
     estimated_size = count = 0
     for number, value in wire.read_fields(message):
@@ -61,7 +61,7 @@ def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
             case _:
                 pass
     if max_key != key or min_key > max_key or count < 0:
-        raise damaged("a range's bounds or count are impossible")
+        raise damaged("a range has invalid bounds or an invalid count")
     return RangeInfo(identity.decode(), min_key, max_key, estimated_size, count)
 
 

@@ -70,7 +70,7 @@ def handle_of(value: bytes) -> Handle:
     """The handle that is the value of an index entry."""
     handle, end = read_handle(value, 0, len(value))
     if end != len(value):
-        raise damaged("an index entry holds more than a block's place")
+        raise damaged("an index entry has data after the offset and size of its block")
     return handle
 
 
@@ -85,9 +85,14 @@ def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
     try:
         size = int(cramjam.snappy.decompress_raw_len(raw)) if is_packed else len(raw)
         if is_packed and size > limits.SNAPPY_RATIO * len(raw):
-            raise damaged(f"the block at {handle.offset} claims more bytes than snappy can hold")
+            raise damaged(
+                f"the block at {handle.offset} claims a larger decompressed size than Snappy compression "
+                "allows"
+            )
         if size > limits.BLOCK_BYTES:
-            raise damaged(f"the block at {handle.offset} claims to hold more than any lakeFS block")
+            raise damaged(
+                f"the block at {handle.offset} claims a larger decompressed size than lakeFS ever writes"
+            )
         return bytes(cramjam.snappy.decompress_raw(raw)) if is_packed else raw
     except cramjam.DecompressionError as error:
         raise damaged(f"the block at {handle.offset} does not decompress") from error
@@ -142,14 +147,14 @@ def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
         if start in restarts:
             met += 1
             if shared:
-                raise damaged("an entry at a restart point leans on the one before it")
+                raise damaged("an entry at a restart point shares bytes with the key before it")
         if shared > len(key):
-            raise damaged("an entry shares more than the key before it has")
+            raise damaged("an entry shares more bytes with the key before it than that key has")
         if shared + unshared > limits.KEY_BYTES:
             raise damaged(f"a key is longer than {limits.KEY_BYTES:,} bytes")
         budget -= shared + unshared
         if budget < 0 or len(entries) >= limits.TABLE_RECORDS:
-            raise damaged("the keys of a block are longer, or more, than any that lakeFS writes")
+            raise damaged("a block has more keys, or longer ones, than any that lakeFS writes")
         key = key[:shared] + block[position:value_start]
         entries.append((key, block[value_start:value_end]))
         position = value_end
@@ -231,9 +236,10 @@ def user_properties(properties: Mapping[bytes, bytes]) -> dict[str, str]:
 
 @dataclass
 class TableFacts:
-    """What a writer counts of a table. Sizes are bytes, of an index before compression. ``index_partitions``
-    is 0 and ``top_index_size`` unused for a single-level index. ``estimated_size`` is what the server would
-    put in properties and metarange: bytes written before the last block, and that block uncompressed."""
+    """The figures that a writer records about a table. Sizes are bytes, of an index before compression.
+    ``index_partitions`` is 0 and ``top_index_size`` unused for a single-level index. ``estimated_size`` is
+    what the server would put in properties and metarange: bytes written before the last block, and that block
+    uncompressed."""
 
     min_key: bytes = b""
     max_key: bytes = b""

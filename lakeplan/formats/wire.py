@@ -158,7 +158,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 def as_int(value: int | bytes) -> int:
     """The number in a varint field. Raises FormatError if the field has another type."""
     if isinstance(value, bytes):
-        raise damaged("a protobuf field that must be a number is none")
+        raise damaged("a protobuf field must be a number, but has another type")
     return value
 
 
@@ -174,7 +174,7 @@ def as_int32(value: int | bytes) -> int:
 
 def as_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise damaged("a protobuf field that must be text or bytes is a number")
+        raise damaged("a protobuf field must be text or bytes, but is a number")
     return value
 
 

@@ -290,7 +290,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             for member in members:
                 if member.filename in PLAN_FILES:
                     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                        raise zipfile.BadZipFile("not as GitHub packs it")
+                        raise zipfile.BadZipFile("it is not packed as GitHub packs artifacts")
                     with archive.open(member) as file:
                         content = file.read(limits.OBJECT_BYTES + 1)
                     check_size(len(content), limits.OBJECT_BYTES)
@@ -303,6 +303,6 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan of pull request {request.number} at {request.head}, or it has expired",
+        f"there is no plan for pull request {request.number} at {request.head}, or the plan has expired",
         hint="Open a pull request that plans it again.",
     )

@@ -134,7 +134,8 @@ class GitLab:
         ]
         if not jobs:
             raise NoPlan(
-                f"there is no plan of merge request {request.number} at {request.head}, or it has expired",
+                f"there is no plan for merge request {request.number} at {request.head}, "
+                "or the plan has expired",
                 hint="Open a merge request that plans it again.",
             )
         kept = f"{self._project}/jobs/{max(jobs)}/artifacts/{FOLDER}"

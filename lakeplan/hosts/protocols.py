@@ -1,4 +1,4 @@
-"""What a pipeline needs from the host of its git repository: GitHub or GitLab."""
+"""Protocols of the host of a git repository, GitHub or GitLab, as pipelines need it."""
 
 from __future__ import annotations
 

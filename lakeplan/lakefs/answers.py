@@ -205,7 +205,7 @@ def date_of(response: requests.Response) -> datetime | None:
 
 
 class _ListingProgress:
-    """What the pages of a listing had in total."""
+    """The total size of the pages of a listing."""
 
     def __init__(self, most: int, started: float) -> None:
         self._most, self._started = most, started
@@ -218,9 +218,9 @@ class _ListingProgress:
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:
-            return "the listing has more pages, but does not say where"
+            return "the listing has more pages, but does not say where the next one begins"
         if hash(page.next_offset) in self._offsets:
-            return "the listing has more pages, but does not say where: it leads in a circle"
+            return "the listing leads in a circle: a page is followed by an earlier one"
         self._offsets.add(hash(page.next_offset))
         if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
             return f"the listing does not end after {self._listed:,} entries"

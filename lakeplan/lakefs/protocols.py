@@ -1,4 +1,4 @@
-"""What lakeplan needs from a lakeFS server. Readers and writers are separate protocols."""
+"""Protocols of a lakeFS server. Readers and writers are separate."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Connection:
-    """What a request to a server needs. A pickle has the credentials, and ``repr`` does not.
+    """Everything that a request to a server needs. A pickle contains the credentials; ``repr`` does not.
 
     ``endpoint`` is normalised. ``allowed`` matches the ``METHOD /path`` of allowed requests, so that the
     connection of a plan cannot write.

@@ -1,4 +1,4 @@
-"""What a check found missing or damaged in storage, on a terminal, as Markdown and as CSV."""
+"""Renders checks: missing and damaged data in storage, for terminals, as Markdown and as CSV."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def _read(row: CheckedRow) -> str:
 
 
 def findings_table(row: CheckedRow) -> Table:
-    """What is missing or damaged, with what names it and what may have deleted it."""
+    """The missing or damaged objects, with the commits that name them and the runs that may have deleted
+    them."""
     rows: list[list[Value]] = [
         [
             Name(names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2)),

@@ -171,7 +171,7 @@ def _title(repository: Json, words: str) -> str:
 
 
 def headline(repository: Json) -> str:
-    """What the change does, in one line."""
+    """Return one line about what the change does."""
     impact = repository["impact"]
     if impact["status"] == "unknown":
         return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or NO_REASON)}"

@@ -274,7 +274,8 @@ def _rule(item: ReasonRow | BranchVerdict, branch: str | None) -> str:
 
 
 def _walk(verdict: Verdict) -> str:
-    """What decides in the server's walk: the first pass that marks it, or one that stops too early."""
+    """Return the deciding part of the server's walk: the first pass that marks it, or one that stops too
+    early."""
     walk = verdict["walk"] or []
     marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
     if marks:

@@ -217,7 +217,7 @@ def _deleted_at(branch: BranchEntry) -> str:
 
 
 def losses(branch: Losses) -> list[str]:
-    """What is lost if a branch is deleted."""
+    """Return what is lost if a branch is deleted."""
     found = []
     if branch["uncommitted"]:
         more = "+" if branch["uncommitted_more"] else ""
@@ -248,7 +248,7 @@ def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
 
 
 def render_follows(page: Page, repository: Following, cost: Money) -> None:
-    """What expires later because of the deletions, all together."""
+    """The section about the data that expires because of all deletions together."""
     if not repository["totals"]:
         return
     page.line(Cell("What then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
@@ -258,7 +258,7 @@ def render_follows(page: Page, repository: Following, cost: Money) -> None:
 
 
 def follows_table(repository: Following, cost: Money) -> Table:
-    """What expires by each moment because branches are deleted."""
+    """The data that expires by each moment because branches are deleted."""
     rows = [
         [
             Cell(f"{_MOMENTS[at]} ({_day(total['as_of'])})"),

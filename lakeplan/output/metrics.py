@@ -274,7 +274,7 @@ _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 
 def plan_metrics(document: Json) -> str:
-    """What is pending, what it would do, gates that refuse, and the backlog."""
+    """The metrics of a plan: pending changes and their impact, gates that refuse, and the backlog."""
     made = Exposition(document.get("tree_name", ""))
     made.at(PLAN_AT, document["as_of"])
     add_refused(made, PLAN_REFUSED, document["gates"], ("", "", ""))
@@ -416,7 +416,7 @@ def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "")
 
 
 def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """What each mark would delete and what it keeps, by class."""
+    """The metrics of marks: the objects that each would delete and those that it keeps, by class."""
     made = Exposition(tree_name)
     for mark in document["marks"]:
         key = f"{mark['server']}/{mark['repository']}"
@@ -454,7 +454,7 @@ def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = ""
 
 
 def storage_metrics(document: StorageDocument) -> str:
-    """What every repository stores, by the parts of ``output.storage.parts_of``."""
+    """The metrics of stored data, by the parts of ``output.storage.parts_of``."""
     from lakeplan.output.storage import parts_of
 
     made = Exposition()

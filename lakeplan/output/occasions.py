@@ -284,7 +284,7 @@ def _link(text: str) -> str:
 
 # ---- Teams
 def _teams(message: Message) -> dict[str, Any]:
-    """What a workflow with the trigger "When a Teams webhook request is received" expects."""
+    """The payload for a workflow with the trigger "When a Teams webhook request is received"."""
     body: list[dict[str, Any]] = [_runs(_run(_short(message.title), size="medium", weight="bolder"))]
     for item in message.items:
         body.append(

@@ -119,7 +119,7 @@ def _class(row: ValueRow | ItemRow) -> Cell:
 
 
 def _sides_of(item: ItemRow) -> list[Cell]:
-    """What was applied, is stored and is in the tree of a policy or object rule: the values that differ."""
+    """The values of a policy or object rule that differ between the last apply, the server and the tree."""
     sides = [item["applied"], item["stored"], item["wanted"]]
     there = [side for side in sides if side]
     keys = [key for key in {k: None for side in there for k in side} if key != "id"]

@@ -119,7 +119,7 @@ def summary_text(document: Json) -> str:
 
 
 def _branches(summary: Json) -> str:
-    """What the next ``branches run`` deletes, and what expires because of that."""
+    """The branches that the next ``branches run`` deletes, and the data that then expires."""
     going, keep = summary["branches_delete"], count(summary["branches_keep"])
     if not going:
         return f" none to delete, {keep} kept."
@@ -133,7 +133,7 @@ def _branches(summary: Json) -> str:
 
 
 def _impact(summary: Json) -> list[str | Cell]:
-    """What expires now, what expires in 30 days if that is more, and what is at risk."""
+    """The data that expires now, that expires in 30 days if that is more, and that is at risk."""
     costs = summary["cost_expire"]
     text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")

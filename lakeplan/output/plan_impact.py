@@ -27,7 +27,7 @@ KEPT = ("objects\nkept", "bytes\nkept")
 
 
 def moment_table(repository: Json, columns: Sequence[str] = MOMENT) -> Table:
-    """What the plan does at each moment."""
+    """The impact of the plan at each moment."""
     horizons, cost = repository["impact"]["horizons"], Money.of(repository)
     rows = [_moment(label, horizons[at], cost) for at, label in HORIZONS.items() if at in horizons]
     return _picked(columns, rows, cost)
@@ -64,7 +64,7 @@ WIDE_IMPACT = (*IMPACT[:-1], "bytes in\n30 days", "commits\nkept", IMPACT[-1])
 
 
 def impact_table(repositories: Iterable[Json], columns: Sequence[str], *, with_money: bool) -> Table:
-    """What the plan does in each repository."""
+    """The impact of the plan in each repository."""
     rows = [_in_one_row(one, Money.of(one, mixed=with_money)) for one in repositories]
     return _picked(columns, rows, Money(mixed=with_money))
 
@@ -286,7 +286,7 @@ def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False
 
 
 def gate_groups(gates: Iterable[Json]) -> dict[tuple[str, str, str, str], list[str]]:
-    """What each gate applies to, by outcome, gate, message and what overrides it."""
+    """Return the scopes of each gate, by outcome, gate, message and what overrides it."""
     groups = _grouped(gates, lambda g: (g["outcome"], g["gate"], g["message"], g["opens_with"]))
     return {key: [scope_of(g["scope"]) for g in group] for key, group in groups.items()}
 

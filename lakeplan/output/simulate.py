@@ -195,7 +195,8 @@ def title_of(curve: CurveRow) -> str:
 
 
 def expiring_at(curve: CurveRow, at: int) -> DaysPoint:
-    """What expires by the documented rule at this retention: the last step at or before it."""
+    """Return the data that expires by the documented rule at this retention: the last step at or before
+    it."""
     steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 

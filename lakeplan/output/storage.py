@@ -1,4 +1,4 @@
-"""What repositories store, on a terminal, as CSV, and as one HTML file with a treemap of prefixes."""
+"""Renders storage reports for terminals, as CSV, and as one HTML file with a treemap of prefixes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]])
 
 
 def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
-    """What each branch or tag holds, and what nothing else holds."""
+    """The data that each branch or tag holds, and the part of it that nothing else holds."""
     rows = [
         [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
     ]

@@ -65,7 +65,7 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
 
 
 def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
-    """What would be deleted below each prefix, and what is kept there. Each has a depth in a tree of them."""
+    """The objects to delete and to keep below each prefix, with its depth in the tree of prefixes."""
     lines = [
         [Folder(row["prefix"], depth), *volume_cells(row["goes"], cost), *volume_cells(row["kept"])]
         for row, depth in rows
@@ -74,13 +74,13 @@ def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
 
 
 def ages_table(contents: ContentsRow, cost: Money) -> Table:
-    """What would be deleted, by how long before the mark it was written."""
+    """The objects to delete, by their age at the mark."""
     rows = [[Cell(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
     return Table(("age", "objects", "size", *cost.header()), rows)
 
 
 def commits_table(contents: ContentsRow, cost: Money) -> Table:
-    """What would be deleted, by the last commit that had it."""
+    """The objects to delete, by the last commit that had them."""
     rows = [
         [Name(row["commit_id"][:12]), Cell(moment(row["created"] or "")), *volume_cells(row, cost)]
         for row in contents["last_commits"]
@@ -89,7 +89,7 @@ def commits_table(contents: ContentsRow, cost: Money) -> Table:
 
 
 def keepers_table(contents: ContentsRow) -> Table:
-    """What is kept, by what keeps it."""
+    """The objects that are kept, by what keeps them."""
     rows = [
         [Name(keeper_words(row)), Cell(row["class"].replace("_", " ")), *volume_cells(row)]
         for row in contents["kept_by"]
@@ -104,7 +104,7 @@ def _print(page: Page, table: Table, limit: int | None = None) -> None:
 
 
 def forecast_words(row: ForecastRow) -> str:
-    """What the plan forecast, and what the mark has."""
+    """Return text that compares the plan's forecast with the mark."""
     least, most = row["least"], row["most"]
     if most is None:
         bounds = f"at least {volume(least)}" if least is not None else "nothing for this time"

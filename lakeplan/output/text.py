@@ -180,7 +180,7 @@ KEY = "cost_per_gb_month"
 
 @dataclass(frozen=True)
 class Money:
-    """What the bytes of a part of a document cost. ``mixed``: the part is a row in a table of several
+    """The price of the bytes in a part of a document. ``mixed``: the part is a row in a table of several
     servers. They all have the column, which is empty for servers without a price."""
 
     price: Price | None = None

@@ -320,8 +320,8 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
 def _replayed(
     reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
 ) -> list[str]:
-    """What a plan that was applied before would write again although a later apply wrote something else. An
-    old job that is run again must not undo a newer review."""
+    """Return the writes of an already applied plan that would undo those of a later apply. An old job that is
+    run again must not undo a newer review."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
     planned = reviewed.as_of - ceiling.CLOCK_SKEW

@@ -119,8 +119,8 @@ def _deletes(
     branches: Sequence[Branch],
     as_of: datetime,
 ) -> Deletes:
-    """What the server's job deletes under its policies. ``unmanaged`` reads them if the tree does not manage
-    them."""
+    """Return the branches that the server's job deletes under its policies. ``unmanaged`` reads them if the
+    tree does not manage them."""
     if policies is not None and policies.action.writes:
         return policies.deleted
     if server.branch_lifecycle_engine != "server":
@@ -133,7 +133,8 @@ def _deletes(
 def read_setting(
     reader: SettingsReader, kind: SettingKind, repository: str
 ) -> Stored[Policy] | Stored[ObjectRule]:
-    """What a server stores of one kind. Raises FeatureMissing if the server does not support that kind."""
+    """Return the setting of one kind that a server stores. Raises FeatureMissing if the server does not
+    support that kind."""
     if kind is SettingKind.BRANCH_LIFECYCLE:
         return reader.get_policies(repository)
     return reader.get_object_rules(repository)
@@ -195,7 +196,7 @@ def _unheeded(desired: DesiredRepository) -> list[str]:
 
 
 def _stored(read: Callable[[str], T], repository: str, message: str, hint: str) -> T:
-    """What a server stores. A server without the feature is an error with ``message`` and ``hint``."""
+    """Return the stored setting. A server without the feature is an error with ``message`` and ``hint``."""
     try:
         return read(repository)
     except FeatureMissing as error:

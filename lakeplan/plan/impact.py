@@ -75,8 +75,8 @@ def _sides(horizon: Horizon) -> tuple[tuple[Side, Side], ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change does to a commit or an object at a horizon. ``at_risk``: the documented meaning of the
-    proposed rules keeps it, although the server does not."""
+    """The effect of a change on a commit or an object at a horizon. ``at_risk``: the documented meaning of
+    the proposed rules keeps it, although the server does not."""
 
     kept_before: bool
     kept_after: bool
@@ -239,8 +239,8 @@ def judge(
 def expires_later(
     graph: CommitGraph, before: GcRules | None, after: GcRules | None, as_of: datetime, zone: tzinfo
 ) -> tuple[str, ...]:
-    """What an impact of zero does not show, in words: commits that the change lets expire sooner, but at none
-    of the horizons. By the documented rule, if no branch is deleted."""
+    """Return text about commits that an impact of zero does not show, because the change lets them expire
+    sooner but at none of the horizons. By the documented rule, if no branch is deleted."""
     if after is None or before == after:
         return ()
     sooner = DocumentedRule(graph, after).kept_until_us(zone)

@@ -61,7 +61,7 @@ class PinInspection:
 
 
 def pin_rules(desired: DesiredRepository) -> PinRules:
-    """What the tree requires to be pinned."""
+    """Return the rules for pins of a repository in the tree."""
     rules = desired.gc.branches if isinstance(desired.gc, GcDesired) else ()
     newest = tuple(rule.kept for rule in rules if rule.kept is not None)
     return PinRules(desired.pins.tags, desired.pins.holds, desired.pins.at_risk, newest)

@@ -76,8 +76,8 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class Ports:
-    """What planning needs from outside. ``connect`` returns a server's reader by name. Without ``branches``,
-    no branches are inspected, as in an apply, which deletes none."""
+    """The dependencies of planning. ``connect`` returns a server's reader by name. Without ``branches``, no
+    branches are inspected, as in an apply, which deletes none."""
 
     connect: Callable[[str], LakeFSReader]
     simulator: Simulator

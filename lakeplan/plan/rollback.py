@@ -1,4 +1,5 @@
-"""What a rollback restores, and where the checked-out tree differs from that. Writes nothing."""
+"""Determines which rules a rollback restores, and where the checked-out tree differs from them. Writes
+nothing."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Contents:
-    """What every commit holds. A *version* is the data of one object, named ``path@commit`` after the commit
-    that added it, or ``path@branch (staged)``. ``trees``: per commit, path to version. ``staged``: per
+    """The objects of every commit. A *version* is the data of one object, named ``path@commit`` after the
+    commit that added it, or ``path@branch (staged)``. ``trees``: per commit, path to version. ``staged``: per
     branch, path to version. ``unknown``: errors about data that does not exist, each with its place."""
 
     trees: Mapping[str, Mapping[str, str]]

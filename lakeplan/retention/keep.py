@@ -1,5 +1,5 @@
-"""What a sweep keeps: the union of rules, holds and protected tags. And, by name, the branches, tags and
-holds that keep a commit which the server would let expire.
+"""Decides which commits a sweep keeps: the union of rules, holds and protected tags. Also names the branches,
+tags and holds that keep a commit which the server would let expire.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ KEEPS = Keep.SERVER | Keep.DOCUMENTED | Keep.EXPANDED | Keep.MARGIN | Keep.PROTE
 
 @dataclass(frozen=True)
 class KeepRules:
-    """What decides which commits are kept. ``stored`` are the server's rules, ``expanded`` the tree's (None
-    if the tree manages none), and ``before`` the server's before their last recorded change."""
+    """The rule sets that decide which commits are kept. ``stored`` are the server's rules, ``expanded`` the
+    tree's (None if the tree manages none), and ``before`` the server's before their last recorded change."""
 
     stored: GcRules
     as_of: datetime
@@ -321,9 +321,9 @@ OTHERS = "(others)"
 
 @dataclass(frozen=True)
 class Protectors:
-    """What keeps commits that the server lets expire. ``names`` are each a kind, a blank and a name, such as
-    ``tag v1.0``, and the bit of ``names[i]`` is ``FIRST_BIT + i``. ``masks``: per commit number, the bits of
-    those that keep it, or 0 if the server or nothing keeps it."""
+    """The branches, tags and holds that keep commits which the server lets expire. Each of ``names`` is a
+    kind, a blank and a name, such as ``tag v1.0``; the bit of ``names[i]`` is ``FIRST_BIT + i``. ``masks``:
+    per commit number, the bits of those that keep it, or 0 if the server or nothing keeps it."""
 
     names: tuple[str, ...]
     masks: list[int]

@@ -115,7 +115,7 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
 
 
 def pattern_problem(pattern: str, why_not: Callable[[str], str | None]) -> str | None:
-    """What is wrong with a pattern of a tree, or None. ``why_not`` returns why a pattern can match
+    """Return the problem of a pattern in a tree, or None. ``why_not`` returns why a pattern can match
     nothing."""
     if len(pattern) > limits.GLOB_CHARACTERS:
         most = limits.GLOB_CHARACTERS

@@ -1,4 +1,5 @@
-"""What plans, branches and sweeps share: selection, gates, overrides, ceiling, strictness, notify."""
+"""The common parts of plans, branch runs and sweeps: selection, gates, overrides, ceiling, strictness,
+notify."""
 
 __all__ = [
     "base",

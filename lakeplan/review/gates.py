@@ -67,8 +67,8 @@ def names_of(key: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class GateOverrides:
-    """What may override gates: ``--allow`` (``GATE`` or ``REPOSITORY=GATE``, where ``REPOSITORY`` is a name
-    or ``server/name``) and the reviewed overrides of the tree."""
+    """The overrides of gates: ``--allow`` (``GATE`` or ``REPOSITORY=GATE``, where ``REPOSITORY`` is a name or
+    ``server/name``) and the reviewed overrides of the tree."""
 
     allowed: frozenset[str]
     overrides: tuple[Override, ...]

@@ -24,7 +24,7 @@ _WORST_FIRST = ("failed", "uncertain", "pending", "applied", "already")
 
 
 class ServerBefore(TypedDict):
-    """What the server stored, in lakeFS's form."""
+    """The settings that the server stored before, in lakeFS's form."""
 
     body: Mapping[str, object] | list[object] | None
 

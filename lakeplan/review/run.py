@@ -45,8 +45,8 @@ PINS = "pins"
 
 @dataclass(frozen=True)
 class Applied:
-    """What was observed of one setting in the end. ``exit_code`` is 0, or that of an error, which may have
-    come after the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
+    """The final result for one setting. ``exit_code`` is 0, or that of an error, which may have come after
+    the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
 
     repository: str
     action: str
@@ -132,8 +132,8 @@ class PinSync:
 
 @dataclass(frozen=True)
 class ApplyPorts:
-    """What an apply needs from outside. ``also_needs`` read further records of ``server/name`` for what
-    follows the apply, and raise LakeplanError for a damaged one."""
+    """The dependencies of an apply. ``also_needs`` read further records of ``server/name`` for what follows
+    the apply, and raise LakeplanError for a damaged one."""
 
     connect: Callable[[str], WritableServer]
     state: StateWriter

@@ -344,7 +344,8 @@ def _policy_text(policy: BranchPolicy) -> str:
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
-    """What a sweep of ``head`` must observe while the base is stricter, or None if it is not."""
+    """Return the settings that a sweep of ``head`` must respect while the base is stricter, or None if it is
+    not."""
     guard = SweepGuard(
         stricter_safety(base.safety, head.safety),
         all_holds(head.holds, base.holds),

@@ -1,4 +1,4 @@
-"""What handlers use: the server with its clock and flavour, an open repository, and routes."""
+"""The objects that handlers use: the server with its clock and flavour, an open repository, and routes."""
 
 from __future__ import annotations
 

@@ -175,7 +175,8 @@ class Coding:
 
 
 def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts], Coding]:
-    """What ranges inherit from each metarange, for all commits, dangling ones too, and the coding."""
+    """Return the facts that ranges inherit from each metarange, for all commits including dangling ones, and
+    the coding."""
     least: dict[str, list[int]] = {}
     masks: dict[str, int] = {}
     for commit in oldest_first(graph):
@@ -272,8 +273,9 @@ def curve_document(
 
 
 def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
-    """What expires at this many days: all objects that need more. Stored rules can have any number of days.
-    One out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are outside it."""
+    """Return the objects that expire at this many days: all that need more. Stored rules can have any number
+    of days. A number out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are
+    outside it."""
     days = min(max(days, 0), MAX_DAYS)
     return total_of(each for needs, each in needed.items() if needs > days)
 

@@ -172,13 +172,14 @@ class SimulateDocument(Stored):
 
 
 class DaysPoint(AmountRow):
-    """What expires at these days and more, up to the next point."""
+    """The objects that expire at this retention and longer ones, up to the next point."""
 
     days: int
 
 
 class ServerDaysPoint(DaysPoint):
-    """What the server lets expire at these days. ``at_risk``: how much more than the documented rule."""
+    """The objects that the server lets expire at this retention. ``at_risk``: those that the documented rule
+    keeps."""
 
     at_risk: AmountRow
 
@@ -220,7 +221,7 @@ class CurveRefs(TypedDict):
 
 
 class CurveAdditions(Stored, total=False):
-    """What a server adds to a curve. ``cost_per_gb_month`` is the server's."""
+    """The part of a curve's document that needs a server. ``cost_per_gb_month`` is the server's."""
 
     cost_per_gb_month: PriceRow
 

@@ -344,8 +344,8 @@ def _parts_of(one: Asking, parallelism: int) -> int:
 
 
 class _Kept:
-    """What the cache has of one repository's ranges, and what a run adds. ``to_read`` are the items to read,
-    and ``share`` is their share of all bytes."""
+    """The ranges of one repository that are in the cache, and those that a run adds. ``to_read`` are the
+    items to read, and ``share`` is their share of all bytes."""
 
     def __init__(self, source: Source, items: Sequence[WorkItem]) -> None:
         self._source = source

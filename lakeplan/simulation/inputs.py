@@ -152,7 +152,7 @@ def read_rules(path: Path | str) -> GcRules:
         raise UsageError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="Give a file of GC rules.",
+            hint="Give a JSON file with GC rules.",
         ) from None
     return parse_rules(data, name=str(path))
 

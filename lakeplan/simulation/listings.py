@@ -223,7 +223,7 @@ class Inventory:
         keys = table["key"].combine_chunks()
         longest = pc.max(pc.binary_length(keys)).as_py()
         if longest is not None and longest > limits.KEY_BYTES:
-            raise FormatError("has a key that is longer than keys can be", where=f"{self.url}: {key}")
+            raise FormatError("has a key that is longer than any object's", where=f"{self.url}: {key}")
         stored = StoredColumns(
             keys, table["size"].to_numpy(), table["modified_us"].to_numpy(), table["e_tag"].combine_chunks()
         )

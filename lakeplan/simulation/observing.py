@@ -154,7 +154,7 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             return list_item(source, item)
         case Kind.SEGMENT:
-            raise SimulationFailed("is rows already", where=where_of(source, item))
+            raise SimulationFailed("is already decoded", where=where_of(source, item))
         case Kind.FOREIGN_RANGE:
             return item.body
 
@@ -163,7 +163,7 @@ def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
     """The stored objects of a prefix, or those in an inventory file. The first ``LISTED_AHEAD`` rows are
     listed before this returns."""
     if item.kind is Kind.INVENTORY:
-        assert source.inventory is not None, "items of an inventory come with it"
+        assert source.inventory is not None, "items of an inventory have a source with that inventory"
         return iter([source.inventory.read(item.name, item.sort_key.hex())])
     reader = source.opened()
     coming: Iterator[StoredColumns]
@@ -197,7 +197,7 @@ def observe(
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case _:
-            raise SimulationFailed("is no file that fetch reads", where=name)
+            raise SimulationFailed("is not a kind of file that lakeplan reads", where=name)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:

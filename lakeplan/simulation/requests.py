@@ -83,8 +83,8 @@ Holders = tuple[int, ...]
 
 
 class Facts(NamedTuple):
-    """What ranges inherit from a metarange: the verdict bits of its commits, the position of the last of them
-    (-1: none), and their holders. ``|`` joins two."""
+    """The facts that ranges inherit from a metarange: the verdict bits of its commits, the position of the
+    last of them (-1: none), and their holders. ``|`` joins two."""
 
     mask: int = 0
     last: int = -1

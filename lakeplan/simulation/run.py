@@ -78,8 +78,8 @@ def branch_totals(
     *,
     listing: bool,
 ) -> BranchTotals:
-    """What branches hold under the documented rule. ``rule_set`` is its position in ``Holders``. The bit
-    after those of the branches is that of dangling commits, which hold objects too."""
+    """Return the objects that branches hold under the documented rule. ``rule_set`` is its position in
+    ``Holders``. The bit after those of the branches is that of dangling commits, which hold objects too."""
     by_mask: dict[int, Amount] = {}
     for each in classes:
         if each.holders and each.counts(listing):
@@ -101,7 +101,7 @@ def branch_totals(
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is read before the job starts. ``listing``: what workers list, or None."""
+    """The data that is read before the job starts. ``listing``: the part that workers list, or None."""
 
     history: CommitHistory
     judged: list[Judged]
@@ -130,7 +130,7 @@ def prepare(request: SimulateRequest, namespace: NamespaceReader, progress: Prog
 
 
 def metarange_facts(history: CommitHistory, judged: Sequence[Judged]) -> dict[str, Facts]:
-    """What ranges inherit from each metarange, for all commits, dangling ones too."""
+    """Return the facts that ranges inherit from each metarange, for all commits including dangling ones."""
     graph, bits = history.graph, bits_of(tuple(one.rule_set for one in judged))
     facts: dict[str, Facts] = {}
     for at, commit in enumerate(oldest_first(graph)):

@@ -81,7 +81,7 @@ def to_bytes(ranges: Sequence[str], rows: Rows, sets: Sets, texts: Sequence[pa.A
 def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
     """The segment of these ranges. Raises ValueError for other bytes."""
     if len(data) < _HEAD.size:
-        raise ValueError("a segment is cut")
+        raise ValueError("a segment is truncated")
     magic, digest, *sizes = _HEAD.unpack_from(data)
     if magic != _MAGIC or digest != _digest(ranges) or len(data) != _HEAD.size + sum(sizes):
         raise ValueError("a segment is truncated, or has other ranges")
@@ -115,7 +115,7 @@ def _text_bytes(array: pa.Array) -> bytes:
 def _strings(count: int, part: memoryview) -> pa.StringArray:
     size = 4 * (count + 1)
     if len(part) < size:
-        raise ValueError("texts are cut")
+        raise ValueError("the texts are truncated")
     array = pa.StringArray.from_buffers(count, pa.py_buffer(part[:size]), pa.py_buffer(part[size:]))
     array.validate(full=True)  # raises a ValueError, too
     return array

@@ -68,9 +68,9 @@ _LISTINGS = LISTINGS | {Kind.LISTED, Kind.MARKED}
 
 
 class Class(NamedTuple):
-    """What decides about an object: bits of ``Sighting``, the verdict bits of commits that certainly hold it
-    (``mask``) and of those that may (``alias_mask``), and numbers of the sets of branches or tags that hold
-    it."""
+    """The facts that decide about an object: bits of ``Sighting``, the verdict bits of commits that certainly
+    hold it (``mask``) and of those that may (``alias_mask``), and numbers of the sets of branches or tags
+    that hold it."""
 
     seen: int
     mask: int = 0

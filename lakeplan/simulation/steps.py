@@ -116,7 +116,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Job:
-    """What every task gets. Sources carry credentials. ``use_compiled``: there is enough to read."""
+    """The input of every task. Sources carry credentials. ``use_compiled``: there is enough to read."""
 
     asked: tuple[Asked, ...]
     places: int

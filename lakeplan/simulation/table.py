@@ -100,7 +100,7 @@ class CompiledTable:
             self._nodes,
             fresh,
         )
-        assert status == self._compiled.OK, "there is room for a set a row"
+        assert status == self._compiled.OK, "there is room for one set per row"
         return fresh
 
     def _make_room(self, rows: int) -> None:
@@ -285,10 +285,10 @@ def unpack(data: bytes | memoryview, sets: Sets) -> Rows:
     """The rows that ``pack`` packed, with their sets added to ``sets``. Raises ValueError for damaged
     bytes."""
     if len(data) < _HEAD:
-        raise ValueError("rows are cut")
+        raise ValueError("the rows are truncated")
     count, nodes, _ = np.frombuffer(data, "<i8", 3).tolist()
     if count < 0 or nodes < 1 or len(data) != _HEAD + 20 * count + 8 * nodes:
-        raise ValueError("rows are cut")
+        raise ValueError("the rows are truncated")
     at = _HEAD
     columns: list[Any] = []
     for kind, width, size in (

@@ -49,8 +49,8 @@ class Judged:
     dangling: bytearray
 
     def holders(self, commit: int) -> int:
-        """What keeps a commit under the documented rule, as bits: one for each branch, and one for all
-        dangling commits."""
+        """Return the holders of each commit under the documented rule as bits: one for each branch, and one
+        for all dangling commits."""
         mask = self.branches.masks[self.branches.of_commit[commit]]
         return mask | self.dangling[commit] << len(self.branches.names)
 
@@ -223,7 +223,7 @@ def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator
 
 @dataclass(frozen=True)
 class BranchTotals:
-    """What each branch holds, and what it alone holds, in the order of branches."""
+    """The objects that each branch holds, and those that it alone holds, in the order of branches."""
 
     objects: list[int] = field(default_factory=list)
     size_bytes: list[int] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""What lakeplan remembers between runs: last-applied rules, baselines, forecasts, leases, and an append-only
-history.
+"""Stores what lakeplan remembers between runs: last-applied rules, baselines, forecasts, leases, and an
+append-only history.
 
 Keys: ``applied/``, ``baselines/``, ``forecasts/`` and ``leases/``, each with ``<server>/<repository>.json``,
 and ``history/<run id>.json``. Commands other than a plan write them with conditional puts. Losing them loses
@@ -230,8 +230,9 @@ _FORECAST = records.record(
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the plan of the last rule change forecast, for the person who approves a deletion. ``expire``:
-    what newly expires by each moment, ascending, assuming no new commits. ``run_id`` is of the apply."""
+    """The forecast in the plan of the last rule change, for the person who approves a deletion. ``expire``:
+    the objects that newly expire by each moment, ascending, assuming no new commits. ``run_id`` is of the
+    apply."""
 
     run_id: str
     plan_digest: str

@@ -1,4 +1,4 @@
-"""What the state remembers of a repository's sweeps: figures by mark, for readers without the namespace.
+"""Stores figures of a repository's sweeps in the state, by mark, for readers without the namespace.
 
 Key: ``sweep/ends/<server>/<repository>.json``. The ``summary.json`` in the namespace is authoritative; losing
 this record loses figures, never safety.
@@ -38,9 +38,9 @@ _SWEEPS = records.record({"repository": records.text, "marks": records.map_of(_S
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """What the sweep of one mark did. ``amounts`` are by status, with ``pending``. ``finished``: no marked
-    object is pending. ``versions_kept``: the store may have older versions of what was deleted. ``purged``:
-    what was deleted from the mark's quarantine."""
+    """The result of the sweep of one mark. ``amounts`` are by status, with ``pending``. ``finished``: no
+    marked object is pending. ``versions_kept``: the store may have older versions of what was deleted.
+    ``purged``: what was deleted from the mark's quarantine."""
 
     mark_id: str
     at: datetime
@@ -52,7 +52,7 @@ class RecordedSweep:
 
     @property
     def quarantined(self) -> Amount:
-        """What was moved to quarantine and not purged since."""
+        """The objects that were moved to quarantine and not purged since."""
         if self.mode != "quarantine":
             return Amount()
         left = self.amounts[Status.DELETED.value] - self.purged
@@ -60,7 +60,8 @@ class RecordedSweep:
 
     @property
     def reclaimed(self) -> Amount:
-        """What no longer costs anything: deleted or purged in a store that keeps no older versions of it."""
+        """The objects that no longer cost anything: deleted or purged in a store that keeps no older
+        versions."""
         if self.versions_kept:
             return Amount()
         return self.purged if self.mode == "quarantine" else self.amounts[Status.DELETED.value]

@@ -59,7 +59,7 @@ class BoundedRaw:
         if elapsed > limits.FILE_SECONDS:
             raise self._beyond(f"a response takes longer than {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
-            raise self._beyond(f"a response brings less than {limits.RATE_BYTES:,} bytes per second")
+            raise self._beyond(f"a response is slower than {limits.RATE_BYTES:,} bytes per second")
         return chunk
 
     def _beyond(self, message: str) -> StorageError:

@@ -163,7 +163,7 @@ class FolderReader(Opened):
         where = f"{self._url}/{folder}".rstrip("/")
         if folder.count("/") > limits.FOLDER_DEPTH:
             raise StorageError(
-                f"there are more than {limits.FOLDER_DEPTH} folders, one in another",
+                f"folders are nested more than {limits.FOLDER_DEPTH} levels deep",
                 where=f"{where[:200]}…",
                 hint="Move them out of the namespace: lakeFS does not write such folders.",
             )

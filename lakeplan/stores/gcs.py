@@ -170,7 +170,7 @@ class GcsStore(BatchDeleter, GcsReader):
                 resource = progress.get("resource")
                 return str(resource.get("generation", "")) if isinstance(resource, dict) else ""
             params = params | {"rewriteToken": str(progress.get("rewriteToken", ""))}
-        raise StorageError("the copy does not end", where=where)
+        raise StorageError("the copy did not finish", where=where)
 
     def _remove(self, key: str, generation: str) -> None:
         answer = self._delete_once(key, {"generation": generation})

@@ -1,4 +1,4 @@
-"""What lakeplan needs from an object store or a folder. Readers and writers are separate protocols.
+"""Protocols of an object store or a folder. Readers and writers are separate.
 
 All keys are relative to the root of the adapter, with ``/`` between parts. Adapters are picklable: Spark
 workers open their own connections, with credentials from their environment.
@@ -68,9 +68,10 @@ class ColumnReader(Protocol):
 
 @dataclass(frozen=True)
 class Remnants:
-    """What occupies storage in a namespace besides its current objects: older versions (``noncurrent``) and
-    unfinished multipart uploads, of which the oldest began at ``oldest_us`` (None for none). Figures are None
-    if the store does not have them or refuses them. ``complete`` says whether all were counted."""
+    """The data that occupies storage in a namespace besides its current objects: older versions
+    (``noncurrent``) and unfinished multipart uploads, of which the oldest began at ``oldest_us`` (None for
+    none). Figures are None if the store does not have them or refuses them. ``complete`` says whether all
+    were counted."""
 
     noncurrent: Amount | None
     delete_markers: int | None

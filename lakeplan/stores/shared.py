@@ -1,4 +1,4 @@
-"""What stores share: lazy clients, finding keys in listings, deletions, state records."""
+"""The common parts of stores: lazy clients, finding keys in listings, deletions, state records."""
 
 from __future__ import annotations
 

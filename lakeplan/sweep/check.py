@@ -381,7 +381,7 @@ def named_by(mask: int, *, held: bool = False) -> list[NamedBy]:
 # ---- objects
 @dataclass
 class _Confirmed:
-    """What requesting objects again showed: those that are ``there`` after all, or have the ``same`` size;
+    """The result of requesting objects again: those that are ``there`` after all, or have the ``same`` size;
     and the ``lost`` ones with their stored size (None: not stored). ``there`` includes the ``unusual`` keys,
     which stores may resolve to others, so they cannot be requested. ``asked``: how many answers are
     certain."""

@@ -1,5 +1,5 @@
-"""What a mark contains, for the person who approves it, read from its parts with their checksums checked; and
-how it differs from the plan's forecast.
+"""Summarises a mark for the person who approves it, from its parts, whose checksums are verified. Compares
+the mark with the plan's forecast.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class _Totals:
 
 
 def keeper_name(by: str) -> KeeperName:
-    """What keeps an object, from the text in a part: a kind, a blank and a name."""
+    """Return the kind and name of what keeps an object, from the text in a part: a kind, a blank and a
+    name."""
     kind, _, name = by.partition(" ")
     if kind == "hold" and name.startswith("prefix "):
         return {"kind": kind, "name": "prefix", "prefix": name.removeprefix("prefix ")}

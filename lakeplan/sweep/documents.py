@@ -58,7 +58,7 @@ _ClassOf = TypedDict("_ClassOf", {"class": ClassName})
 
 
 class KeeperRow(KeeperName, _ClassOf, AmountRow):
-    """What keeps objects of a class. An object with several keepers counts for each."""
+    """A branch, tag or hold that keeps objects of a class. An object with several keepers counts for each."""
 
 
 class ObjectRow(_ClassOf):
@@ -101,7 +101,7 @@ class ForecastRow(TypedDict):
 
 
 class ContentsRow(TypedDict):
-    """What a mark contains (``sweep.contents``). Prefixes, ages and last commits are those of objects that
+    """The contents of a mark (``sweep.contents``). Prefixes, ages and last commits are those of objects that
     would be deleted."""
 
     depth: int
@@ -174,7 +174,7 @@ class MarkDocument(MarkRow):
 
 
 class MarkPageDocument(TypedDict):
-    """What a page shows of a mark. ``tree``: folders in order of their prefixes."""
+    """The data of a mark's page. ``tree``: folders in order of their prefixes."""
 
     mark: MarkDocument
     tree: list[TreeRow]
@@ -286,7 +286,7 @@ class SweepDocument(TypedDict):
 
 
 class AfterApplyDocument(TypedDict):
-    """What ``apply --sweep`` marked and swept."""
+    """The marks and sweeps of ``apply --sweep``."""
 
     format: Literal["lakeplan.apply-sweep/v1"]
     marked: MarksDocument

@@ -42,8 +42,8 @@ from lakeplan.values.sweep import Part, UncommittedRun
 
 @dataclass(frozen=True)
 class Inspection:
-    """What keeps the objects of a repository. ``uncommitted``: keys of the server's run. ``masks``: ``Keep``
-    bits per commit number of ``graph``. ``on_branches``: the keys that reading a branch gives, as in
+    """The facts that keep objects of a repository. ``uncommitted``: keys of the server's run. ``masks``:
+    ``Keep`` bits per commit number of ``graph``. ``on_branches``: the keys that reading a branch gives, as in
     ``_on_branches``."""
 
     rules: KeepRules

@@ -48,8 +48,8 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the gates of a mark were judged by when it was approved. ``automatic``: no person approved it.
-    ``grace_period_seconds``: the server's at that time, if it was reported."""
+    """The settings and figures by which the gates of a mark were judged when it was approved. ``automatic``:
+    no person approved it. ``grace_period_seconds``: the server's at that time, if it was reported."""
 
     safety: Safety
     sweep: SweepSettings

@@ -1,5 +1,4 @@
-"""What a sweep needs: its ports, the repository with its namespace, and the keys of its records in the
-state."""
+"""The ports of a sweep, the repository with its namespace, and the keys of its records in the state."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ STOPPED = "stopped by a signal"
 
 @dataclass(frozen=True)
 class SweepPorts:
-    """What a sweep needs from outside. ``store`` opens a repository's namespace. ``stop`` is called between
+    """The dependencies of a sweep. ``store`` opens a repository's namespace. ``stop`` is called between
     steps and returns whether to stop (SIGTERM)."""
 
     reader: Callable[[str], LakeFSReader]

@@ -67,7 +67,7 @@ def _received(raw: Raw, clock: Callable[[], float]) -> Iterator[bytes]:
         received += len(chunk)
         elapsed = clock() - started
         if elapsed > limits.RATE_GRACE_SECONDS and received < limits.RATE_BYTES * elapsed:
-            raise TooSlow(f"it brings less than {limits.RATE_BYTES:,} bytes a second")
+            raise TooSlow(f"it is slower than {limits.RATE_BYTES:,} bytes per second")
         yield chunk
 
 
@@ -86,7 +86,7 @@ def _unzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
     except zlib.error:
         raise ValueError("its gzip data is damaged") from None
     if received and not unzip.eof:
-        raise ValueError("its gzip data is cut short")
+        raise ValueError("its gzip data is truncated")
 
 
 def _joined(chunks: Iterator[bytes], limit: int) -> bytes:

@@ -142,7 +142,7 @@ POLICY = strictest_first("fail", "warn", "ignore")
 
 
 class SinceMark(Enum):
-    """What ``sweep run`` does about a setting that the tree has stricter now than at the mark."""
+    """How ``sweep run`` handles a setting that is stricter in the tree now than at the mark."""
 
     COMBINED = "the stricter value applies from the next round on"
     GATE = "the whole mark is judged by it again; a gate may refuse it"

@@ -119,7 +119,7 @@ class Following(TypedDict):
 
 
 class Losses(TypedDict):
-    """What is lost with a branch. ``uncommitted`` is None if it was not read."""
+    """The data that is lost with a branch. ``uncommitted`` is None if it was not read."""
 
     uncommitted: int | None
     uncommitted_more: bool

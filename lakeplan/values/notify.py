@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Event(str, Enum):
-    """What a notification is about. ``BRANCH_DELETION`` is the notice before a policy deletes branches."""
+    """The subject of a notification. ``BRANCH_DELETION`` is the notice before a policy deletes branches."""
 
     PLAN_REFUSED = "plan-refused"
     APPLY_FAILED = "apply-failed"

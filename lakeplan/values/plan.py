@@ -111,8 +111,8 @@ class PrefixImpact:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What the stored rules already let expire, whether this plan is applied or not. Objects are None without
-    ``--backlog``."""
+    """The data that the stored rules already let expire, whether this plan is applied or not. Objects are
+    None without ``--backlog``."""
 
     commits: int
     objects: int | None = None

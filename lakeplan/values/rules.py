@@ -14,7 +14,7 @@ ActionName = Literal["add", "change", "clear"]
 
 
 class Action(str, Enum):
-    """What happens to a setting of a repository: its GC rules, policies or object rules."""
+    """The change to a setting of a repository: its GC rules, policies or object rules."""
 
     ADD = "add"
     CHANGE = "change"

@@ -101,8 +101,8 @@ class Evidence(str, Enum):
 
 @dataclass(frozen=True)
 class BranchFacts:
-    """What is known of one branch. ``created`` is None without a recorded creation time, which exempts the
-    branch. If ``last_write`` is None, the creation time counts instead."""
+    """The known facts about one branch. ``created`` is None without a recorded creation time, which exempts
+    the branch. If ``last_write`` is None, the creation time counts instead."""
 
     branch_id: str
     commit_id: str
@@ -147,8 +147,8 @@ T = TypeVar("T", bound=SettingItem)
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """What a server stores. ``items`` is None if nothing is set, which an empty list means too. ``etag`` is
-    the server's, to be sent back unchanged in ``If-Match``, or "" if it sent none."""
+    """A setting as a server stores it. ``items`` is None if nothing is set, which an empty list means too.
+    ``etag`` is the server's, to be sent back unchanged in ``If-Match``, or "" if it sent none."""
 
     items: tuple[T, ...] | None
     etag: str = ""

@@ -57,7 +57,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """What a store does with deleted data. None if it does not say (no permission, or no such request).
+    """How a store treats deleted data. None if it does not report that (no permission, or no such request).
 
     ``versioned``: deleted objects remain as older versions. ``soft_delete``: deleted objects remain for some
     time and occupy storage.

@@ -95,7 +95,7 @@ def it_gives_up_a_body_of_a_few_bytes_a_second(
     started = time.monotonic()
     with (
         serving(drip(HEAD + b"Content-Length: 100000\r\n\r\n", b" ", 0.02)) as url,
-        pytest.raises(ServerUnreachable, match="bytes a second"),
+        pytest.raises(ServerUnreachable, match="bytes per second"),
     ):
         ask(url, credentials)
     assert time.monotonic() - started < 25

@@ -197,9 +197,9 @@ def test_bytes_that_are_cut_are_refused(given_items: list[list[Sighting]], data:
     for number, of in enumerate(given_items):
         add(table, of, number)
     packed = pack(table.rows(sets)[1], sets)
-    with pytest.raises(ValueError, match="rows are cut"):
+    with pytest.raises(ValueError, match="the rows are truncated"):
         unpack(packed[: data.draw(st.integers(0, len(packed) - 1))], Sets())
-    with pytest.raises(ValueError, match="rows are cut"):
+    with pytest.raises(ValueError, match="the rows are truncated"):
         unpack(packed + b"\0", Sets())
 
 

@@ -156,8 +156,8 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
 def known_of(
     session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
 ) -> Known:
-    """What a tree knows of a repository. Storage is opened, and other repositories are read, only if the
-    answer needs them."""
+    """Return what a tree adds to the facts about a repository. Storage is opened, and other repositories are
+    read, only if the answer needs them."""
     desired = session.tree.find(server, repository.id)
     return Known(
         refs=refs,

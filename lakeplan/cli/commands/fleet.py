@@ -330,7 +330,7 @@ def storage(
     outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
-        raise UsageError("--compare has the same branch twice", hint="Give two different branches.")
+        raise UsageError("--compare names the same branch twice", hint="Give two different branches.")
     if tree is not None and endpoint:
         raise UsageError(
             "--tree and --endpoint cannot be combined",

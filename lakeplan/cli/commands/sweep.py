@@ -71,8 +71,8 @@ DEPTH = 1
 
 
 def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = DEPTH) -> ContentsRow:
-    """What a mark contains, with the plan's forecast, and the digest that an approval records. Raises as
-    ``read_contents``."""
+    """Return the contents of a mark, with the plan's forecast, and the digest that an approval records.
+    Raises the errors of ``read_contents``."""
     parts = len(stored.mark.marked.going) + len(stored.mark.marked.kept)
     with session.progress.task("reading the mark", parts) as step:
         contents = read_contents(site.store, stored.mark, depth=depth, step=step)

@@ -79,7 +79,10 @@ class DescribeAStoredBlock:
         monkeypatch.setattr(limits, "SNAPPY_RATIO", Fraction(100, len(raw)))
         assert load_block(data, handle, end) == bytes(100)
         monkeypatch.setattr(limits, "SNAPPY_RATIO", Fraction(99, len(raw)))
-        with pytest.raises(FormatError, match="the block at 5 claims more bytes than snappy can hold"):
+        with pytest.raises(
+            FormatError,
+            match="the block at 5 claims a larger decompressed size than Snappy compression allows",
+        ):
             load_block(data, handle, end)
 
     @pytest.mark.parametrize("raw", [b"\xff" * 6, b"\x05\x10abc"])
@@ -141,10 +144,10 @@ class DescribeEntries:
             (block(b"\x00\x02\x00a"), "runs past the end of its block"),
             (block(b"\x00\x01"), "a number runs past the end"),
             (block(entry(0, b"a", b"1"), entry(2, b"b", b"")), "shares more than the key before it has"),
-            (block(entry(1, b"a", b"")), "an entry at a restart point leans on the one before it"),
+            (block(entry(1, b"a", b"")), "an entry at a restart point shares bytes with the key before it"),
             (
                 block(entry(0, b"a", b"1"), entry(1, b"b", b""), restarts=(0, 5)),
-                "an entry at a restart point leans on the one before it",
+                "an entry at a restart point shares bytes with the key before it",
             ),
             (
                 block(entry(0, b"a", b"1"), entry(0, b"b", b""), restarts=(0, 4)),
