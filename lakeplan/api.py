@@ -113,9 +113,9 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
         what = "the tree has no entry for it" if not servers else f"it is on {', '.join(servers)}"
         raise UsageError(f"{repository!r}: {what}", hint="Write a name, or server/name.")
     name = repository.rpartition("/")[2]
-    found = loaded.find(servers[0], name)
-    assert found is not None  # an entry names it
-    return found
+    repository_config = loaded.find(servers[0], name)
+    assert repository_config is not None  # an entry names it
+    return repository_config
 
 
 def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:

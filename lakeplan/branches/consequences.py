@@ -80,13 +80,13 @@ class Consequences:
     def by_branch(self, result: ImpactResult | None) -> dict[str, Consequence]:
         """By branch. An object that two deleted branches have counts for both."""
         asked = self.transitions()
-        found = {}
+        by_name = {}
         for name, commits in self.commits.items():
             amount = Amount() if not commits else None
             if commits and name in self.with_bit:
                 amount = _amount(result, asked[f"branch:{name}"])
-            found[name] = Consequence(commits, *_figures(amount), self.tags[name])
-        return found
+            by_name[name] = Consequence(commits, *_figures(amount), self.tags[name])
+        return by_name
 
 
 def _amount(result: ImpactResult | None, transition: Transition) -> Amount | None:
@@ -180,7 +180,7 @@ def _tags_at_stake(
         place = graph.index.get(tag.commit_id, NO_PARENT)
         if place >= 0 and gone[place]:
             at.setdefault(place, []).append(tag.id)
-    found: dict[str, tuple[str, ...]] = {}
+    lost_tags: dict[str, tuple[str, ...]] = {}
     passed = bytearray(len(graph))
     for name in sorted(starts, key=lambda name: (-rules.days_for(name), name)):
         commit, own = starts[name], list[str]()
@@ -188,8 +188,8 @@ def _tags_at_stake(
             passed[commit] = 1
             own += at.get(commit, ())
             commit = graph.main_parent[commit]
-        found[name] = tuple(sorted(own))
-    return found
+        lost_tags[name] = tuple(sorted(own))
+    return lost_tags
 
 
 STALE_AFTER = timedelta(days=30)
@@ -226,12 +226,12 @@ class StaleBranches:
 
     def only_here(self, result: ImpactResult | None) -> dict[str, OnlyHere]:
         """Return the data that each branch alone keeps. Objects are None without a simulation."""
-        found = {}
+        by_name = {}
         for place, (name, transition) in enumerate(self.transitions().items()):
             commits = sum(1 for mask in self.masks if mask == 1 << place)
             amount = _amount(result, transition) if commits else Amount()
-            found[name] = OnlyHere(self.idle_since[name], commits, *_figures(amount))
-        return found
+            by_name[name] = OnlyHere(self.idle_since[name], commits, *_figures(amount))
+        return by_name
 
 
 def stale_branches(

@@ -208,14 +208,14 @@ class Deleter:
             return self.readers.branches.find_branch(name, outlook.id)
 
         try:
-            found = read_back(head, lambda now: now != outlook.facts.commit_id, self.run.sleep)
+            current_head = read_back(head, lambda now: now != outlook.facts.commit_id, self.run.sleep)
         except LakeplanError as error:
             text = f"{lost.message}; whether it is deleted cannot be read: {error.message}"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
-        if found is None:
+        if current_head is None:
             return BranchEnd(outlook, Outcome.DELETED)
-        if found != outlook.facts.commit_id:
-            return _after_lost(_moved(outlook, found))
+        if current_head != outlook.facts.commit_id:
+            return _after_lost(_moved(outlook, current_head))
         if may_still_act(lost):
             # A hook may be running, and a second request would run it twice.
             text = f"{lost.message}; it still exists, and the server may still delete it"

@@ -178,14 +178,14 @@ _DELETIONS = records.record(
 def read_deletions(state: StateWriter, repository: str, run_id: str) -> DeletionRecord | None:
     """The record of a run on a repository, if any. Raises FormatError for a damaged one."""
     key = f"{_folder(repository)}{run_id}.json"
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         return None
     what, hint = (
         "the record of deleted branches",
         "Restore it from a backup. It has the HEADs of the branches.",
     )
-    document = records.read_record(found.data, _DELETIONS, what=what, where=key, hint=hint)
+    document = records.read_record(stored.data, _DELETIONS, what=what, where=key, hint=hint)
     return DeletionRecord(
         state,
         repository,
@@ -196,7 +196,7 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
         finished=document["finished"],
         ledger=document["ledger"],
         generation=document["generation"],
-        version=found.version,
+        version=stored.version,
     )
 
 
@@ -217,15 +217,15 @@ def history_step(
 def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
     """The records of stopped runs, newest first, and the newest one of a finished run. Records older than
     that are settled: each run settles those that it finds before it finishes its own."""
-    found: list[DeletionRecord] = []
+    stopped: list[DeletionRecord] = []
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
         if record is None or record.only_observed:
             continue
         if record.finished:
-            return found, record
-        found.append(record)
-    return found, None
+            return stopped, record
+        stopped.append(record)
+    return stopped, None
 
 
 def maybe_new(records: Iterable[DeletionRecord]) -> set[str]:

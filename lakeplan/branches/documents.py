@@ -99,13 +99,13 @@ def plan_document(plan: LifecyclePlan) -> PlanDocument:
 
 
 def _repository(repository: RepositoryOutlook) -> PlannedRepository:
-    found = repository.survey
+    survey = repository.survey
     return {
         "repository": repository.key,
         "owner": repository.desired.owner,
-        "default_branch": found.repository.default_branch if found else None,
-        "read_only": found.repository.read_only if found else None,
-        "observed_since": _moment(found.ledger.began) if found else None,
+        "default_branch": survey.repository.default_branch if survey else None,
+        "read_only": survey.repository.read_only if survey else None,
+        "observed_since": _moment(survey.ledger.began) if survey else None,
         "branches": [encode(branch_row(o)) for o in repository.outlooks],
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
@@ -114,7 +114,7 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
             ReviewedSettings(repository.desired.lifecycle_settings, repository.desired.safety)
         ),
         "warnings": list(repository.warnings),
-        "blind_to": list(found.blind_to) if found else [],
+        "blind_to": list(survey.blind_to) if survey else [],
         "failure": failure_row(repository.failure),
     }
 

@@ -172,16 +172,16 @@ def held_branches(
     """The names of those branches in ``leaving``, which would be deleted together, that ``holds`` keep.
     ``named`` are commits that holds named before. Raises the errors of reading metadata."""
     prefixes = tuple(hold.name for hold in holds if hold.kind == "prefix")
-    found = {name for name in leaving if names_branch(holds, name)}
-    found |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
-    leaving_still = leaving.keys() - found
+    names = {name for name in leaving if names_branch(holds, name)}
+    names |= {name for name, outlook in leaving.items() if prefixes and _stages(outlook, prefixes)}
+    leaving_still = leaving.keys() - names
     if prefixes and leaving_still:
-        found |= _with_paths(refs, leaving_still, prefixes, metadata)
+        names |= _with_paths(refs, leaving_still, prefixes, metadata)
     if prefixes or any(hold.kind == "commit" for hold in holds):
         # Created while the refs were read: its history is not known.
-        found |= leaving.keys() - {branch.id for branch in refs.branches}
+        names |= leaving.keys() - {branch.id for branch in refs.branches}
     held = {commit for hold in holds for commit in commits_named(hold, refs)}.union(named)
-    return found | needed_branches(refs, leaving.keys() - found, held)
+    return names | needed_branches(refs, leaving.keys() - names, held)
 
 
 def _stages(outlook: BranchOutlook, prefixes: tuple[str, ...]) -> bool:
@@ -206,16 +206,16 @@ def _with_paths(
             ranges[metarange] = _ranges_below(metarange, prefixes, metadata)
         return ranges[metarange]
 
-    found = set()
+    matching = set()
     for name, own in own_commits(refs, set(leaving)).items():
         if len(own) > MAX_OWN_COMMITS:
-            found.add(name)
+            matching.add(name)
             continue
         before = {p for commit in own for p in commits[commit].parents if p in commits} - own
         known = frozenset[str]().union(*map(below, before))
         if any(below(commit) - known for commit in own):
-            found.add(name)
-    return found
+            matching.add(name)
+    return matching
 
 
 def _ranges_below(metarange: str, prefixes: Sequence[str], metadata: MetadataReader) -> frozenset[str]:

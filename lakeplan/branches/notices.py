@@ -113,16 +113,16 @@ def after_notice(
 def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str, ...]:
     """Sentences for people: a branch's exemption, and the notice of its deletion at this HEAD."""
     exemption, notice = spared.exemptions.get(branch), spared.notices.get(branch)
-    found = []
+    notes = []
     if exemption is not None and exemption.holds(now):
-        found.append(f"branch {branch}: {exemption.text}")
+        notes.append(f"branch {branch}: {exemption.text}")
     if notice is not None and notice.head == head:
         when = f"{notice.accepted_at:%Y-%m-%d %H:%M} UTC"
-        found.append(
+        notes.append(
             f"branch {branch}: notice was given at {when} that it will be deleted on or after"
             f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC"
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 # ---- records

@@ -71,16 +71,16 @@ class PinRecord:
 def read_pin_record(state: StateReader, repository: str) -> PinRecord:
     """The record of ``server/name``, empty if there is none. Raises FormatError for a damaged one."""
     key = repository_key(KIND, repository)
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         return PinRecord()
-    record = records.read_record(found.data, RECORD, where=key, **_TEXT)
+    record = records.read_record(stored.data, RECORD, where=key, **_TEXT)
     records.check_repository(record, repository, where=key, **_TEXT)
     pins = (
         Pin(commit, values.get("retention_days"), tuple(values.get("holds") or ()))
         for commit, values in sorted(record["pins"].items())
     )
-    return PinRecord(tuple(pins), record["config_hash"], found.version)
+    return PinRecord(tuple(pins), record["config_hash"], stored.version)
 
 
 def write_pin_record(

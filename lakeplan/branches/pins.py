@@ -136,11 +136,11 @@ class History:
     def at_risk(self) -> set[int]:
         """Numbers of commits that the documented rule keeps at one of the moments, but the walk does not."""
         walk, documented = ServerWalk(self.graph, self.rules), DocumentedRule(self.graph, self.rules)
-        found: set[int] = set()
+        numbers: set[int] = set()
         for moment in self.moments:
             pairs = zip(documented.active(moment, self.zone), walk.active(moment, self.zone), strict=True)
-            found.update(n for n, (rule, server) in enumerate(pairs) if rule and not server)
-        return found
+            numbers.update(n for n, (rule, server) in enumerate(pairs) if rule and not server)
+        return numbers
 
 
 def required_pins(
@@ -214,8 +214,8 @@ def newest_of(
     """The commits that ``kept`` selects on the main line of ``head``, by reason."""
     counts = {"day": kept.daily, "week": kept.weekly, "month": kept.monthly}
     if kept.commits:
-        found = [commit for commit, _ in zip(_line(graph, head), range(kept.commits), strict=False)]
-        yield f"last {kept.commits} commit{'s' if kept.commits != 1 else ''}", found
+        commits = [commit for commit, _ in zip(_line(graph, head), range(kept.commits), strict=False)]
+        yield f"last {kept.commits} commit{'s' if kept.commits != 1 else ''}", commits
     for name, count in counts.items():
         if count:
             yield f"{name}s ({count})", _newest_by(graph, head, _PERIODS[name], count, zone)
@@ -224,18 +224,18 @@ def newest_of(
 def _newest_by(graph: CommitGraph, head: int, period: Period, count: int, zone: tzinfo) -> list[int]:
     """The newest commit of each of the last ``count`` periods that have one, which is the first on the way
     from the HEAD. A commit with a date outside the calendar is in no period."""
-    found: dict[tuple[int, ...], int] = {}
+    commit_of: dict[tuple[int, ...], int] = {}
     for commit in _line(graph, head):
         try:
             made = (_EPOCH + timedelta(microseconds=graph.creation_us[commit])).astimezone(zone)
         except OverflowError:
             continue
         at = period(made.date())
-        if at not in found:
-            if len(found) == count:
+        if at not in commit_of:
+            if len(commit_of) == count:
                 break
-            found[at] = commit
-    return list(found.values())
+            commit_of[at] = commit
+    return list(commit_of.values())
 
 
 def _line(graph: CommitGraph, head: int) -> Iterator[int]:
@@ -411,8 +411,8 @@ def _shared(history: History, pins: Iterable[Pin]) -> Iterable[tuple[str, ...]]:
         if branch.commit_id in at:
             at[branch.commit_id] += (branch.id,)
     every = tuple(branch for branches in at.values() for branch in branches)
-    found = (*((branch,) for branch in every), *at.values(), every)
-    return dict.fromkeys(branches for branches in found if branches)
+    subsets = (*((branch,) for branch in every), *at.values(), every)
+    return dict.fromkeys(branches for branches in subsets if branches)
 
 
 def _at(everything: CommitGraph, pins: Iterable[Pin], state: State, removed: Iterable[str]) -> _Verdicts:

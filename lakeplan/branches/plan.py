@@ -95,12 +95,12 @@ def inspect(
     clock = clock_warning(reader.refs, desired.name, options.now)
     recalled = recall(state, reader, desired, server.endpoint_url, options.now)
     when = When(options.now, options.as_of, server.zone)
-    found = survey(desired, reader, recalled, when, whole=True, read_only=options.read_only)
-    return found, (*((clock,) if clock else ()), *recalled.notes)
+    result = survey(desired, reader, recalled, when, whole=True, read_only=options.read_only)
+    return result, (*((clock,) if clock else ()), *recalled.notes)
 
 
 def weigh(
-    found: Survey,
+    judged: Survey,
     warnings: tuple[str, ...],
     reader: LakeFSReader,
     zone: ZoneInfo,
@@ -110,7 +110,7 @@ def weigh(
 ) -> Inspection:
     """The survey with what follows from its deletions. The request to the simulation has ``key``; the one
     about stale branches has a separate key."""
-    repository, name = found.repository, found.desired.name
+    repository, name = judged.repository, judged.desired.name
 
     def request(key: str, what: Consequences | StaleBranches, detail: str) -> ImpactRequest:
         return ImpactRequest(
@@ -122,35 +122,35 @@ def weigh(
             detail=detail,
         )
 
-    what = what_follows(found, options.as_of, zone)
+    what = what_follows(judged, options.as_of, zone)
     stale = asked = asked_stale = None
-    if found.graph is not None:
-        going = [outlook.id for outlook in found.expired]
+    if judged.graph is not None:
+        going = [outlook.id for outlook in judged.expired]
         default = repository.default_branch
-        stale = stale_branches(found.graph, default, going, found.rules, options.as_of, zone)
+        stale = stale_branches(judged.graph, default, going, judged.rules, options.as_of, zone)
     if what is not None and what.any_follow and options.simulate:
         asked = request(key, what, SETTLED)
     if stale is not None and stale.any_alone and options.simulate:
-        asked_stale = request(f"{found.desired.key}#stale", stale, stale.names[0])
-    return Inspection(found, what, stale, options, asked, asked_stale, warnings)
+        asked_stale = request(f"{judged.desired.key}#stale", stale, stale.names[0])
+    return Inspection(judged, what, stale, options, asked, asked_stale, warnings)
 
 
-def what_follows(found: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences | None:
+def what_follows(judged: Survey, as_of: datetime, zone: ZoneInfo) -> Consequences | None:
     """Return how the deletions that are due now, or after a notice, affect commits. Returns None without such
     deletions, and without rules, because then nothing is collected."""
-    if not found.expired or found.graph is None or found.rules is None:
+    if not judged.expired or judged.graph is None or judged.rules is None:
         return None
-    tags = found.refs.tags if found.refs is not None else ()
-    return consequences(found.graph, [o.id for o in found.expired], found.rules, as_of, zone, tags)
+    tags = judged.refs.tags if judged.refs is not None else ()
+    return consequences(judged.graph, [o.id for o in judged.expired], judged.rules, as_of, zone, tags)
 
 
 def follow(
-    found: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
+    state: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
 ) -> Simulated:
     """The survey with what follows for commits (``what``) and for objects (``result``). ``simulated``: the
     simulation was asked."""
     if what is None:
-        return Simulated(found)
+        return Simulated(state)
     unknown = ""
     if isinstance(result, LakeplanError):
         unknown, result = str(result), None
@@ -159,8 +159,8 @@ def follow(
     elif result is None:
         result = ImpactResult({})
     follows = what.by_branch(result)
-    outlooks = {n: replace(o, follows=follows.get(n)) for n, o in found.outlooks.items()}
-    return Simulated(replace(found, outlooks=outlooks), what.totals(result), unknown)
+    outlooks = {n: replace(o, follows=follows.get(n)) for n, o in state.outlooks.items()}
+    return Simulated(replace(state, outlooks=outlooks), what.totals(result), unknown)
 
 
 WORKERS = 4
@@ -248,15 +248,15 @@ def select(
         named = tree.resolve(name, ())
         try:
             live = [r.id for r in readers(name).refs.list_repositories()]
-            found = tree.resolve(name, live)
+            desired = tree.resolve(name, live)
         except LakeplanError as error:
-            found = [d for d in named if _has_policies(d) and options.selection.takes(d)]
-            if found and server.branch_lifecycle_engine == "lakeplan":
-                broken += [RepositoryOutlook(d, failure=failure_of(error)) for d in found]
+            desired = [d for d in named if _has_policies(d) and options.selection.takes(d)]
+            if desired and server.branch_lifecycle_engine == "lakeplan":
+                broken += [RepositoryOutlook(d, failure=failure_of(error)) for d in desired]
             else:
                 lost[name] = error
             continue
-        ours = [d for d in found if _has_policies(d) and options.selection.takes(d)]
+        ours = [d for d in desired if _has_policies(d) and options.selection.takes(d)]
         if server.branch_lifecycle_engine == "server":
             others += [d.key for d in ours]
         else:
@@ -288,13 +288,13 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
 
     def inspected(desired: DesiredRepository) -> Inspection | RepositoryOutlook:
         try:
-            found, warnings = inspect(tree, desired, ports.readers, ports.state, options)
+            surveyed, warnings = inspect(tree, desired, ports.readers, ports.state, options)
         except LakeplanError as error:
             return RepositoryOutlook(desired, failure=failure_of(error))
         finally:
             step()
         refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone
-        return weigh(found, warnings, refs, zone, options, key=desired.key)
+        return weigh(surveyed, warnings, refs, zone, options, key=desired.key)
 
     with (
         ports.progress.task("inspecting branches", len(wanted)) as step,

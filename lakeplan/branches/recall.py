@@ -89,10 +89,10 @@ class StoredLedger:
 def read_ledger(state: StateReader, repository: str) -> StoredLedger | None:
     """The stored ledger of ``server/name``, if any. Raises FormatError for a damaged one."""
     key = repository_key("branches", repository)
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         return None
-    return StoredLedger(*load_ledger(found.data, f"{repository}: {key} in the state"), found.version)
+    return StoredLedger(*load_ledger(stored.data, f"{repository}: {key} in the state"), stored.version)
 
 
 def write_ledger(
@@ -205,9 +205,9 @@ def bear_witness(repository: str, mark: Mark, reader: BranchReader, writer: Bran
     except LakeplanError as error:
         if not may_have_acted(error):
             raise
-        found = read_back(
+        stored = read_back(
             lambda: reader.metadata(repository).get(WITNESS), lambda text: text == value, run.sleep
         )
-        if found != value:
+        if stored != value:
             raise
     return replace(mark, witnessed=True)

@@ -90,10 +90,10 @@ def serve(
 
 def _next(cron: Cron, moment: datetime) -> datetime:
     """The next moment of a schedule. Schedules are in UTC, where no hour is skipped or repeated."""
-    found = cron.next_after(moment)
-    if found is None:
+    moment_after = cron.next_after(moment)
+    if moment_after is None:
         raise UsageError(f"the schedule {cron.text!r} never occurs", hint="Check its day and month.")
-    return found
+    return moment_after
 
 
 _BAD = frozenset({Outcome.FAILED.value, Outcome.UNCERTAIN.value, Outcome.HOOK_REFUSED.value})
@@ -250,14 +250,14 @@ class _Runner:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
         # New branches are dated by the latest clock and all are judged by the earliest.
         when = When(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
-        found = survey(desired, readers, recalled, when, whole=False)
-        if (found.deleted or found.to_announce) and found.hold_problems:
+        inspected = survey(desired, readers, recalled, when, whole=False)
+        if (inspected.deleted or inspected.to_announce) and inspected.hold_problems:
             raise LakeplanError(
-                f"{found.hold_problems[0]}; nothing is deleted until the hold is corrected",
+                f"{inspected.hold_problems[0]}; nothing is deleted until the hold is corrected",
                 where=desired.key,
                 hint="Correct the hold in the tree, or remove it.",
             )
-        return _Held(desired, lease, self._run.now(), recalled, found, stack, old, clocks)
+        return _Held(desired, lease, self._run.now(), recalled, inspected, stack, old, clocks)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
@@ -327,9 +327,9 @@ class _Runner:
     def _followed(self, held: _Held) -> Survey:
         """A survey of what this run deletes, with what follows for commits. Objects are not read."""
         zone = self._tree.servers[held.desired.server].zone
-        found = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
-        what = what_follows(found, self._options.now, zone)
-        return follow(found, what, None, simulated=False).survey
+        deletions = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
+        what = what_follows(deletions, self._options.now, zone)
+        return follow(deletions, what, None, simulated=False).survey
 
     # ---- deleting
     def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:

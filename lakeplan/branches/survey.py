@@ -325,10 +325,10 @@ def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
     return replace(outlook, verdict=verdict, notes=notes)
 
 
-def under(found: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
+def under(inspected: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
     """The survey as if the server stored ``rules``."""
-    outlooks = {n: _safe(o, found.graph, rules, zone) for n, o in found.outlooks.items()}
-    return replace(found, outlooks=outlooks, rules=rules)
+    outlooks = {n: _safe(o, inspected.graph, rules, zone) for n, o in inspected.outlooks.items()}
+    return replace(inspected, outlooks=outlooks, rules=rules)
 
 
 def _safe(
@@ -472,11 +472,11 @@ class Keeping:
         holds = active_holds(desired.holds, began)
         if not holds or self._refs is None or self._unmoved(self._refs) == self._refs:
             return began
-        found = without_pin_branches(read_all_refs(refs, desired.name, read_only=False)[0])
-        self._named |= self._commits_named(found)
+        current = without_pin_branches(read_all_refs(refs, desired.name, read_only=False)[0])
+        self._named |= self._commits_named(current)
         # A dump may take minutes. A ref that moved meanwhile must not count as leading to anything.
         began = self._now()
-        self._refs = self._unmoved(found)
+        self._refs = self._unmoved(current)
         leaving = {o.id: o for o in self._survey.deleted if o.id in self._not_staying}
         metadata = refs.metadata_reader(desired.name)
         self._held = held_branches(holds, self._refs, leaving, metadata, named=self._named)

@@ -88,7 +88,7 @@ class UndoOptions:
 
 def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
     """Restores branches, repository by repository. Raises UsageError if no record has any to restore."""
-    found: list[tuple[DesiredRepository, DeletionRecord]] = []
+    restorable: list[tuple[DesiredRepository, DeletionRecord]] = []
     damaged: list[RepositoryRestored] = []
     for server in tree.servers if options.selection.server is None else [options.selection.server]:
         names = repositories_on_record(ports.state, server)
@@ -98,16 +98,16 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
                 continue
             try:
                 if (record := _record(ports, desired, options)) is not None:
-                    found.append((desired, record))
+                    restorable.append((desired, record))
             except LakeplanError as error:
                 damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
-    if not found and not damaged:
+    if not restorable and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
             f"no record of {what} has a deleted branch to restore",
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
-    done = [_undo(d, r, options, ports, run) for d, r in found]
+    done = [_undo(d, r, options, ports, run) for d, r in restorable]
     # The branches have been restored, so a failure to record that is only a warning.
     journal = open_journal(ports.state, run, "branches undo")
     for end in done:
@@ -238,12 +238,12 @@ class _Restorer:
 
 
 def _warnings(deletion: Deletion, now: datetime) -> list[str]:
-    found = []
+    notes = []
     if deletion.uncommitted:
         more = "more than " if deletion.uncommitted_more else ""
-        found.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
+        notes.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
-        found.append(
+        notes.append(
             f"its commits were safe until {deletion.safe_until}: a later collection may have deleted data"
         )
-    return found
+    return notes

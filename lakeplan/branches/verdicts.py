@@ -133,7 +133,7 @@ def fates_of(
 ) -> tuple[BranchFate, ...]:
     """Every branch that the stored or the wanted policies delete within 30 days of ``as_of``, soonest
     first."""
-    found = []
+    fates = []
     idle = {name: p.max_idle_seconds is not None for name, p in with_names(wanted)}
     for branch in branches:
         facts = facts_of(branch)
@@ -143,7 +143,7 @@ def fates_of(
         before, old_policy = _goes_at(facts, stored or (), as_of, default_branch)
         if after is None and before is None:
             continue
-        found.append(
+        fates.append(
             BranchFate(
                 branch.id,
                 branch.commit_id,
@@ -155,7 +155,7 @@ def fates_of(
                 idle=idle.get(policy, False),
             )
         )
-    return tuple(sorted(found, key=lambda f: (f.goes_at is None, f.goes_at or f.before_at, f.branch_id)))
+    return tuple(sorted(fates, key=lambda f: (f.goes_at is None, f.goes_at or f.before_at, f.branch_id)))
 
 
 def _goes_at(
@@ -182,15 +182,15 @@ def held_deletions(
     if read_only:
         return ()
     by_branch = [hold for hold in holds if hold.kind == "branch"]
-    found = []
+    sentences = []
     for branch in branches:
         named = [hold for hold in by_branch if matches(branch.id, hold.name)]
         going = deleted_while_held(named, [branch], policies, as_of, default_branch=default_branch)
         for verdict in (outlook.verdict for outlook in going.values()):
             at = max(verdict.since or as_of, as_of) if verdict.deletes else verdict.due
-            found.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
-    if found:
-        return tuple(found)
+            sentences.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
+    if sentences:
+        return tuple(sentences)
     budget = Budget(limits.GLOB_PAIRS)
     for name, policy in with_names(policies):
         moment = crossing(policy, as_of, as_of)
@@ -200,10 +200,10 @@ def held_deletions(
             try:
                 budget.spend(len(hold.name) + len(pattern))
                 if share_a_name(hold.name, pattern, BRANCH_NAMES):
-                    found.append(f"any that {both} both name")
+                    sentences.append(f"any that {both} both name")
             except TooManyGlobs:  # too many to compare, so they may match the same branch
-                return (*found, f"any that {both}, or a later one, both name")
-    return tuple(found)
+                return (*sentences, f"any that {both}, or a later one, both name")
+    return tuple(sentences)
 
 
 def deleted_while_held(
@@ -215,14 +215,14 @@ def deleted_while_held(
     default_branch: str,
 ) -> dict[str, BranchOutlook]:
     """Branches that policies delete before the last of ``holds`` ends, by name."""
-    found = {}
+    deleted = {}
     for branch in branches:
         facts = facts_of(branch)
         verdict = judge_branch(facts, policies, as_of, default_branch=default_branch)
         moment = verdict.since if verdict.deletes else verdict.due
         if moment is not None and any(hold.holds_on(max(moment, as_of).date()) for hold in holds):
-            found[branch.id] = BranchOutlook(facts, verdict)
-    return found
+            deleted[branch.id] = BranchOutlook(facts, verdict)
+    return deleted
 
 
 def first_deletion(

@@ -90,8 +90,8 @@ class KnownAddresses:
     place: Path | None
 
     def last(self, tree: Path, what: str) -> str | None:
-        found = self._read().get(str(tree), {}).get(what)
-        return found if isinstance(found, str) else None
+        address = self._read().get(str(tree), {}).get(what)
+        return address if isinstance(address, str) else None
 
     def remember(self, tree: Path, what: str, url: str) -> None:
         """Adds an address. If the file cannot be written, lakeplan asks again next time."""
@@ -116,12 +116,12 @@ class KnownAddresses:
             status = os.lstat(self.place)
             if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 return {}
-            found = parse_json(read_file(self.place, MIB))
+            document = parse_json(read_file(self.place, MIB))
         except (OSError, ValueError):
             return {}
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             return {}
-        return {tree: dict(known) for tree, known in found.items() if isinstance(known, dict)}
+        return {tree: dict(known) for tree, known in document.items() if isinstance(known, dict)}
 
 
 @dataclass(frozen=True)

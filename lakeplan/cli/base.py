@@ -104,13 +104,13 @@ class Pairing:
     def before(self, server: str, live: set[str]) -> Mapping[str, list[DesiredRepository]]:
         """The base's repositories on a server of the tree, by name. If the base has several names for the
         server, an entry under the present name wins."""
-        found: dict[str, list[DesiredRepository]] = {}
+        by_name: dict[str, list[DesiredRepository]] = {}
         for at_base in self._servers_at_base(server):
             for name, one in _by_name(self.base, at_base, live).items():
                 # The present name comes first. Only entries under former names are collected together.
-                if name not in found or found[name][0].server != server:
-                    found.setdefault(name, []).append(one)
-        return {name: [replace(one, server=server) for one in several] for name, several in found.items()}
+                if name not in by_name or by_name[name][0].server != server:
+                    by_name.setdefault(name, []).append(one)
+        return {name: [replace(one, server=server) for one in several] for name, several in by_name.items()}
 
     def _servers_at_base(self, server: str) -> Mapping[str, ServerConfig]:
         """The base's servers with the endpoint of a server of the tree, by name, the present name first. If
@@ -171,7 +171,7 @@ class Base:
         if self.tree is None:
             before = replace(before, state_url=mine.state_url, manages=mine.manages, name=mine.name)
         today = plan.as_of.date()
-        found = loosened(before, mine, today)
+        loosenings = loosened(before, mine, today)
         warnings = plan.warnings
         if self.tree is None:
             warnings += (f"{self.ref} has no {ROOT_FILE}, so the tree is compared with the defaults",)
@@ -185,7 +185,7 @@ class Base:
             if now is not None and old.resolved:  # a new entry is a section of the plan
                 runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
                 looser += weaker_later(old, now, changed.get(now.key, set()), runs_policies=runs)
-        listed = (*found, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
+        listed = (*loosenings, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,
             base=self.commit,
@@ -254,15 +254,15 @@ def guards_of(tree: Tree) -> Guards:
 
 def _guards(pairs: Iterable[Pair]) -> dict[str, SweepGuard]:
     """By ``server/name``; where several pairs are of one repository, the strictest of all."""
-    found: dict[str, SweepGuard] = {}
+    guards: dict[str, SweepGuard] = {}
     for before, now in pairs:
         if now is None:
             continue
-        held = held_to_guard(now, found[now.key]) if now.key in found else now
+        held = held_to_guard(now, guards[now.key]) if now.key in guards else now
         guard = guard_of(before, held)
         if guard is not None:
-            found[now.key] = guard
-    return found
+            guards[now.key] = guard
+    return guards
 
 
 @dataclass(frozen=True)
@@ -322,14 +322,14 @@ class PlanChecks:
         words = {os.path.normpath(word): None for check in self.checks for word in check.run}
         if self.base is None or not words:
             return ()
-        found, root = [], self.tree.root.resolve()
+        changes, root = [], self.tree.root.resolve()
         with self._place() as place:
             for word in words:
                 named = not os.path.isabs(word) and word.partition(os.sep)[0] not in (os.curdir, os.pardir)
                 if named and (before := _contents(place.folder, word)) and before != _contents(root, word):
                     after, where = ("changed", f"{word}:1:1") if (root / word).exists() else (ABSENT, "")
-                    found.append(Loosening(WHOLE_TREE, f"checks: {word}", "as at the base", after, where))
-        return tuple(found)
+                    changes.append(Loosening(WHOLE_TREE, f"checks: {word}", "as at the base", after, where))
+        return tuple(changes)
 
     @contextmanager
     def _place(self) -> Iterator[Place]:
@@ -349,17 +349,17 @@ def _contents(top: Path, word: str) -> dict[str, bytes | None]:
     """SHA-256 of a file of a tree, or of all in a folder, also through links that stay in the tree; None for
     one that cannot be read."""
     inner = (os.path.join(at, name) for at, _, names in os.walk(top / word) for name in names)
-    found: dict[str, bytes | None] = {}
+    digests: dict[str, bytes | None] = {}
     for file in (str(top / word), *inner):
         if os.path.isfile(file):
             name = os.path.relpath(file, top)
             try:
-                found[name] = sha256(read_inside(top, file, FILE_BYTES)).digest()
+                digests[name] = sha256(read_inside(top, file, FILE_BYTES)).digest()
             except LeadsOut:
                 continue
             except (OSError, ValueError):
-                found[name] = None
-    return found
+                digests[name] = None
+    return digests
 
 
 def _drop_links_out(folder: Path) -> None:

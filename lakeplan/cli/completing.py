@@ -48,8 +48,8 @@ def servers(context: typer.Context) -> list[str]:
 
 
 def _written(tree: Tree, name: str) -> list[str]:
-    found = tree.servers_of(name)
-    return [name] if len(found) < 2 else [f"{server}/{name}" for server in found]
+    servers = tree.servers_of(name)
+    return [name] if len(servers) < 2 else [f"{server}/{name}" for server in servers]
 
 
 def _tree(context: typer.Context) -> Tree | None:
@@ -76,13 +76,13 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     if slash:
         check_server(tree, server)
         return server, name
-    found = tree.servers_of(repository) or list(tree.servers)
-    if len(found) != 1:
+    servers = tree.servers_of(repository) or list(tree.servers)
+    if len(servers) != 1:
         raise UsageError(
-            f"several servers may have {repository!r}: {', '.join(found)}",
-            hint=f"Include the server, for example {found[0]}/{repository}",
+            f"several servers may have {repository!r}: {', '.join(servers)}",
+            hint=f"Include the server, for example {servers[0]}/{repository}",
         )
-    return found[0], repository
+    return servers[0], repository
 
 
 def find_repository(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repository:
@@ -98,11 +98,11 @@ def find_repository(tree: Tree, reader: LakeFSReader, server: str, name: str) ->
 
 def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[RepositoryPlan]:
     """Repositories of a plan that ``--target`` names. Raises UsageError when it names none of them."""
-    found = [r for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
-    if globs and not found:
+    matching = [r for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
+    if globs and not matching:
         raise UsageError(
             "no repository of the plan matches --target",
             where=str(plan_file),
             hint=f"Run `lakeplan show {plan_file}` to list their names. Quote globs, for example 'team-*'.",
         )
-    return found
+    return matching

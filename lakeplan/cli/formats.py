@@ -51,8 +51,8 @@ class Renderer:
 
     def load(self) -> Callable[..., str | bytes]:
         module, _, name = self.function.partition(":")
-        found: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), name)
-        return found
+        function: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), name)
+        return function
 
     def text(self, document: Document, context: RenderContext) -> str | bytes:
         needed = {name: context.tree() if name == "tree" else getattr(context, name) for name in self.needs}

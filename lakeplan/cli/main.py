@@ -49,12 +49,12 @@ class _Lakeplan(TyperGroup):
         shown.format_help(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[click.CompletionItem]:
-        found = [
+        items = [
             click.CompletionItem(name, help=SHORT_HELP[name])
             for name in SHORT_HELP
             if name.startswith(incomplete)
         ]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def build_app() -> typer.Typer:

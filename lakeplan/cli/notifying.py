@@ -59,5 +59,5 @@ def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
     """Why nothing can be sent to a channel, or "" if its URL is set. Sends nothing."""
     from lakeplan.review.webhook import url_of
 
-    found = url_of(channel, environ)
-    return found.problem if isinstance(found, Answer) else ""
+    url = url_of(channel, environ)
+    return url.problem if isinstance(url, Answer) else ""

@@ -38,14 +38,14 @@ class Options:
     @property
     def declared(self) -> list[Parameter]:
         """One parameter an option, in the order of help: what typer reads."""
-        found = []
+        parameters = []
         for parameter in self._parameters():
             declaration = _declaration(parameter)
             if isinstance(declaration, Options):
-                found += declaration.declared
+                parameters += declaration.declared
             elif declaration is not None:
-                found.append(_named(parameter, declaration))
-        return found
+                parameters.append(_named(parameter, declaration))
+        return parameters
 
     def value(self, given: Mapping[str, Any]) -> Any:
         """``given``: every option of the command by its name."""
@@ -205,7 +205,7 @@ def one_of(what: str, text: str, words: Sequence[Any]) -> Any:
 
 def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
     """``KEY=VALUE`` pairs. Raises UsageError."""
-    found = {}
+    values = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
@@ -213,8 +213,8 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
                 f"--spark-conf {setting!r} is not KEY=VALUE",
                 hint="Use for example --spark-conf spark.executor.memory=4g",
             )
-        found[key.strip()] = value
-    return found
+        values[key.strip()] = value
+    return values
 
 
 def runners(

@@ -179,11 +179,11 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
     location = parse_location(namespace)
     if not isinstance(location, AzureLocation) or location.is_azure:
         return
-    found = parse_web_url(location.account_url)
-    listed = config.endpoint_url and parse_web_url(config.endpoint_url).origin == found.origin
-    if not listed and not found.is_loopback:
+    url = parse_web_url(location.account_url)
+    listed = config.endpoint_url and parse_web_url(config.endpoint_url).origin == url.origin
+    if not listed and not url.is_loopback:
         raise LakeplanError(
-            f"the namespace is at {found.origin}, which is not in the tree",
+            f"the namespace is at {url.origin}, which is not in the tree",
             where=where,
             hint="Check the server. If the address is correct, add endpoint_url to this storage.",
         )

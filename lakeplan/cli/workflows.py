@@ -83,10 +83,10 @@ def source_of(text: str | None) -> Source:
 def cloud_of(text: str | None, state_url: str | None) -> Cloud:
     """The cloud that is asked for, else the one that the state is in."""
     if text is not None:
-        found: Mapping[str, Cloud] = {name: name for name in _INPUTS}
-        if text not in found:
+        clouds: Mapping[str, Cloud] = {name: name for name in _INPUTS}
+        if text not in clouds:
             raise UsageError(f"unknown cloud {text!r}", hint=f"Use one of {', '.join(_INPUTS)}.")
-        return found[text]
+        return clouds[text]
     url = state_url or ""
     if url.startswith("s3://"):
         return "aws"

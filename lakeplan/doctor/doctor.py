@@ -82,8 +82,8 @@ def examine(
     ``ephemeral`` is why a state in a folder would be lost after this run, or ""."""
     for server in tree.servers:
         if selection.server in (None, server):
-            found = _check_server(tree, server, selection, ports, purpose, now, read_only=read_only)
-            yield from in_area(f"server {server}", found)
+            checks = _check_server(tree, server, selection, ports, purpose, now, read_only=read_only)
+            yield from in_area(f"server {server}", checks)
     yield from in_area(
         "state", check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     )

@@ -56,29 +56,29 @@ def grant(permission: str, error: LakeplanError) -> str:
     return error.hint or POLICIES
 
 
-def names(found: Sequence[str]) -> str:
-    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more
+def names(items: Sequence[str]) -> str:
+    more = f" and {len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
+    return ", ".join(items[:SHOWN]) + more
 
 
 def on_repositories(count: int) -> str:
     return f"on {count:,} repositories" if count != 1 else "on 1 repository"
 
 
-def on_each(found: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
+def on_each(repositories: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
     """The results of ``inspect`` for each repository. Several run at a time."""
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        return dict(zip(found, pool.map(inspect, found), strict=True))
+        return dict(zip(repositories, pool.map(inspect, repositories), strict=True))
 
 
 def summed(results: Mapping[str, Sequence[Check]]) -> list[Check]:
     """The worst result of each check, and the repositories that have it. ``results`` are by repository."""
-    checks = dict.fromkeys(one.name for found in results.values() for one in found)
+    checks = dict.fromkeys(one.name for of_one in results.values() for one in of_one)
     return [_sum(check, results) for check in checks]
 
 
 def _sum(check: str, results: Mapping[str, Sequence[Check]]) -> Check:
-    by_repository = {name: one for name, found in results.items() for one in found if one.name == check}
+    by_repository = {name: one for name, checks in results.items() for one in checks if one.name == check}
     worst = max(by_repository.values(), key=lambda one: _RANK[one.result])
     if worst.result == "ok":
         text = worst.message if len(by_repository) == 1 else on_repositories(len(by_repository))
@@ -173,15 +173,15 @@ def check_repositories(
     if missing:
         text = f"the tree has repositories that the server does not have or does not show: {names(missing)}"
         yield Check("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
-    found = [name for name in managed if name in live]
-    unmanaged = [name for name in others if name not in set(found)]
+    readable = [name for name in managed if name in live]
+    unmanaged = [name for name in others if name not in set(readable)]
     rest = on_each(unmanaged, lambda name: _Permissions(oddities=_odd(reader, name)))
-    if not found:
+    if not readable:
         yield _oddities(rest)
         text = "no repository of the tree is on this server, so permissions on repositories were not checked"
         yield Check("repositories", "warn", text, "Run doctor again after you add one.")
         return
-    with progress.task(f"checking {reader.name}", len(found)) as step:
+    with progress.task(f"checking {reader.name}", len(readable)) as step:
 
         def one(name: str) -> _Permissions:
             try:
@@ -189,10 +189,10 @@ def check_repositories(
             finally:
                 step()
 
-        inspected = on_each(found, one)
+        inspected = on_each(readable, one)
     yield from summed({name: item.checks for name, item in inspected.items()})
     works = (name for name, item in inspected.items() if all(check.result == "ok" for check in item.checks))
-    yield from _on_one(reader, next(works, found[0]), read_only=read_only)
+    yield from _on_one(reader, next(works, readable[0]), read_only=read_only)
     yield _oddities(inspected | rest)
 
 
@@ -337,8 +337,8 @@ def check_may_claim(
 ) -> Iterator[Check]:
     """Check whether a tree with a name may claim its repositories. Sends only GET requests: no request tests
     this permission without a change. An existing claim of this tree proves it."""
-    found = [d.name for d in selected if d.name in live] if tree else []
-    yield from summed(on_each(found, lambda name: [_inspect_claim(tree, reader, name)]))
+    existing = [d.name for d in selected if d.name in live] if tree else []
+    yield from summed(on_each(existing, lambda name: [_inspect_claim(tree, reader, name)]))
 
 
 def _inspect_claim(tree: str, reader: LakeFSReader, name: str) -> Check:

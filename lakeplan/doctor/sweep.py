@@ -111,9 +111,9 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
     """Write, read, copy and delete doctor's own files. They are deleted whatever fails."""
     key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
     copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
-    found = [_tried("write objects", lambda: store.create(key, DATA))]
-    if found[0].result != "ok":
-        return found
+    checks = [_tried("write objects", lambda: store.create(key, DATA))]
+    if checks[0].result != "ok":
+        return checks
 
     def read() -> None:
         if store.read(key) != DATA:
@@ -126,11 +126,11 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
         if not (store.is_gone(key) and store.is_gone(copy)):
             raise StorageError("a deleted record still exists", where=f"{store.url}/{key}")
 
-    found.append(_tried("read objects", read))
-    found += _store_clock(store, key, now)
-    found.append(_tried("copy objects", lambda: store.copy(key, copy)))
-    found.append(_tried("delete objects", delete))
-    return found
+    checks.append(_tried("read objects", read))
+    checks += _store_clock(store, key, now)
+    checks.append(_tried("copy objects", lambda: store.copy(key, copy)))
+    checks.append(_tried("delete objects", delete))
+    return checks
 
 
 def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
@@ -179,8 +179,8 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
     name = "owner.json"
     hint = f"Inspect {OWNER_KEY}. If only the server's address changed, correct it by hand."
     try:
-        found = parse_json(store.read(OWNER_KEY))
-        owner = (str(found["server"]), str(found["repository"]))
+        record = parse_json(store.read(OWNER_KEY))
+        owner = (str(record["server"]), str(record["repository"]))
     except StorageNotFound:
         return Check(name, "ok", "does not exist yet; the first mark writes it")
     except LakeplanError as error:
@@ -236,7 +236,7 @@ def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]
 def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
     """Have the server list the uncommitted objects of one repository, which may take a while."""
     name = next(
-        (n for n, found in results.items() if all(f.result != "fail" for f in found)), next(iter(results))
+        (n for n, checks in results.items() if all(f.result != "fail" for f in checks)), next(iter(results))
     )
     if doctor.read_only:
         text = "not tested (--read-only): a mark asks the server to list uncommitted objects"

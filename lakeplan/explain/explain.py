@@ -117,19 +117,19 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
         case "branch":
             subjects = [inquiry.branch(what)]
         case "path":
-            found = inquiry.at_path(what, path_only=question.path_only)
-            total = len(found.holdings)
-            subjects, more = inquiry.documents(replace(found, holdings=found.holdings[:SUBJECTS_SHOWN]))
+            traced = inquiry.at_path(what, path_only=question.path_only)
+            total = len(traced.holdings)
+            subjects, more = inquiry.documents(replace(traced, holdings=traced.holdings[:SUBJECTS_SHOWN]))
             notes += more
         case "address":
-            found = inquiry.at_addresses([what.text])
-            if not _is_known(world, found.holdings[0], found.staged) and not _is_marked(world, what.text):
+            traced = inquiry.at_addresses([what.text])
+            if not _is_known(world, traced.holdings[0], traced.staged) and not _is_marked(world, what.text):
                 raise LakeplanError(
                     f"the address {what.text!r} is unknown",
                     where=world.name,
                     hint="Check the address. It is not in commits, uncommitted changes or storage.",
                 )
-            subjects, more = inquiry.documents(found)
+            subjects, more = inquiry.documents(traced)
             notes += more
     if any(subject["kind"] == "object" and subject["maybe_inside"] for subject in subjects):
         notes.append(MAYBE_INSIDE)
@@ -245,7 +245,7 @@ class _Inquiry:
         addresses = [holding.address for holding in traced.holdings if holding.inside]
         of_marks, mark_notes = known.marks(addresses) if known.marks and addresses else ({}, ())
         of_others, other_notes = known.others(addresses) if known.others and addresses else ({}, ())
-        found = []
+        subjects = []
         for holding in traced.holdings:
             address = holding.address
             commits = self.search.commits_of(holding)
@@ -262,8 +262,8 @@ class _Inquiry:
                 protected_by=self._protections.rows(commits, holding.paths, of_others.get(address, ())),
                 marks=of_marks.get(address, ()),
             )
-            found.append(object_document(world.graph, facts, self._explained(commits)))
-        return found, [*traced.notes, *mark_notes, *other_notes]
+            subjects.append(object_document(world.graph, facts, self._explained(commits)))
+        return subjects, [*traced.notes, *mark_notes, *other_notes]
 
     def _explained(self, holders: Sequence[int]) -> list[Explained]:
         return [
@@ -338,8 +338,8 @@ class _Protections:
     ) -> list[ProtectionRow]:
         """The protections of an object that these commits hold at these paths, or of a commit."""
         ids = {self.world.graph.ids[number] for number in numbers}
-        found = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
-        return [*found, *(_row("repository", name) for name in others)]
+        rows = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
+        return [*rows, *(_row("repository", name) for name in others)]
 
     def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[ProtectionRow]:
         for hold in active_holds(self.world.known.holds, self.world.as_of):

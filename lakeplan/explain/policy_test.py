@@ -114,7 +114,7 @@ def failure(
     *,
     ref: str | None = None,
     wanted: Fate | None = None,
-    found: Fate | None = None,
+    fate: Fate | None = None,
     source: Source | None = None,
 ) -> FailureRow:
     return {
@@ -123,7 +123,7 @@ def failure(
         "why": why,
         "ref": ref,
         "expected": wanted,
-        "found": found,
+        "found": fate,
         "line": None if source is None else source.line,
         "column": None if source is None else source.column,
     }
@@ -150,11 +150,11 @@ def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
     zone = ZoneInfo(tree.servers[repository.server].time_zone)
     drawing, graph = test.drawing, test.drawing.graph()
     judged = _Judged(drawing, graph, contents_of(drawing, graph), rules, zone, test.judge == "documented")
-    failures = [found for one in test.expected for found in judged.check(one)]
+    failures = [each for one in test.expected for each in judged.check(one)]
     for one in test.days:
-        found = None if rules is None else rules.days_for(one.branch)
-        if found != one.days:
-            text = "no rules are set" if found is None else f"the tree gives it {_days(found)}"
+        days = None if rules is None else rules.days_for(one.branch)
+        if days != one.days:
+            text = "no rules are set" if days is None else f"the tree gives it {_days(days)}"
             failures.append(
                 failure(
                     "days", f"branch {one.branch}: expected {_days(one.days)}, {text}", "", source=one.source
@@ -171,15 +171,15 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
         raise LakeplanError(
             f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}."
         )
-    found = [d for s in servers if (d := tree.find(s, name)) is not None]
-    if not found:
+    matching = [d for s in servers if (d := tree.find(s, name)) is not None]
+    if not matching:
         raise LakeplanError(f"the tree has no entry for {repository!r}", hint="Write a name, or server/name.")
-    if len(found) > 1:
+    if len(matching) > 1:
         raise LakeplanError(
-            f"{repository!r} is on several servers: {', '.join(d.server for d in found)}",
-            hint=f"Write {found[0].key}.",
+            f"{repository!r} is on several servers: {', '.join(d.server for d in matching)}",
+            hint=f"Write {matching[0].key}.",
         )
-    return found[0]
+    return matching[0]
 
 
 def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | None:
@@ -223,14 +223,14 @@ class _Judged:
             self.wrong_commits.append(Expected("commit", commit, one.fate, one.source))
             named = f"commit {commit}" if commit == one.ref else f"commit {commit} ({one.ref})"
             return [self._failure(one, named, self.fates[number], [number], ())]
-        found = []
+        failures = []
         for version in sorted(self._contents.versions(self._drawing, one.ref)):
             holders = [self._graph.index[c] for c in self._contents.holders(version)]
             staged = self._contents.staged_on(version)
             fate = fate_of([self.fates[n] for n in holders], staged=bool(staged))
             if not self._fits(one.fate, fate):
-                found.append(self._failure(one, f"object {version}", fate, holders, staged))
-        return found
+                failures.append(self._failure(one, f"object {version}", fate, holders, staged))
+        return failures
 
     def rows(self) -> list[GraphRow]:
         """The drawn graph after all checks, newest commit first."""
@@ -254,10 +254,10 @@ class _Judged:
             )
         return rows
 
-    def _fits(self, wanted: Fate, found: Fate) -> bool:
-        if self._documented_only and found == "at_risk":
+    def _fits(self, wanted: Fate, actual: Fate) -> bool:
+        if self._documented_only and actual == "at_risk":
             return wanted in ("survives", "at_risk")
-        return wanted == found
+        return wanted == actual
 
     def _failure(
         self, one: Expected, named: str, fate: Fate, holders: Sequence[int], staged: Sequence[str]
@@ -272,7 +272,7 @@ class _Judged:
             held = "" if len(holders) == 1 else f" (by commit {self._graph.ids[best]})"
             why = self.reason(best) + held
         text = f"{named}: expected that it {_words(one.fate)}, but it {_words(fate)}"
-        return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, found=fate, source=one.source)
+        return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, fate=fate, source=one.source)
 
     def reason(self, number: int) -> str:
         """Return text about the walk that keeps or kept a commit the longest, and until when."""

@@ -58,20 +58,20 @@ def trace(
     follow."""
     below = set(graph.descendants(commit))
     visited: dict[int, tuple[int, str]] = {}
-    found: list[Pass] = []
+    walks: list[Pass] = []
     steps = 0
     for start in _starts(graph, rules, below, as_of, zone):
         own = graph.ids[start.number]
         before = visited.get(start.number)
         if start.branch is None and before is not None and before[0] <= start.limit:
             # In old versions with three parents, the server treats a commit with a child as dangling.
-            found.append(Pass(own, None, start.days, "stops", own, before[1]))
+            walks.append(Pass(own, None, start.days, "stops", own, before[1]))
             continue
         visited[start.number] = (start.limit, own)
         if start.number == commit:
             young = graph.creation_us[commit] > start.limit
             outcome: Outcome = "head" if start.branch is not None else "young" if young else "passes"
-            found.append(Pass(own, start.branch, start.days, outcome))
+            walks.append(Pass(own, start.branch, start.days, outcome))
             continue
         at = start.number
         while at != commit:
@@ -81,14 +81,14 @@ def trace(
             parent = graph.main_parent[at]
             before = visited.get(parent)
             if before is not None and before[0] <= start.limit:
-                found.append(Pass(own, start.branch, start.days, "stops", graph.ids[parent], before[1]))
+                walks.append(Pass(own, start.branch, start.days, "stops", graph.ids[parent], before[1]))
                 break
             visited[parent] = (start.limit, own)
             if parent == commit:
                 marks = graph.creation_us[at] > start.limit
-                found.append(Pass(own, start.branch, start.days, "marks" if marks else "passes"))
+                walks.append(Pass(own, start.branch, start.days, "marks" if marks else "passes"))
             at = parent
-    return tuple(found)
+    return tuple(walks)
 
 
 def _starts(
@@ -172,7 +172,7 @@ def to_stay(
         if needed is not None:
             wanted.append((needed, keeper.branch, keeper.days))
     wanted.sort(key=lambda item: (item[0], item[1] is None, item[1] or ""))
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     tried: set[str | None] = set()
     for needed, branch, now in wanted:
         if branch in tried:
@@ -183,9 +183,9 @@ def to_stay(
         # The fewest days by the rule, or else more than all others, so that no other walk stops this one.
         for days in sorted({max(needed, now), max(needed, highest + 1)}):
             if days > now and _keeps(graph, _with_days(rules, branch, days), commit, as_of, zone):
-                found.append(Remedy("days", branch, now, days))
+                remedies.append(Remedy("days", branch, now, days))
                 break
-    return (*found, Remedy("branch_here", commit_id=graph.ids[commit]))
+    return (*remedies, Remedy("branch_here", commit_id=graph.ids[commit]))
 
 
 def _with_days(rules: GcRules, branch: str | None, days: int) -> GcRules:
@@ -211,15 +211,15 @@ def to_go(
     together needed so that all of ``holders`` expire by the documented rule."""
     held = frozenset(holders)
     head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
-    found: list[Remedy] = []
+    remedies: list[Remedy] = []
     for name in branches[:NAMED]:
         days = rules.days_for(name)
         if head_of[name] in held:
-            found.append(_off_head(graph, name, head_of[name], days))
+            remedies.append(_off_head(graph, name, head_of[name], days))
             continue
         newest = _newest_edge(graph, head_of[name], limit_us(as_of, days, zone), held)
         if newest is not None:
-            found.append(_shorter(newest, name, days, as_of, zone))
+            remedies.append(_shorter(newest, name, days, as_of, zone))
     default = rules.default_retention_days
     limit = limit_us(as_of, default, zone)
     dates = []
@@ -230,8 +230,8 @@ def to_go(
         if edge is not None:
             dates.append(edge)
     if dates:
-        found.append(_shorter(max(dates), None, default, as_of, zone))
-    return tuple(found)
+        remedies.append(_shorter(max(dates), None, default, as_of, zone))
+    return tuple(remedies)
 
 
 def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> Remedy:
@@ -244,8 +244,8 @@ def without_rules(graph: CommitGraph, holders: Collection[int]) -> tuple[Remedy,
     """The changes that are needed where no rules are set: rules, and HEADs, which no rule lets expire."""
     held = frozenset(holders)
     heads = sorted((b.id, n) for b, n in zip(graph.branches, graph.heads, strict=True) if n in held)
-    found = [_off_head(graph, branch, head, None) for branch, head in heads[:NAMED]]
-    return (Remedy("set_rules"), *found) if held else ()
+    remedies = [_off_head(graph, branch, head, None) for branch, head in heads[:NAMED]]
+    return (Remedy("set_rules"), *remedies) if held else ()
 
 
 def _shorter(newest: int, branch: str | None, days: int, as_of: datetime, zone: tzinfo) -> Remedy:

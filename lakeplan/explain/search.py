@@ -98,15 +98,15 @@ def _commit(text: str, graph: CommitGraph) -> What:
     tag = next((t for t in graph.tags if t.id == text), None)
     if tag is not None:
         return What("commit", tag.commit_id, via=f"tag {tag.id}")
-    found = _with_prefix(text, graph) if _HEX.match(text) else []
+    ids = _with_prefix(text, graph) if _HEX.match(text) else []
     if text in graph.index:
-        found = [text]
-    if len(found) == 1:
-        return What("commit", found[0])
-    if found:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        ids = [text]
+    if len(ids) == 1:
+        return What("commit", ids[0])
+    if ids:
+        more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         raise UsageError(
-            f"{len(found)} commit ids begin with {text}: {', '.join(i[:16] for i in found[:NAMED])}{more}",
+            f"{len(ids)} commit ids begin with {text}: {', '.join(i[:16] for i in ids[:NAMED])}{more}",
             hint="Give more digits of the id.",
         )
     raise UsageError(
@@ -121,10 +121,10 @@ def _find_ref(ref: str, graph: CommitGraph) -> str | None:
         return heads[ref]
     if ref in graph.index:
         return ref
-    found = _with_prefix(ref, graph) if _HEX.match(ref) else []
-    if len(found) > 1:
+    ids = _with_prefix(ref, graph) if _HEX.match(ref) else []
+    if len(ids) > 1:
         return _commit(ref, graph).text  # raises: it is ambiguous
-    return found[0] if found else None
+    return ids[0] if ids else None
 
 
 def _with_prefix(prefix: str, graph: CommitGraph) -> list[str]:
@@ -205,16 +205,16 @@ class Search:
         """Every object at ``path`` in these metaranges."""
         key = path.encode(errors="surrogateescape")
         shown = key.decode(errors="backslashreplace")
-        found: dict[str, Holding] = {}
+        holdings: dict[str, Holding] = {}
         for columns, holders in self._ranges(metaranges, lambda info: info.min_key <= key <= info.max_key):
             if shown not in columns.paths:
                 continue
             n = columns.paths.index(shown)
             address = columns.addresses[n]
             holding = self.holding(address, columns.address_types[n])
-            holding = found.setdefault(holding.address, holding)
+            holding = holdings.setdefault(holding.address, holding)
             holding.note(shown, columns.sizes[n], holders)
-        return list(found.values())
+        return list(holdings.values())
 
     def fill(self, wanted: Collection[Holding], metaranges: Collection[str]) -> None:
         """Adds to each of ``wanted`` those of ``metaranges`` that hold its address, at any path."""
@@ -320,7 +320,7 @@ class BranchStaging:
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
         asked = self.branches if branch is None else (branch,)
         left_out = len(asked) > MAX_BRANCHES
-        found: dict[str, set[str]] = {}
+        holders: dict[str, set[str]] = {}
         at: dict[str, set[str]] = {}
         capped = False
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -329,13 +329,13 @@ class BranchStaging:
             ):
                 capped = capped or cut
                 for path, address in seen:
-                    found.setdefault(address, set()).add(f"branch {name}")
+                    holders.setdefault(address, set()).add(f"branch {name}")
                     at.setdefault(address, set()).add(path)
         where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
         what = f"at {', '.join(paths[:3])}" if paths else "everywhere"
         what += ", but not completely" if capped else ""
         return Staged(
-            {address: tuple(sorted(names)) for address, names in found.items()},
+            {address: tuple(sorted(names)) for address, names in holders.items()},
             {address: tuple(sorted(names)) for address, names in at.items()},
             inspected=f"staged changes of {where}, {what}",
             # An old address can be uncommitted at an unknown path.
@@ -344,13 +344,13 @@ class BranchStaging:
 
     def _on_branch(self, branch: str, paths: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
         """Path and address of uncommitted objects, and whether some were left out."""
-        found: list[tuple[str, str]] = []
+        changes: list[tuple[str, str]] = []
         try:
-            return found, self._search_branch(branch, paths, found)
+            return changes, self._search_branch(branch, paths, changes)
         except (PermissionDenied, NotFound):
-            return found, True  # no permission, or the branch is gone
+            return changes, True  # no permission, or the branch is gone
 
-    def _search_branch(self, branch: str, paths: Sequence[str], found: list[tuple[str, str]]) -> bool:
+    def _search_branch(self, branch: str, paths: Sequence[str], changes: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):
             listed = self.reader.list_uncommitted(self.repository, branch, wanted)
             for seen, path in enumerate(listed):
@@ -361,5 +361,5 @@ class BranchStaging:
                 full = self.reader.physical_address(self.repository, branch, path)
                 if full is not None:
                     keys = self.book.protected(full, AddressType.BY_PREFIX)
-                    found += [(path, key) for key in keys or [full]]
+                    changes += [(path, key) for key in keys or [full]]
         return False

@@ -258,16 +258,16 @@ class Inspection:
         graph = CommitGraph.from_refs(refs)
         masks = self._masks(graph, refs, rules)
         store = self._ports.store(self._repository)
-        found, why = self._survey(graph, masks, store)
-        (gone, gone_tagged), not_sampled = self._destroyed(found, graph)
-        runs = self._runs(store) if found.listed else None
+        surveyed, why = self._survey(graph, masks, store)
+        (gone, gone_tagged), not_sampled = self._destroyed(surveyed, graph)
+        runs = self._runs(store) if surveyed.listed else None
         stale = stale_branches(
             without_pin_branches(refs),
             self._repository.default_branch,
             self._settings.as_of,
             self._settings.stale_days,
         )
-        classes, listed = found.classes, found.listed
+        classes, listed = surveyed.classes, surveyed.listed
         row: AuditedRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
@@ -295,7 +295,7 @@ class Inspection:
                 {"days": days, "expired": expired(classes, period_bit(number), listed=listed).to_row()}
                 for number, days in enumerate(PERIODS)
             ],
-            "leftovers": self._leftovers(found, store) if listed else None,
+            "leftovers": self._leftovers(surveyed, store) if listed else None,
             "uncommitted": self._uncommitted(refs),
             "remnants": self._remnants(store) if listed else None,
             "stale_branches": stale[:STALE_NAMED],
@@ -342,19 +342,19 @@ class Inspection:
 
     def _new_commits(self, head: str, known: Mapping[str, Commit]) -> dict[str, Commit]:
         """Commits that a HEAD leads to and that are not known yet. The rest of the log is not read."""
-        found: dict[str, Commit] = {}
+        commits: dict[str, Commit] = {}
         pending = {head} - known.keys()
         if pending:
             for commit in self._reader.log_commits(self._name, head):
                 if commit.id not in known:
-                    found[commit.id] = commit
+                    commits[commit.id] = commit
                     pending.update(parent for parent in commit.parents if parent not in known)
-                pending -= found.keys()
+                pending -= commits.keys()
                 if not pending:
                     break
-                if len(known) + len(found) > COMMITS_A_REQUEST * self._settings.max_requests:
+                if len(known) + len(commits) > COMMITS_A_REQUEST * self._settings.max_requests:
                     raise self._too_many("its log is too long")
-        return found
+        return commits
 
     def _masks(self, graph: CommitGraph, refs: Refs, rules: GcRules | None) -> list[int]:
         now, zone = self._settings.as_of, self._settings.zone
@@ -387,9 +387,9 @@ class Inspection:
         why = store if isinstance(store, str) else "the credentials may not list it"
         if not isinstance(store, str):
             try:
-                found = self._ports.surveyor.survey(self._request(facts, store))
-                if found.listed:
-                    return found, ""
+                surveyed = self._ports.surveyor.survey(self._request(facts, store))
+                if surveyed.listed:
+                    return surveyed, ""
             except StorageError as error:
                 why = error.message
         if len(facts) > self._settings.max_requests:
@@ -431,19 +431,19 @@ class Inspection:
             return ()
 
     def _destroyed(
-        self, found: Surveyed, graph: CommitGraph
+        self, surveyed: Surveyed, graph: CommitGraph
     ) -> tuple[tuple[DestroyedRow | None, DestroyedRow | None], str]:
         """The objects that are gone although the documented rule keeps them, and those that only tags name;
         and why no sample was read."""
-        if found.listed:
-            kept = _listed(found.classes, Bit.DOCUMENTED)
-            has_tagged = named(found.classes, Bit.TAG, Bit.DOCUMENTED).objects
-            return (kept, _listed(found.classes, Bit.TAG, Bit.DOCUMENTED) if has_tagged else None), ""
-        if not found.sample:
+        if surveyed.listed:
+            kept = _listed(surveyed.classes, Bit.DOCUMENTED)
+            has_tagged = named(surveyed.classes, Bit.TAG, Bit.DOCUMENTED).objects
+            return (kept, _listed(surveyed.classes, Bit.TAG, Bit.DOCUMENTED) if has_tagged else None), ""
+        if not surveyed.sample:
             return (None, None), "no object to probe" if self._settings.sample else "--sample is 0"
         commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
-        kept_sample = [one for one in found.sample if one.mask & Bit.DOCUMENTED]
-        tag_sample = [one for one in found.sample if not one.mask & Bit.DOCUMENTED]
+        kept_sample = [one for one in surveyed.sample if one.mask & Bit.DOCUMENTED]
+        tag_sample = [one for one in surveyed.sample if not one.mask & Bit.DOCUMENTED]
         try:
             return (self._sampled(kept_sample, commits), self._sampled(tag_sample, commits)), ""
         except LakeplanError as error:
@@ -470,11 +470,11 @@ class Inspection:
             if not pinger.readable(self._name, commits[one.last], one.path):
                 yield one.path
 
-    def _leftovers(self, found: Surveyed, store: NamespaceReader | str) -> LeftoversRow:
+    def _leftovers(self, surveyed: Surveyed, store: NamespaceReader | str) -> LeftoversRow:
         known = not isinstance(store, str) and bool(self._staged(store))
         return {
-            "never_committed": never_committed(found.classes, staged=False).to_row(),
-            "staged": never_committed(found.classes, staged=True).to_row() if known else None,
+            "never_committed": never_committed(surveyed.classes, staged=False).to_row(),
+            "staged": never_committed(surveyed.classes, staged=True).to_row() if known else None,
         }
 
     def _uncommitted(self, refs: Refs) -> UncommittedRow | None:
@@ -496,15 +496,15 @@ class Inspection:
         if not isinstance(store, RemnantReader):
             return None
         try:
-            found = store.remnants()
+            remnants = store.remnants()
         except LakeplanError:
             return None
         return {
-            "noncurrent": None if found.noncurrent is None else found.noncurrent.to_row(),
-            "delete_markers": found.delete_markers,
-            "unfinished_uploads": found.uploads,
-            "oldest_upload": "" if found.oldest_us is None else iso(found.oldest_us),
-            "complete": found.complete,
+            "noncurrent": None if remnants.noncurrent is None else remnants.noncurrent.to_row(),
+            "delete_markers": remnants.delete_markers,
+            "unfinished_uploads": remnants.uploads,
+            "oldest_upload": "" if remnants.oldest_us is None else iso(remnants.oldest_us),
+            "complete": remnants.complete,
         }
 
     def _runs(self, store: NamespaceReader | str) -> list[CollectorRunRow] | None:
@@ -532,8 +532,8 @@ def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> D
 
 def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
     """The stored policies for a tree, without clashes."""
-    found = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
-    return sound_policies([one for one in found if isinstance(one, Policy)])
+    policies = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
+    return sound_policies([one for one in policies if isinstance(one, Policy)])
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:

@@ -120,8 +120,8 @@ def interval(gone: int, asked: int) -> tuple[float, float]:
 
 def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
     """Stored settings that make no sense, in words."""
-    found = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
-    return sorted(found) + _clashes(policies)
+    oddities = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
+    return sorted(oddities) + _clashes(policies)
 
 
 def _clashes(policies: Sequence[Policy]) -> list[str]:
@@ -182,8 +182,8 @@ def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[S
         for branch in refs.branches
         if branch.id != default and branch.commit_id in dates
     )
-    found: list[StaleRow] = [{"branch": name, "days": age} for name, age in ages if age >= days]
-    return sorted(found, key=lambda row: (-row["days"], row["branch"]))
+    rows: list[StaleRow] = [{"branch": name, "days": age} for name, age in ages if age >= days]
+    return sorted(rows, key=lambda row: (-row["days"], row["branch"]))
 
 
 def is_lost(gone: DestroyedRow | None) -> bool:

@@ -176,10 +176,10 @@ class _Stored(Inspection):
         graph = CommitGraph.from_refs(refs)
         names, holders = holders_of(graph, refs, rules, self._settings)
         store = self._ports.store(self._repository)
-        found, why = self._survey(graph, keeping(graph, refs, rules, self._settings), store, holders)
-        listed = found.listed
-        parts = _parts(found) if listed else {}
-        held = held_of(found)
+        surveyed, why = self._survey(graph, keeping(graph, refs, rules, self._settings), store, holders)
+        listed = surveyed.listed
+        parts = _parts(surveyed) if listed else {}
+        held = held_of(surveyed)
         has_run = listed and not isinstance(store, str) and bool(self._staged(store))
         remnants = self._remnants(store) if listed else None
         shown = {branch.id for branch in without_pin_branches(refs).branches}
@@ -196,12 +196,12 @@ class _Stored(Inspection):
             "exclusive": _sum(one.amount for one in held if one.holders.bit_count() == 1).to_row(),
             "tags_only": _sum(
                 each.amount
-                for each in found.classes
+                for each in surveyed.classes
                 if each.counts(listed) and each.any_mask & NOW == Keeps.TAG
             ).to_row(),
-            "reclaimable": reclaimable(found, NOW).to_row(),
+            "reclaimable": reclaimable(surveyed, NOW).to_row(),
             "periods": [
-                {"days": days, "reclaimable": reclaimable(found, horizon_bit(number) | Keeps.TAG).to_row()}
+                {"days": days, "reclaimable": reclaimable(surveyed, horizon_bit(number) | Keeps.TAG).to_row()}
                 for number, days in enumerate(HORIZONS)
             ],
             "uncommitted": parts["uncommitted"].to_row() if has_run else None,
@@ -213,10 +213,10 @@ class _Stored(Inspection):
             "compared": None if compare is None else compared(names, held, compare),
         }
         if self._settings.places:
-            every = places_of(found)
+            every = places_of(surveyed)
             row["prefixes"] = sorted(every[:MAX_PLACES], key=lambda place: place["prefix"])
             row["prefixes_left_out"] = len(every[MAX_PLACES:])
-            row["ages"] = ages_of(found)
+            row["ages"] = ages_of(surveyed)
         if self._settings.classes:
             row["classes"] = classes_of(store) if listed else None
         return row
@@ -226,15 +226,15 @@ MAX_PLACES = 2_000
 """A report has this many prefixes of a repository, those with most bytes."""
 
 
-def places_of(found: Surveyed) -> list[PlaceRow]:
+def places_of(surveyed: Surveyed) -> list[PlaceRow]:
     """Objects by prefix, those with most bytes first."""
     sizes: dict[str, int] = {}
-    for of_prefix in found.by_part.values():
+    for of_prefix in surveyed.by_part.values():
         for prefix, found_there in of_prefix.items():
             sizes[prefix] = sizes.get(prefix, 0) + found_there.size_bytes
 
     def amount(part: Part, prefix: str) -> AmountRow:
-        return found.by_part.get(part, {}).get(prefix, Amount()).to_row()
+        return surveyed.by_part.get(part, {}).get(prefix, Amount()).to_row()
 
     return [
         {
@@ -242,20 +242,20 @@ def places_of(found: Surveyed) -> list[PlaceRow]:
             "depth": prefix.count("/"),
             "held": amount("held", prefix),
             "reclaimable": amount("reclaimable", prefix),
-            "young": amount("young", prefix) if found.listed else None,
-            "uncommitted": amount("uncommitted", prefix) if found.listed else None,
-            "unreferenced": amount("unreferenced", prefix) if found.listed else None,
+            "young": amount("young", prefix) if surveyed.listed else None,
+            "uncommitted": amount("uncommitted", prefix) if surveyed.listed else None,
+            "unreferenced": amount("unreferenced", prefix) if surveyed.listed else None,
         }
         for prefix in sorted(sizes, key=lambda prefix: (-sizes[prefix], prefix))
     ]
 
 
-def ages_of(found: Surveyed) -> list[StoredAgeRow]:
+def ages_of(surveyed: Surveyed) -> list[StoredAgeRow]:
     """Objects by days since they were written, or nothing without a listing."""
     ends = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
         {**amount.to_row(), "from_days": days, "to_days": ends[days]}
-        for days, amount in sorted(found.by_age.items())
+        for days, amount in sorted(surveyed.by_age.items())
     ]
 
 
@@ -264,11 +264,11 @@ def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
     if the store has no classes. Raises StorageError."""
     if not isinstance(store, ClassReader):
         return None
-    found: dict[str, Amount] = {}
+    amounts: dict[str, Amount] = {}
     for key, size, name in store.list_classes():
         if is_candidate_key(key) and (size or not key.endswith("/")):
-            found[name] = found.get(name, Amount()) + Amount(1, size)
-    order = sorted(found.items(), key=lambda one: (-one[1].size_bytes, one[0]))
+            amounts[name] = amounts.get(name, Amount()) + Amount(1, size)
+    order = sorted(amounts.items(), key=lambda one: (-one[1].size_bytes, one[0]))
     return [{**amount.to_row(), "storage_class": name} for name, amount in order]
 
 
@@ -328,34 +328,34 @@ def holders_of(
     judged = judge(graph, RuleSet("rules", rules or GcRules(MAX_DAYS)), settings.as_of, settings.zone)
     tags = sorted(refs.tags, key=lambda tag: tag.id)
     names = Named(judged.branches.names, tuple(tag.id for tag in tags))
-    found = [judged.branches.masks[judged.branches.of_commit[commit]] for commit in range(len(graph))]
+    masks = [judged.branches.masks[judged.branches.of_commit[commit]] for commit in range(len(graph))]
     for number, tag in enumerate(tags, len(names.branches)):
         if tag.commit_id in graph.index:
-            found[graph.index[tag.commit_id]] |= 1 << number
+            masks[graph.index[tag.commit_id]] |= 1 << number
     kept = _kept(graph, rules, settings, settings.as_of)
-    for commit, own in enumerate(found):
+    for commit, own in enumerate(masks):
         if kept[commit] and (not own or judged.dangling[commit]):
-            found[commit] |= names.other
-    return names, found
+            masks[commit] |= names.other
+    return names, masks
 
 
-def held_of(found: Surveyed) -> list[Held]:
+def held_of(surveyed: Surveyed) -> list[Held]:
     """Held objects by the refs that hold them."""
-    sets = found.holder_sets
+    sets = surveyed.holder_sets
     return [
         Held(reduce(or_, (bits for number in each.holders for bits in sets[number]), 0), each.amount)
-        for each in found.classes
-        if each.counts(found.listed) and each.any_mask & NOW
+        for each in surveyed.classes
+        if each.counts(surveyed.listed) and each.any_mask & NOW
     ]
 
 
-def reclaimable(found: Surveyed, keeps: int) -> Amount:
+def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
     """Committed objects that no commit with a bit of ``keeps`` has. Uncommitted objects are left out. So are
     expired objects that are too young to be deleted."""
     return _sum(
         each.amount
-        for each in found.classes
-        if (each.is_candidate(found.listed) or (found.listed and keeps != NOW and each.counts(True)))
+        for each in surveyed.classes
+        if (each.is_candidate(surveyed.listed) or (surveyed.listed and keeps != NOW and each.counts(True)))
         and each.is_committed
         and not each.any_mask & keeps
         and not each.seen & Sighting.UNCOMMITTED
@@ -379,12 +379,12 @@ def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> C
     }
 
 
-def _parts(found: Surveyed) -> dict[Part, Amount]:
+def _parts(surveyed: Surveyed) -> dict[Part, Amount]:
     parts: dict[Part, Amount] = {
         name: Amount() for name in ("held", "uncommitted", "young", "reclaimable", "unreferenced")
     }
-    for each in found.classes:
-        if each.counts(found.listed):
+    for each in surveyed.classes:
+        if each.counts(surveyed.listed):
             parts[part_of(each)] += each.amount
     return parts
 

@@ -154,13 +154,13 @@ def _is_tree(folder: Path) -> bool:
 
 def _versions() -> str:
     """A digest of all versions that machine code depends on."""
-    found = [sys.version, os.environ.get(_CHECKED, "")]
+    versions = [sys.version, os.environ.get(_CHECKED, "")]
     for name in ("lakeplan", "numba", "llvmlite", "numpy"):
         try:
-            found.append(version(name))
+            versions.append(version(name))
         except PackageNotFoundError:
-            found.append("")
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+            versions.append("")
+    return hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]
 
 
 def _own_temporary() -> Path:
@@ -186,9 +186,9 @@ def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:
     compiled = kernels()
     if compiled is None:
         return None
-    found = np.empty((len(block) // 5 + 1, 2), np.int64)
-    count = compiled.handles_in(read_only(block), len(block), found)
-    return found[:count] if count > 0 else None
+    handles = np.empty((len(block) // 5 + 1, 2), np.int64)
+    count = compiled.handles_in(read_only(block), len(block), handles)
+    return handles[:count] if count > 0 else None
 
 
 def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[RangeArrays, memoryview] | None:
@@ -238,9 +238,9 @@ def decode(data: bytes, blocks: npt.NDArray[np.int64], count: int) -> tuple[Rang
 
 def read_only(data: bytes) -> Bytes:
     """A read-only array of the bytes, as the compiled loops expect."""
-    found = np.frombuffer(data, np.uint8)
-    found.flags.writeable = False
-    return found
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
 
 
 def _buffer(size: int) -> Bytes:
@@ -251,8 +251,8 @@ def _scratch() -> tuple[Bytes, Any]:
     """The buffer in which this thread inflates blocks, and its words."""
     if not hasattr(_local, "scratch"):
         _grow(1 << 20)
-    found: tuple[Bytes, Any] = _local.scratch
-    return found
+    scratch: tuple[Bytes, Any] = _local.scratch
+    return scratch
 
 
 def _grow(size: int) -> None:

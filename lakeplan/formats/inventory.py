@@ -47,25 +47,25 @@ class Manifest:
 def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
     """The manifest in ``manifest.json``. Raises FormatError naming ``name``, also unless it lists Parquet."""
     try:
-        found = parse_json(data)
-        if not isinstance(found, Mapping):
+        document = parse_json(data)
+        if not isinstance(document, Mapping):
             raise ValueError("it is not a JSON object")
-        if found.get("fileFormat") != "Parquet":
+        if document.get("fileFormat") != "Parquet":
             raise FormatError(
-                f"the inventory is in {str(found.get('fileFormat'))[:20]}, but only Parquet is supported",
+                f"the inventory is in {str(document.get('fileFormat'))[:20]}, but only Parquet is supported",
                 where=name,
                 hint="Configure the inventory with Apache Parquet as its output format.",
             )
-        destination = _ARN.fullmatch(_text(found, "destinationBucket"))
+        destination = _ARN.fullmatch(_text(document, "destinationBucket"))
         if destination is None:
             raise ValueError("destinationBucket is not the ARN of a bucket")
-        created = _text(found, "creationTimestamp")
+        created = _text(document, "creationTimestamp")
         if limits.number_of(created) is None or len(created) > 14:
             raise ValueError("creationTimestamp is not a timestamp")
-        files = tuple(_file(item) for item in found.get("files") or ())
+        files = tuple(_file(item) for item in document.get("files") or ())
         if len({file.key for file in files}) != len(files):
             raise ValueError("it lists a file twice")
-        return Manifest(_text(found, "sourceBucket"), destination[1], int(created) * 1000, files)
+        return Manifest(_text(document, "sourceBucket"), destination[1], int(created) * 1000, files)
     except TooLarge as error:
         raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (ValueError, TypeError) as error:
@@ -84,8 +84,8 @@ def _file(item: Any) -> InventoryFile:
     return InventoryFile(_text(item, "key"), size, md5)
 
 
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
+def _text(document: Mapping[str, Any], name: str) -> str:
+    value = document.get(name)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is missing")
     value.encode()  # raises ValueError for a lone surrogate

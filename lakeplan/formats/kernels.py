@@ -187,7 +187,7 @@ def _restart(block, start, shared, point, points_end):  # type: ignore[no-untype
 
 
 @_jit(types.int64(_FILE, types.int64, types.int64[:, ::1]))
-def handles_in(block, size, found):  # type: ignore[no-untyped-def]
+def handles_in(block, size, handles):  # type: ignore[no-untyped-def]
     """Writes the (offset, size) of each entry of an inflated index block into ``found``. Returns their
     number, or -1 for an irregular block. Keys are measured but not read, because the records' own keys decide
     the order."""
@@ -208,7 +208,7 @@ def handles_in(block, size, found):  # type: ignore[no-untyped-def]
         if at < 0:
             return np.int64(-1)
         value, at = _uvarint(block, at, end)
-        if at < 0 or at + unshared + value > end or count >= found.shape[0]:
+        if at < 0 or at + unshared + value > end or count >= handles.shape[0]:
             return np.int64(-1)
         point = _restart(block, start, shared, point, size - 4)
         if point < 0 or shared > key:
@@ -224,8 +224,8 @@ def handles_in(block, size, found):  # type: ignore[no-untyped-def]
         second, at = _uvarint(block, at, stop)
         if at != stop:
             return np.int64(-1)
-        found[count, 0] = first
-        found[count, 1] = second
+        handles[count, 0] = first
+        handles[count, 1] = second
         count += 1
     return count if point == size - 4 else np.int64(-1)
 
@@ -247,26 +247,26 @@ def _digits(body, at, number):  # type: ignore[no-untyped-def]
 @_inner
 def _hash(words, at, length):  # type: ignore[no-untyped-def]
     """The hash as in ``range_arrays.hash_spans``, and the OR of all words (to detect ASCII)."""
-    found = (_SEED ^ np.uint64(length)) * _FACTOR
+    digest = (_SEED ^ np.uint64(length)) * _FACTOR
     every = np.uint64(0)
     place, left = np.uint64(at), np.uint64(length)
     while left >= _EIGHT:
         word = words[place]
         every |= word
-        found ^= word
-        found *= _FACTOR
-        found ^= found >> _SHIFT
+        digest ^= word
+        digest *= _FACTOR
+        digest ^= digest >> _SHIFT
         place += _EIGHT
         left -= _EIGHT
     if left:
         word = words[place] & ((_ONE << (_EIGHT * left)) - _ONE)
         every |= word
-        found ^= word
-        found *= _FACTOR
-        found ^= found >> _SHIFT
-    found *= _SEED
-    found ^= found >> _SHIFT
-    return found, every
+        digest ^= word
+        digest *= _FACTOR
+        digest ^= digest >> _SHIFT
+    digest *= _SEED
+    digest ^= digest >> _SHIFT
+    return digest, every
 
 
 @_inner
@@ -281,8 +281,8 @@ def _is_unusual(body, words, at, length):  # type: ignore[no-untyped-def]
     end = at + length - 1
     for word in range(at, end, 8):
         # bytes that are slashes are zero in here, and the highest bit of each such byte is set after this
-        found = words[word] ^ _SLASHES
-        if (found - _ONES) & ~found & _HIGH == np.uint64(0):
+        matches = words[word] ^ _SLASHES
+        if (matches - _ONES) & ~matches & _HIGH == np.uint64(0):
             continue
         for k in range(word, min(word + 8, end)):
             if body[k] == 47 and (body[k + 1] == 47 or body[k + 1] == 46):
@@ -351,7 +351,7 @@ def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
         elif tag != 0x22 and tag != 0x2A and tag != 0x3A:
             return False
         at = stop
-    found, every = _hash(words, address_at, address_len)
+    digest, every = _hash(words, address_at, address_len)
     if every & _HIGH:
         return False
     flags = np.int64(0)
@@ -367,7 +367,7 @@ def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
     numbers[0, row] = size
     numbers[1, row] = kind
     numbers[2, row] = flags
-    hashes[0, row] = found
+    hashes[0, row] = digest
     return True
 
 
@@ -461,11 +461,11 @@ def decode(source, limit, blocks, buffers, columns):  # type: ignore[no-untyped-
             if not _entry(body, words, to, to + size, count, columns):
                 return IRREGULAR, count, to, False
             # after the value was copied: its bytes follow the key's, and a hash reads whole words
-            found, every = _hash(words, before_at, key_len)
+            digest, every = _hash(words, before_at, key_len)
             high |= every
             places[0, count] = before_at
             places[1, count] = before_at + key_len
-            hashes[1, count] = found
+            hashes[1, count] = digest
             at += size
             to += size
             body[to] = 124

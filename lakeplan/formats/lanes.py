@@ -227,13 +227,13 @@ def _text_sizes(tag: Bytes, number: Ints) -> Ints:
     return np.where(is_text, number, 0)
 
 
-def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], found: Ints) -> None:
+def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], numbers: Ints) -> None:
     """Puts the numbers behind the wanted tag into ``values``, by row."""
     hit = tag == wanted
     if hit.all():
-        values[row] = found
+        values[row] = numbers
     elif hit.any():
-        values[row[hit]] = found[hit]
+        values[row[hit]] = numbers[hit]
 
 
 def _message_starts(lanes: Lanes) -> Ints:

@@ -193,28 +193,28 @@ def is_usual_url(tail: str) -> bool:
 def folder_names(namespaces: tuple[str, ...]) -> tuple[str, ...]:
     """The last part of each namespace, in every spelling. Whatever the scheme and the host, it precedes the
     key in a full address."""
-    found = {
+    names = {
         form.rstrip("/").rpartition("/")[2]
         for namespace in namespaces
         for form in _forms(_after_scheme(namespace))
     }
-    return tuple(sorted(found - {""}))
+    return tuple(sorted(names - {""}))
 
 
 def possible_keys(address: str, folders: Iterable[str]) -> list[str]:
     """The keys that an unusually spelled address, or one under an unknown URL, may refer to: what follows
     each ``/data/`` (with ``data/``) and each ``/<folder>/`` of ``folder_names``, in every spelling."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     markers = [("/" + DATA_PREFIX, DATA_PREFIX), *((f"/{name}/", "") for name in folders)]
     for form in _forms(_after_scheme(address)):
         if not _URI.match(address):
-            found[form[1:]] = None
+            keys[form[1:]] = None
         for marker, front in markers:
             at = form.rfind(marker)
             while at >= 0 and len(form) - at <= MAX_KEY_LENGTH:
-                found[front + form[at + len(marker) :]] = None
+                keys[front + form[at + len(marker) :]] = None
                 at = form.rfind(marker, 0, at + len(marker) - 1)
-    return [key for key in found if is_candidate_key(key)]
+    return [key for key in keys if is_candidate_key(key)]
 
 
 def keeps_its_name(address: str) -> bool:

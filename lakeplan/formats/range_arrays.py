@@ -37,12 +37,12 @@ def hash_spans(buffer: Bytes, start: Ints, end: Ints) -> tuple[Hashes, bool]:
     counts = np.unique(words).tolist()
     if len(counts) == 1:
         return _hash(buffer, start, length, counts[0])
-    found, ascii_only = np.zeros(length.size, np.uint64), True
+    hashes, ascii_only = np.zeros(length.size, np.uint64), True
     for count in counts:
         rows = np.flatnonzero(words == count)
-        found[rows], plain = _hash(buffer, start[rows], length[rows], count)
+        hashes[rows], plain = _hash(buffer, start[rows], length[rows], count)
         ascii_only &= plain
-    return found, ascii_only
+    return hashes, ascii_only
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
@@ -55,7 +55,7 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:
     """The hashes of ``hash_spans`` for spans of ``count`` words each, of which the last may be short."""
-    found: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
+    hashes: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
     every = np.zeros(length.size, np.uint64)
     words = words_of(buffer)
     for word in range(count):
@@ -63,12 +63,12 @@ def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes,
         if word == count - 1:
             value &= _MASKS[length - word * WORD]
         every |= value
-        found ^= value
-        found *= _FACTOR
-        found ^= found >> _SHIFT
-    found *= _SEED
-    found ^= found >> _SHIFT
-    return found, not (np.bitwise_or.reduce(every) & _HIGH_BITS)
+        hashes ^= value
+        hashes *= _FACTOR
+        hashes ^= hashes >> _SHIFT
+    hashes *= _SEED
+    hashes ^= hashes >> _SHIFT
+    return hashes, not (np.bitwise_or.reduce(every) & _HIGH_BITS)
 
 
 def words_of(buffer: Bytes) -> Hashes:
@@ -131,15 +131,15 @@ class RangeArrays:
         """Whether each row's path, as ``paths`` shows it, begins with one of the prefixes."""
         if not self.plain:
             return np.array([path.startswith(prefixes) for path in self.paths(rows)], np.bool_)
-        found = np.zeros(rows.size, np.bool_)
+        begins = np.zeros(rows.size, np.bool_)
         start, length = self.key_start[rows], self.key_end[rows] - self.key_start[rows]
         for prefix in prefixes:
             expected = prefix.encode(errors="surrogatepass")
             matching = np.flatnonzero(length >= len(expected))
             for at, byte in enumerate(expected):
                 matching = matching[self.key_buffer[start[matching] + at] == byte]
-            found[matching] = True
-        return found
+            begins[matching] = True
+        return begins
 
     def texts(self, rows: Ints) -> tuple[pa.Array, pa.Array]:
         """Addresses as stored and paths, as Arrow strings."""
@@ -159,18 +159,18 @@ class RangeArrays:
         if self.flags is not None:
             odd: npt.NDArray[np.bool_] = (self.flags & 2) != 0
             return odd
-        found = np.zeros(len(self), np.bool_)
+        flags = np.zeros(len(self), np.bool_)
         rows = np.flatnonzero(self.address_end > self.address_start)
         buffer, start, end = self.buffer, self.address_start[rows], self.address_end[rows]
-        found[rows] = (buffer[start] == _SLASH) | (buffer[start] == _DOT) | (buffer[end - 1] == _SLASH)
+        flags[rows] = (buffer[start] == _SLASH) | (buffer[start] == _DOT) | (buffer[end - 1] == _SLASH)
         if not _has_unusual_pair(buffer):  # most ranges
-            return found
+            return flags
         at = np.flatnonzero(buffer[:-1] == _SLASH)
         at = at[(buffer[at + 1] == _SLASH) | (buffer[at + 1] == _DOT)]
         if at.size and rows.size:  # addresses are in the buffer in the order of rows
             of = np.searchsorted(start, at, side="right") - 1
-            found[rows[of[(of >= 0) & (at < end[of])]]] = True
-        return found
+            flags[rows[of[(of >= 0) & (at < end[of])]]] = True
+        return flags
 
     def candidates(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """``namespace.is_candidate_key`` of the addresses as stored."""

@@ -150,10 +150,10 @@ def _compiled(data: bytes, name: str, verify_id: str | None) -> RangeArrays | No
     if verify_id is None:
         for offset, size in blocks.tolist():
             check_block(data, Handle(offset, size), frame.limit)
-    found = compiled.decode(data, blocks, frame.count)
-    if found is None:
+    decoded = compiled.decode(data, blocks, frame.count)
+    if decoded is None:
         return None
-    arrays, body = found
+    arrays, body = decoded
     if verify_id is not None:
         _check_id(file_id_of_body([body], properties), verify_id, name)
     return arrays
@@ -203,8 +203,8 @@ def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, l
     if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
         raise Irregular
     if verify_id is not None:
-        found = file_id_of_body(_body(lanes, keys), user_properties(blocks.properties))
-        _check_id(found, verify_id, name)
+        id = file_id_of_body(_body(lanes, keys), user_properties(blocks.properties))
+        _check_id(id, verify_id, name)
     return lanes, keys, entries
 
 
@@ -293,9 +293,9 @@ def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
         raise FormatError(f"holds {stored or 'something else'}, not {kind}", where=name, hint=HINT)
 
 
-def _check_id(found: str, wanted: str, name: str) -> None:
-    if found != wanted:
-        raise FormatError(f"its content has the id {found}, not {wanted}", where=name, hint=HINT)
+def _check_id(actual: str, wanted: str, name: str) -> None:
+    if actual != wanted:
+        raise FormatError(f"its content has the id {actual}, not {wanted}", where=name, hint=HINT)
 
 
 MAX_RANGE_BYTES = 20 << 20

@@ -266,6 +266,6 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
 
 
 def _expect(properties: dict[str, str], entity: str, name: str) -> None:
-    found = properties.get("entity")
-    if found != entity:
-        raise FormatError(f"holds {found or 'no refs'}, not {entity} records", where=name, hint=HINT)
+    stored = properties.get("entity")
+    if stored != entity:
+        raise FormatError(f"holds {stored or 'no refs'}, not {entity} records", where=name, hint=HINT)

@@ -94,8 +94,8 @@ class HostClient:
         seen, number = 0, 1
         while True:
             separator = "&" if "?" in path else "?"
-            found = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
-            items = found if key is None else found.get(key) if isinstance(found, dict) else None
+            answer = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
+            items = answer if key is None else answer.get(key) if isinstance(answer, dict) else None
             if not isinstance(items, list):
                 raise self._failed(f"GET {path}", "the answer is not a list")
             yield from items

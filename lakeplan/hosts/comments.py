@@ -50,8 +50,8 @@ def _word(repository: str) -> str:
 def changes_in(body: str) -> frozenset[str]:
     """The repositories in the hidden line of a comment. The last such line counts: lakeplan writes it at the
     end."""
-    found = _CHANGES.findall(body)
-    words = frozenset(found[-1].split()) if found else frozenset()
+    lists = _CHANGES.findall(body)
+    words = frozenset(lists[-1].split()) if lists else frozenset()
     return frozenset(word for word in words if word == ANY or _NAME.fullmatch(word))
 
 
@@ -89,8 +89,8 @@ def _shown(repositories: frozenset[str]) -> str:
 
 
 def _before_changes(body: str, section: str) -> str:
-    found = list(_CHANGES.finditer(body))
-    at = found[-1].start() if found else len(body)
+    markers = list(_CHANGES.finditer(body))
+    at = markers[-1].start() if markers else len(body)
     return body[:at] + section + body[at:]
 
 
@@ -108,12 +108,12 @@ def with_changes(body: str, repositories: Iterable[str]) -> str:
 def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]]:
     """For every pull request, the others that change some of the same repositories."""
     changes = {comment.number: changes_in(comment.body) for comment in comments}
-    found: dict[int, dict[int, frozenset[str]]] = {number: {} for number in changes}
+    common: dict[int, dict[int, frozenset[str]]] = {number: {} for number in changes}
     for one, mine in changes.items():
         for other, theirs in changes.items():
             if one != other and (both := shared(mine, theirs)):
-                found[one][other] = both
-    return found
+                common[one][other] = both
+    return common
 
 
 def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> list[str]:
@@ -123,13 +123,13 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
     if number is not None:
         old = comments.get(number) or host.own_comment(number, marker)
         comments[number] = Comment(number, old.id if old else 0, body)
-    found = overlaps(comments.values())
+    shared = overlaps(comments.values())
     lines = []
     if number is not None:
-        address = host.write_comment(number, with_others(body, found[number], host.sign), old)
+        address = host.write_comment(number, with_others(body, shared[number], host.sign), old)
         lines.append(f"{'updated' if old else 'posted'} the comment {address}".rstrip())
     for other, comment in comments.items():
-        text = with_others(comment.body, found[other], host.sign)
+        text = with_others(comment.body, shared[other], host.sign)
         if other != number and text != comment.body:
             host.write_comment(other, text, comment)
             lines.append(f"updated the comment of {host.sign}{other}")
@@ -141,15 +141,15 @@ def _comments(host: Host, marker: str) -> dict[int, Comment]:
     numbers = host.open_requests()
     if len(numbers) > limits.HOST_REQUESTS:
         return {}
-    found = {}
+    by_number = {}
     for number in numbers:
         try:
             comment = host.own_comment(number, marker)
         except HostError:
             continue
         if comment is not None:
-            found[number] = comment
-    return found
+            by_number[number] = comment
+    return by_number
 
 
 PLAN, APPROVE = "plan", "approve"
@@ -181,16 +181,16 @@ class Asked:
 def asked_in(event: Mapping[str, Any]) -> Asked | None:
     """The command in a new comment on a pull request, or None."""
     comment, issue = event.get("comment") or {}, event.get("issue") or {}
-    found = _LINE.fullmatch(str(comment.get("body") or ""))
+    match = _LINE.fullmatch(str(comment.get("body") or ""))
     person = comment.get("user") or {}
     is_new = event.get("action") == "created" and bool(issue.get("pull_request"))
-    if found is None or not is_new or person.get("type") != "User":
+    if match is None or not is_new or person.get("type") != "User":
         return None
-    if (found[1] == APPROVE) != bool(found[2]):
+    if (match[1] == APPROVE) != bool(match[2]):
         return None
     return Asked(
-        name=found[1],
-        mark=found[2] or "",
+        name=match[1],
+        mark=match[2] or "",
         comment=int(comment["id"]),
         login=str(person["login"]),
         at=moment(comment["created_at"]),
@@ -253,13 +253,13 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
 def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
     """Return the pull request from whose merge a mark was made. ``commit`` is the tree's at the mark. Raises
     NotAllowed unless the comment is on that pull request, later than its merge, and not by its author."""
-    found = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
-    if not found:
+    requests = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
+    if not requests:
         raise NotAllowed(
             "the mark was made from a commit that is not the merge of a pull request",
             hint="Approve it with `lakeplan sweep approve`, or mark again after a merge.",
         )
-    request = next((one for one in found if one.number == asked.number), found[0])
+    request = next((one for one in requests if one.number == asked.number), requests[0])
     if request.number != asked.number:
         raise NotAllowed(
             f"the mark was made from the merge of #{request.number}, but this is #{asked.number}",
@@ -267,7 +267,7 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
         )
     if moment(host.pull(asked.number)["merged_at"]) > asked.at:
         raise NotAllowed("the comment is older than the merge", hint="Comment again.")
-    if asked.login.lower() in {one.author.lower() for one in found}:
+    if asked.login.lower() in {one.author.lower() for one in requests}:
         raise NotAllowed(
             "the author of the pull request that the mark was made from cannot approve it",
             hint="Ask another member of the team.",

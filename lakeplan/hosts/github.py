@@ -101,10 +101,10 @@ class GitHub:
     @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
         """Only a comment of a bot counts, because a person could write the marker too."""
-        for found in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
-            body = str(found.get("body") or "")
-            if (found.get("user") or {}).get("type") == "Bot" and body.startswith(marker):
-                return Comment(number, int(found["id"]), body)
+        for comment in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
+            body = str(comment.get("body") or "")
+            if (comment.get("user") or {}).get("type") == "Bot" and body.startswith(marker):
+                return Comment(number, int(comment["id"]), body)
         return None
 
     @reads_answers
@@ -125,8 +125,8 @@ class GitHub:
 
     # ---- pull requests
     def pull(self, number: int) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
-        return found
+        pull: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
+        return pull
 
     def request_of(self, pull: Mapping[str, Any]) -> Request:
         head = pull["head"]
@@ -220,16 +220,16 @@ class GitHub:
         ]
         name = f"lakeplan-{number}-{head}"
         listed = self.client.pages(f"{self._root}/actions/artifacts?name={quote(name)}", "artifacts")
-        found = [
+        ids = [
             int(a["id"])
             for a in listed
             if a["name"] == name
             and not a["expired"]
             and self._is_ours(a["workflow_run"]["id"], request, moved)
         ]
-        if not found:
+        if not ids:
             raise _no_plan(request)
-        return max(found)
+        return max(ids)
 
     def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
         """Whether a run is of this workflow and this pull request. ``moved`` are the times when a pull
@@ -286,7 +286,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             members = archive.infolist()
             if len(members) > limits.ARTIFACT_MEMBERS:
                 raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
-            found = {}
+            contents = {}
             for member in members:
                 if member.filename in PLAN_FILES:
                     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -294,8 +294,8 @@ def unpacked(data: bytes) -> dict[str, bytes]:
                     with archive.open(member) as file:
                         content = file.read(limits.OBJECT_BYTES + 1)
                     check_size(len(content), limits.OBJECT_BYTES)
-                    found[member.filename] = content
-            return found
+                    contents[member.filename] = content
+            return contents
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
         raise HostError(f"the plan's artifact was refused: {reason}", hint="Plan again.") from None

@@ -91,7 +91,7 @@ class GitLab:
         names = ("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CI_COMMIT_BRANCH", "CI_DEFAULT_BRANCH")
         base = next((self.environ[name] for name in names if self.environ.get(name)), "")
         path = f"{self._project}/merge_requests?state=opened&target_branch={quote(base, safe='')}"
-        return [int(found["iid"]) for found in self.client.pages(path)]
+        return [int(request["iid"]) for request in self.client.pages(path)]
 
     @reads_answers
     def merged(self) -> list[Request]:
@@ -114,8 +114,8 @@ class GitLab:
 
     @reads_answers
     def approvers(self, request: Request) -> list[str]:
-        found = self.client.get(f"{self._project}/merge_requests/{request.number}/approvals")
-        return [str(one["user"]["username"]) for one in found.get("approved_by") or ()]
+        approvals = self.client.get(f"{self._project}/merge_requests/{request.number}/approvals")
+        return [str(one["user"]["username"]) for one in approvals.get("approved_by") or ()]
 
     def _is_own(self, request: Mapping[str, Any], branch: str) -> bool:
         """Whether it merges a branch of this project into the branch that was pushed to."""
@@ -168,5 +168,5 @@ class GitLab:
             return False
         commit = self.environ.get("CI_COMMIT_SHA", "")
         refs = f"refs[]={quote(others[0], safe='')}&refs[]={quote(commit, safe='')}"
-        found = self.client.get(f"{self._project}/repository/merge_base?{refs}")
-        return bool(found["id"] == others[0])
+        merge_base = self.client.get(f"{self._project}/repository/merge_base?{refs}")
+        return bool(merge_base["id"] == others[0])

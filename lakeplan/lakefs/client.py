@@ -147,9 +147,9 @@ def _read(
         raise
 
     def parse_items(fields: Fields) -> tuple[T, ...]:
-        found = tuple(parse(Fields.of(item)) for item in fields.items(kind.items_key))
-        check_globs([pattern for item in found for pattern in patterns_of(item)], "the list")
-        return found
+        values = tuple(parse(Fields.of(item)) for item in fields.items(kind.items_key))
+        check_globs([pattern for item in values for pattern in patterns_of(item)], "the list")
+        return values
 
     items = parse_json(transport, call, response, parse_items)
     return Stored(items or None, response.headers.get("ETag", "").strip())
@@ -181,9 +181,9 @@ def object_rule_of(fields: Fields) -> ObjectRule:
 
 
 def _globs(fields: Fields, name: str) -> tuple[str, ...]:
-    found = fields.items(name)
-    texts = tuple(checked_glob(text, name) for text in found if isinstance(text, str) and text)
-    if not texts or len(texts) != len(found):
+    items = fields.items(name)
+    texts = tuple(checked_glob(text, name) for text in items if isinstance(text, str) and text)
+    if not texts or len(texts) != len(items):
         raise Malformed(f"{name} is not a list of names")
     return texts
 
@@ -257,14 +257,14 @@ class LakeFSServer(_Reader):
 
     def get_repository(self, repository: str) -> Repository:
         call = of_repository("GET", repository, operation=READ_REPOSITORY)
-        found = find(self._transport, call, answers.repository_of)
-        if found is None:
+        stored = find(self._transport, call, answers.repository_of)
+        if stored is None:
             raise RepositoryNotFound(
                 "the repository does not exist",
                 where=self._transport.where(repository),
                 hint="Check its name and its server.",
             )
-        return found
+        return stored
 
     def get_gc_rules(self, repository: str) -> GcRules | None:
         call = of_repository("GET", repository, "settings", "gc_rules", operation="read the GC rules")
@@ -334,10 +334,10 @@ class LakeFSServer(_Reader):
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Return a reader, whose connection can only GET. Reads the repository and, once per server, the
         configuration, which says whether the store offers presigned URLs."""
-        found = self.get_repository(repository)
-        presign = self._offers_presigned_urls(found.storage_id)
+        info = self.get_repository(repository)
+        presign = self._offers_presigned_urls(info.storage_id)
         connection = replace(self._transport.connection, allowed=re.compile(r"GET .*"))
-        return LakeFSMetadata(connection, repository, found.storage_namespace, presign=presign)
+        return LakeFSMetadata(connection, repository, info.storage_namespace, presign=presign)
 
     def _offers_presigned_urls(self, storage_id: str) -> bool:
         with self._lock:
@@ -355,14 +355,14 @@ class LakeFSServer(_Reader):
 
 def _presigning(fields: Fields) -> dict[str, bool]:
     """Return which storages presign, by id. ``storage_config`` is the only store ("") or the default one."""
-    found: dict[str, bool] = {}
+    support: dict[str, bool] = {}
     if fields.data.get("storage_config") is not None:
         single = Fields.of(fields.data["storage_config"])
-        found[single.text("blockstore_id", "")] = single.flag("pre_sign_support", False)
+        support[single.text("blockstore_id", "")] = single.flag("pre_sign_support", False)
     for item in fields.items("storage_config_list") if "storage_config_list" in fields.data else []:
         store = Fields.of(item)
-        found[store.text("blockstore_id", "")] = store.flag("pre_sign_support", False)
-    return found
+        support[store.text("blockstore_id", "")] = store.flag("pre_sign_support", False)
+    return support
 
 
 def _prefix(prefix: str) -> dict[str, str]:
@@ -452,11 +452,11 @@ class LakeFSBranchReader(_Reader):
 
 
 def _staged_of(fields: Fields) -> StagedData:
-    found = []
+    items = []
     for item in fields.items("results"):
         change = Fields.of(item)
-        found.append(StagedChange(change.name("path"), change.name("type"), change.integer("size_bytes", 0)))
-    return StagedData(tuple(found), Fields.of(fields.data.get("pagination")).flag("has_more"))
+        items.append(StagedChange(change.name("path"), change.name("type"), change.integer("size_bytes", 0)))
+    return StagedData(tuple(items), Fields.of(fields.data.get("pagination")).flag("has_more"))
 
 
 def _pull_of(fields: Fields) -> PullRequest:

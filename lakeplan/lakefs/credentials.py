@@ -33,14 +33,14 @@ def normalise_endpoint(url: str, *, what: str = "") -> str:
     names the owner of the URL in messages ("server prod").
     """
     try:
-        found = parse_web_url(url.strip())
+        parsed = parse_web_url(url.strip())
     except BadUrl as error:
         raise CredentialsError(
             f"the endpoint URL cannot be used: {error}",
             where=what,
             hint="Use a URL such as https://lakefs.example.com",
         ) from None
-    return found.url.removesuffix(API_PATH)
+    return parsed.url.removesuffix(API_PATH)
 
 
 class Secret:
@@ -158,12 +158,12 @@ def _parse(text: str, path: Path) -> dict[str, str]:
     top = _mapping(data, path, "the file")
     server = _mapping(top.get("server"), path, "server")
     keys = _mapping(top.get("credentials"), path, "credentials")
-    found = {
+    settings = {
         "endpoint_url": _text(server.get("endpoint_url"), path, "server.endpoint_url"),
         "access_key_id": _text(keys.get("access_key_id"), path, "credentials.access_key_id"),
         "secret_access_key": _text(keys.get("secret_access_key"), path, "credentials.secret_access_key"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _mapping(value: object, path: Path, what: str) -> dict[str, object]:
@@ -218,7 +218,7 @@ def find_credentials(
             raise CredentialsError(
                 f"{missing} is not set", where=where, hint="Set both variables, or neither."
             )
-        found = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
+        credentials = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
     elif only_server and lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
         if not (lakectl.access_key_id and lakectl.secret_access_key):
             raise CredentialsError(
@@ -226,15 +226,15 @@ def find_credentials(
                 where=where,
                 hint=f"Correct {lakectl.source}.",
             )
-        found = Credentials(lakectl.access_key_id, lakectl.secret_access_key, lakectl.source)
+        credentials = Credentials(lakectl.access_key_id, lakectl.secret_access_key, lakectl.source)
         bindings[f"lakectl's endpoint_url ({lakectl.source})"] = lakectl.endpoint_url
     else:
         raise CredentialsError(
             "no credentials are set for this server", where=where, hint=_how(server.name, only_server)
         )
-    _check_text(found, where)
+    _check_text(credentials, where)
     _check_endpoint(server, bindings, endpoint_name, approve)
-    return found
+    return credentials
 
 
 def check_binding(
@@ -295,8 +295,8 @@ def normalise_url(url: str, *, what: str = "") -> str:
         return normalise_endpoint(text, what=what)
     try:
         if scheme in BUCKET_SCHEMES:
-            found = parse_bucket_url(text, BUCKET_SCHEMES)
-            return f"{found.scheme}://{found.bucket}/{found.prefix}".rstrip("/")
+            parsed = parse_bucket_url(text, BUCKET_SCHEMES)
+            return f"{parsed.scheme}://{parsed.bucket}/{parsed.prefix}".rstrip("/")
         return parse_folder_url(text)
     except BadUrl as error:
         raise CredentialsError(f"the URL cannot be used: {error}", where=what) from None
@@ -315,14 +315,14 @@ def _check_endpoint(
         check_binding(f"server {server.name}", server.endpoint_url, value, variable=name, approve=approve)
 
 
-def _check_text(found: Credentials, where: str) -> None:
-    for secret in (found.access_key_id, found.secret_access_key):
+def _check_text(credentials: Credentials, where: str) -> None:
+    for secret in (credentials.access_key_id, credentials.secret_access_key):
         text = secret.reveal()
         if text != text.strip() or not text.isprintable():
             raise CredentialsError(
                 "the credentials contain whitespace or control characters",
                 where=where,
-                hint=f"Check {found.source}. A line break may have been copied with them.",
+                hint=f"Check {credentials.source}. A line break may have been copied with them.",
             )
 
 

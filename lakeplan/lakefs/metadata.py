@@ -33,19 +33,19 @@ def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str]
     """Return whether a redirect to ``target`` leads to the storage of ``namespace``: the server, a bound
     storage address (``bound``), or the vendor's host for this bucket or account, by HTTPS."""
     try:
-        found = parse_signed_url(target)
+        signed = parse_signed_url(target)
         own = [parse_web_url(url) for url in (server, *bound) if scheme_of(url) in ("http", "https")]
         bucket = _bucket(namespace)
     except BadUrl:
         return False
     for place in own:
         hosts = (place.host, f"{bucket}.{place.host}") if bucket else (place.host,)
-        if any(found.origin == replace(place, host=host).origin for host in hosts):
+        if any(signed.origin == replace(place, host=host).origin for host in hosts):
             return True
-    return found.scheme == "https" and found.port is None and _is_vendors(found, target, namespace, bucket)
+    return signed.scheme == "https" and signed.port is None and _is_vendors(signed, target, namespace, bucket)
 
 
-def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool:
+def _is_vendors(url: WebUrl, target: str, namespace: str, bucket: str) -> bool:
     kind = storage_of(namespace)
     if kind is None or kind.hosts is None:
         return False
@@ -54,13 +54,13 @@ def _is_vendors(found: WebUrl, target: str, namespace: str, bucket: str) -> bool
             place = parse_web_url(namespace)
         except BadUrl:
             return False
-        return found.origin == place.origin and kind.hosts.fullmatch(place.host) is not None
+        return url.origin == place.origin and kind.hosts.fullmatch(place.host) is not None
     parts = [unquote(part) for part in re.split(r"[?#]", target.partition("://")[2])[0].split("/")]
     if "." in parts or ".." in parts:
         # Programs remove such parts before the request, and would request another bucket.
         return False
     first = parts[1] if len(parts) > 1 else ""
-    match = kind.hosts.fullmatch(found.host)
+    match = kind.hosts.fullmatch(url.host)
     return match is not None and (match["bucket"] or first) == bucket
 
 

@@ -39,17 +39,17 @@ class Annotation:
 
 def place_of(text: str) -> Place | None:
     """The place that ``file:line[:column]`` names, or None for any other text."""
-    found = _PLACE.fullmatch(text)
-    if not found:
+    match = _PLACE.fullmatch(text)
+    if not match:
         return None
-    column = found["column"]
-    return Place(found["file"], int(found["line"]), int(column) if column else None)
+    column = match["column"]
+    return Place(match["file"], int(match["line"]), int(column) if column else None)
 
 
 def leading_place(text: str) -> Place | None:
     """The place a warning begins with: ``lakeplan.yaml:3:5: ...``."""
-    found = _LEADING.match(text)
-    return place_of(found[0]) if found else None
+    match = _LEADING.match(text)
+    return place_of(match[0]) if match else None
 
 
 def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iterator[Annotation]:
@@ -128,9 +128,9 @@ def _command(annotation: Annotation, tree: str) -> str:
 def _place(place: Place | None, tree: str) -> list[tuple[str, str]]:
     if place is None:
         return []
-    found = [("file", f"{tree}/{place.file}" if tree else place.file)]
-    found += [("line", str(place.line))] if place.line is not None else []
-    return found + ([("col", str(place.column))] if place.column is not None else [])
+    parts = [("file", f"{tree}/{place.file}" if tree else place.file)]
+    parts += [("line", str(place.line))] if place.line is not None else []
+    return parts + ([("col", str(place.column))] if place.column is not None else [])
 
 
 def _data(text: str) -> str:

@@ -99,27 +99,27 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
 
 
 def _uncommitted(row: AuditedRow) -> str:
-    found = row["uncommitted"]
-    if found is None or not found["changes"]:
+    uncommitted = row["uncommitted"]
+    if uncommitted is None or not uncommitted["changes"]:
         return ""
     changes = (
-        f"{count(found['changes'])} and more changes"
-        if found["more"]
-        else count_of(found["changes"], "change")
+        f"{count(uncommitted['changes'])} and more changes"
+        if uncommitted["more"]
+        else count_of(uncommitted["changes"], "change")
     )
-    return f"{changes} on {count(found['branches'])} of {count_of(found['asked'], 'branch')}"
+    return f"{changes} on {count(uncommitted['branches'])} of {count_of(uncommitted['asked'], 'branch')}"
 
 
 def _remnants(row: AuditedRow) -> str:
-    found = row["remnants"]
-    if found is None:
+    extra = row["remnants"]
+    if extra is None:
         return ""
     parts = []
-    if found["delete_markers"]:
-        parts.append(count_of(found["delete_markers"], "delete marker"))
-    if found["unfinished_uploads"]:
-        since = moment(found["oldest_upload"])
-        parts.append(f"{count_of(found['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
+    if extra["delete_markers"]:
+        parts.append(count_of(extra["delete_markers"], "delete marker"))
+    if extra["unfinished_uploads"]:
+        since = moment(extra["oldest_upload"])
+        parts.append(f"{count_of(extra['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
     return ", ".join(parts)
 
 
@@ -135,9 +135,9 @@ def _gone(row: AuditedRow) -> str:
 def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     if gone["amount"] is not None:
         return f"{volume(gone['amount'])} ({gone['low_percent']:g} %){amount}"
-    found = f"{count(gone['gone'] or 0)} of {count_of(gone['asked'] or 0, 'sampled object')}{sample}"
+    counts = f"{count(gone['gone'] or 0)} of {count_of(gone['asked'] or 0, 'sampled object')}{sample}"
     share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with 95 % confidence"
-    return f"{found}: {share}"
+    return f"{counts}: {share}"
 
 
 def figures_of(row: AuditedRow) -> Table:
@@ -150,29 +150,29 @@ def figures_of(row: AuditedRow) -> Table:
 def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     """Each figure as name, amount and style of the name."""
     next_run, leftovers = row["next_run"], row["leftovers"]
-    found = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
-    found.append(("the next collection would delete", next_run["expired"], ""))
-    found += [
+    figures = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
+    figures.append(("the next collection would delete", next_run["expired"], ""))
+    figures += [
         (name, amount, "bold red")
         for name, amount in (("  at risk", next_run["at_risk"]), ("  of tags", next_run["tagged"]))
         if amount["objects"]
     ]
     young = next_run["too_young"]
     if young is not None and young["objects"]:
-        found.append((f"  later: younger than {_hours(row)} now", young, "dim"))
-    found.append(("can be deleted now", row["freeable"], ""))
+        figures.append((f"  later: younger than {_hours(row)} now", young, "dim"))
+    figures.append(("can be deleted now", row["freeable"], ""))
     for one in row["periods"]:
-        found.append((f"  at {days(one['days'])}", one["expired"], "dim"))
+        figures.append((f"  at {days(one['days'])}", one["expired"], "dim"))
         if not one["expired"]["objects"]:
             break  # longer periods let nothing expire either
     if leftovers is not None:
         staged = leftovers["staged"]
-        found.append(("never committed", leftovers["never_committed"], ""))
-        found += [] if staged is None else [("  staged", staged, "dim")]
+        figures.append(("never committed", leftovers["never_committed"], ""))
+        figures += [] if staged is None else [("  staged", staged, "dim")]
     if row["remnants"] is not None and row["remnants"]["noncurrent"] is not None:
         more = "" if row["remnants"]["complete"] else ", at least"
-        found.append((f"older versions{more}", row["remnants"]["noncurrent"], ""))
-    return found
+        figures.append((f"older versions{more}", row["remnants"]["noncurrent"], ""))
+    return figures
 
 
 def _hours(row: AuditedRow) -> str:
@@ -354,7 +354,7 @@ def _bytes(amount: AmountRow) -> HtmlCell:
 
 def _advice(document: AuditDocument) -> Section | None:
     order = list(SEVERITIES)
-    found = sorted(
+    problems = sorted(
         (
             (order.index(one["severity"]), row["repository"], one)
             for row in document["repositories"]
@@ -362,7 +362,7 @@ def _advice(document: AuditDocument) -> Section | None:
         ),
         key=lambda one: one[:2],
     )
-    if not found:
+    if not problems:
         return None
     lines: list[list[HtmlCell]] = [
         [
@@ -371,7 +371,7 @@ def _advice(document: AuditDocument) -> Section | None:
             one["problem"],
             el("code", one["command"]) if one["command"] else "",
         ]
-        for rank, repository, one in found
+        for rank, repository, one in problems
     ]
     headers = ("repository", "kind", "finding", "command")
     body = html_table("Findings", headers, lines, sortable=True, hidden_caption=True)

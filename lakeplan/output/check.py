@@ -54,11 +54,11 @@ def _total(document: CheckDocument) -> str:
 def _repository(page: Page, row: CheckedRow) -> None:
     page.heading(row["repository"], "complete" if row["complete"] else "not complete")
     page.facts(dict(_facts(row)), lead_width=10)
-    found = findings_table(row)
-    if found.fits(page, SHOWN):
-        found.print_on(page, SHOWN)
+    table = findings_table(row)
+    if table.fits(page, SHOWN):
+        table.print_on(page, SHOWN)
     else:
-        for finding, cells in zip(row["findings"][:SHOWN], found.rows, strict=False):
+        for finding, cells in zip(row["findings"][:SHOWN], table.rows, strict=False):
             _block(page, finding, [cell.text for cell in cells])
     page.rest(len(row["findings"]), SHOWN, "in the JSON document")
     for damaged in row["damaged"]:
@@ -199,9 +199,9 @@ def check_markdown(document: CheckDocument) -> str:
         parts += [f"- {prose(': '.join(_damaged(one)))}\n" for one in row["damaged"]]
         parts += [f"- quarantine {prose(_quarantine(one)[0])}\n" for one in row["quarantine"]]
         parts += [f"- {prose(text)}\n" for text in _warnings(row)]
-        if found := findings_table(row).markdown(SHOWN):
+        if table := findings_table(row).markdown(SHOWN):
             more = len(row["findings"]) - SHOWN
-            parts += ["\n", found]
+            parts += ["\n", table]
             parts += [f"\nand {count(more)} more in the JSON document\n"] if more > 0 else []
     return "".join(parts) + markdown_failures(document["failed"], "not checked")
 

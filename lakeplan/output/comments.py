@@ -65,18 +65,18 @@ _STALE = 5
 
 def run_branches(repository: Json) -> str:
     """The heading of a repository and a table of the branches that are deleted, or "" if there are none."""
-    found = repository["lifecycle"]
-    if found is None or repository["failure"] is not None:
+    branches = repository["lifecycle"]
+    if branches is None or repository["failure"] is not None:
         return ""
     title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
-    if found["unknown"]:
-        return f"{title}Which branches to delete could not be determined: {_brief(found['unknown'])}\n\n"
+    if branches["unknown"]:
+        return f"{title}Which branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
     going = deletions_of(repository)
     if not going:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more in the plan file\n" if len(going) > _SHOWN else ""
-    counts = found["deletions"]
+    counts = branches["deletions"]
     line = (
         f"{count_of(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
         f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
@@ -101,17 +101,17 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
 
 def kept_and_following(repository: Json) -> str:
     """Branches that are kept, by reason, and what expires because of deletions, folded."""
-    found, cost = repository["lifecycle"], Money.of(repository)
-    if found is None or found["unknown"] or not deletions_of(repository):
+    branches, cost = repository["lifecycle"], Money.of(repository)
+    if branches is None or branches["unknown"] or not deletions_of(repository):
         return ""
     rest = kept_branches(repository)
     body = f"{count_of(len(rest), 'branch')} kept: {prose(why_kept(rest))}.\n\n" if rest else ""
     for made in (
-        follows_table(found, cost).markdown(),
-        stale_table(found["branches"], cost).markdown(_STALE),
+        follows_table(branches, cost).markdown(),
+        stale_table(branches["branches"], cost).markdown(_STALE),
     ):
         body += f"{made}\n" if made else ""
-    body += "".join(f"- {prose(note)}\n" for note in found["notes"])
+    body += "".join(f"- {prose(note)}\n" for note in branches["notes"])
     return folded("kept branches, and what then expires", body)
 
 
@@ -310,12 +310,12 @@ def _fitting(blocks: Sequence[_Block], room: int) -> str:
 
 def _that_fit(lengths: Mapping[str, int], room: int) -> set[str]:
     """The keys of what fits, each if those before it leave room."""
-    found = set()
+    fitting = set()
     for key, size_bytes in lengths.items():
         if size_bytes <= room:
-            found.add(key)
+            fitting.add(key)
             room -= size_bytes
-    return found
+    return fitting
 
 
 def _several(keys: Sequence[str]) -> str:
@@ -343,12 +343,12 @@ def _head(document: Json, tree: str, *, compact: bool = False) -> str:
 
 
 def _loosened(document: Json, *, compact: bool) -> str:
-    found = loosened(document)
-    if not found:
+    loosenings = loosened(document)
+    if not loosenings:
         return ""
     kinds = Counter[str]()
     shown = []
-    for item in found:
+    for item in loosenings:
         kind = item.path.partition("[")[0].partition(" of ")[0]
         kinds[kind] += 1
         if not compact or kinds[kind] <= _ALIKE:
@@ -532,8 +532,8 @@ def _to_do(document: ApplyDocument) -> list[str]:
 
 
 def _list(title: str, texts: Iterable[str]) -> list[str]:
-    found = [f"- {_brief(text)}" for text in texts]
-    return [f"{title}:", "", *found, ""] if found else []
+    lines = [f"- {_brief(text)}" for text in texts]
+    return [f"{title}:", "", *lines, ""] if lines else []
 
 
 def _problems(results: Iterable[ResultRow]) -> list[str]:

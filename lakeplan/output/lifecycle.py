@@ -218,15 +218,15 @@ def _deleted_at(branch: BranchEntry) -> str:
 
 def losses(branch: Losses) -> list[str]:
     """Return what is lost if a branch is deleted."""
-    found = []
+    words = []
     if branch["uncommitted"]:
         more = "+" if branch["uncommitted_more"] else ""
-        found.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+        words.append(f"{count(branch['uncommitted'])}{more} uncommitted")
     if branch["pulls"]:
-        found.append(f"open pull requests {names(branch['pulls'], 3)}")
+        words.append(f"open pull requests {names(branch['pulls'], 3)}")
     if branch["tags"]:
-        found.append(f"tags on it {names(branch['tags'], 3)}")
-    return found
+        words.append(f"tags on it {names(branch['tags'], 3)}")
+    return words
 
 
 def reason_of(branch: BranchEntry) -> str:

@@ -77,12 +77,12 @@ def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion |
     items = [
         Item(
             subject=drifted["repository"],
-            text=f"{', '.join(found)}{'; ' if drifted['note'] else ''}{drifted['note']}",
+            text=f"{', '.join(classes_found)}{'; ' if drifted['note'] else ''}{drifted['note']}",
             owner=drifted["owner"],
-            facts={"repository": drifted["repository"], "classes": " ".join(found)},
+            facts={"repository": drifted["repository"], "classes": " ".join(classes_found)},
         )
         for drifted in document["repositories"]
-        if (found := [name for name in drifted["classes"] if name in classes])
+        if (classes_found := [name for name in drifted["classes"] if name in classes])
     ]
     items += [
         Item(

@@ -229,10 +229,10 @@ def _elsewhere(page: Page, document: ApplyDocument) -> None:
 
 def _problems(page: Page, title: str, results: Sequence[ResultRow], note: str) -> None:
     """The results whose outcome is ``title``."""
-    found = [r for r in results if r["outcome"] == title.lower()]
-    if found:
+    matching = [r for r in results if r["outcome"] == title.lower()]
+    if matching:
         page.heading(title, note)
-    for result in found:
+    for result in matching:
         message = result["message"].removeprefix(f"{result['repository']}: ")
         what = f"{SETTINGS[result['setting']]}: {result['action']}"
         about = page.join(Cell(result["repository"], "bold"), Cell(f"  ({what})", "dim"))

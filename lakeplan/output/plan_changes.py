@@ -217,7 +217,7 @@ def loosening_title(document: Json) -> str:
     return f"This change weakens {count_of(count, 'safety setting')}{base}"
 
 
-def loosened_table(found: Iterable[Loosened], limit: int) -> Table:
+def loosened_table(items: Iterable[Loosened], limit: int) -> Table:
     """The settings that are weaker, each with at most ``limit`` of its repositories."""
     rows: list[list[Value]] = [
         [
@@ -227,18 +227,18 @@ def loosened_table(found: Iterable[Loosened], limit: int) -> Table:
             After(Cell(item.after, "bold")),
             Name(item.where),
         ]
-        for item in found
+        for item in items
     ]
     return Table(("setting", "of", "at the base", "here", "where"), rows, names=5)
 
 
 def render_loosenings(page: Page, document: Json) -> None:
-    found = loosened(document)
-    if not found:
+    loosenings = loosened(document)
+    if not loosenings:
         return
     page.heading(loosening_title(document))
     page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
-    for item in found:
+    for item in loosenings:
         about = f"  {names(item.scopes, _SCOPES_SHOWN)}" if item.scopes else ""
         lines = [
             page.join(Cell(item.path, "bold"), about),

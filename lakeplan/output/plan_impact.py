@@ -227,19 +227,19 @@ def render_backlog(page: Page, document: Json) -> None:
     """Print what has already expired under the stored rules, whatever this plan does."""
     having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
     with_money = priced(having)
-    found = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
-    if not found:
+    backlogs = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
+    if not backlogs:
         return
     page.heading("Backlog", "already expired under the stored rules, regardless of this plan")
-    read = any(b["objects"] is not None for _, b, _ in found)
-    found.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
+    read = any(b["objects"] is not None for _, b, _ in backlogs)
+    backlogs.sort(key=lambda item: (-(item[1]["size_bytes"] or 0), -item[1]["commits"], item[0]))
     rows = [
         [Name(key), Amount(b["commits"]), *(_backlog_cells(b, cost) if read else ())]
-        for key, b, cost in found
+        for key, b, cost in backlogs
     ]
-    headers = ("repository", "commits", *(("objects", "bytes", *found[0][2].header()) if read else ()))
+    headers = ("repository", "commits", *(("objects", "bytes", *backlogs[0][2].header()) if read else ()))
     Table(headers, rows).print_on(page, _BACKLOG_ROWS)
-    page.rest(len(found), _BACKLOG_ROWS, noun="repository")
+    page.rest(len(backlogs), _BACKLOG_ROWS, noun="repository")
     if not read:
         page.dim("its objects were not read; add --backlog to read them")
 

@@ -47,8 +47,8 @@ _MANY = 8
 
 def settings_of(repository: Json) -> list[tuple[str, Json]]:
     """(kind, setting) of the settings that the plan would write."""
-    found = ((kind, repository[kind]) for kind in TITLES)
-    return [(kind, setting) for kind, setting in found if setting and setting["action"] != "none"]
+    settings = ((kind, repository[kind]) for kind in TITLES)
+    return [(kind, setting) for kind, setting in settings if setting and setting["action"] != "none"]
 
 
 def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
@@ -191,8 +191,8 @@ def deletions_of(repository: Json) -> list[BranchEntry]:
 
 def kept_branches(repository: Json) -> list[BranchEntry]:
     """Branches that are kept, those deleted soonest first."""
-    found = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
-    return sorted(found, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
+    kept = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
+    return sorted(kept, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
 
 
 def render_run_branches(page: Page, document: Json) -> None:
@@ -223,36 +223,36 @@ def render_run_branches(page: Page, document: Json) -> None:
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, lists_kept: bool) -> None:
     """Print the branches of one repository that are deleted and kept, and what expires because of that.
     Without ``lists_kept``, those that are kept are only counted by reason."""
-    found, cost = repository["lifecycle"], Money.of(repository)
-    if found["unknown"]:
+    branches, cost = repository["lifecycle"], Money.of(repository)
+    if branches["unknown"]:
         title = page.join(
             Cell(key_of(repository), "bold"), "  the branches to delete could not be determined"
         )
-        page.hanging(Cell("!", "bold yellow"), title, page.join(found["unknown"]))
+        page.hanging(Cell("!", "bold yellow"), title, page.join(branches["unknown"]))
         return
-    since = f", observed since {moment(found['observed_since'])}" if found["observed_since"] else ""
-    _counts_line(page, repository, "deleted", found, since)
+    since = f", observed since {moment(branches['observed_since'])}" if branches["observed_since"] else ""
+    _counts_line(page, repository, "deleted", branches, since)
     going, rest = deletions_of(repository), kept_branches(repository)
-    deletion_table(page, going[:limit], found["as_of"], cost)
+    deletion_table(page, going[:limit], branches["as_of"], cost)
     page.rest(len(going), limit, "more to be deleted")
     if lists_kept:
-        kept_table(page, rest, found["as_of"])
+        kept_table(page, rest, branches["as_of"])
     elif rest:
         page.line(f"{count_of(len(rest), 'branch')} kept: {why_kept(rest)}", indent=2)
-    render_follows(page, found, cost)
-    render_stale(page, found["branches"], cost, limit=_STALE if limit is not None else None)
-    notes(page, found["notes"])
+    render_follows(page, branches, cost)
+    render_stale(page, branches["branches"], cost, limit=_STALE if limit is not None else None)
+    notes(page, branches["notes"])
 
 
-def counts(found: Json) -> list[Cell]:
-    shown = (found["deletions"].get(name, 0) for name in ("now", "plus_7_days", "plus_30_days"))
+def counts(branches: Json) -> list[Cell]:
+    shown = (branches["deletions"].get(name, 0) for name in ("now", "plus_7_days", "plus_30_days"))
     return [Cell(count(value), "bold yellow" if value else "dim") for value in shown]
 
 
 def why_kept(branches: Sequence[BranchEntry]) -> str:
     """How many are kept for each reason, most first: ``300 not crossed yet, 12 no policy matches``."""
-    found = Counter(reason_of(branch) for branch in branches)
-    return ", ".join(f"{count(number)} {reason}" for reason, number in found.most_common())
+    reasons = Counter(reason_of(branch) for branch in branches)
+    return ", ".join(f"{count(number)} {reason}" for reason, number in reasons.most_common())
 
 
 PINS = "hidden branches that protect commits from every collector"
@@ -268,10 +268,10 @@ def changing(repository: Json) -> list[Json]:
 
 def render_pins(page: Page, document: Json) -> None:
     """Print the pins of every repository where pins change."""
-    found = [r for r in document["repositories"] if r["failure"] is None and changing(r)]
-    if found:
+    repositories = [r for r in document["repositories"] if r["failure"] is None and changing(r)]
+    if repositories:
         page.heading("Pins", PINS)
-    for repository in found:
+    for repository in repositories:
         page.blank()
         pins_of(page, repository, limit=_SHOWN)
 

@@ -161,8 +161,8 @@ def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
             is_question = (
                 key == "what" and isinstance(item, Mapping) and item.get("kind") in ("path", "address")
             )
-            found = [item["text"]] if is_question else item if key in _PATHS else None
-            for path in found if isinstance(found, (list, tuple)) else [found]:
+            values = [item["text"]] if is_question else item if key in _PATHS else None
+            for path in values if isinstance(values, (list, tuple)) else [values]:
                 if isinstance(path, str) and path:
                     yield inner, path
             yield from _known(item, inner)

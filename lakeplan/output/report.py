@@ -64,11 +64,11 @@ _AGE = "at least"
 
 
 def branches_section(document: Json) -> Section | None:
-    found = [b for b in document["branches"] if b["rows"]]
-    if not found:
+    tables = [b for b in document["branches"] if b["rows"]]
+    if not tables:
         return None
-    rows = max(_FEWEST, min(_ROWS // 4, _ROWS // len(found)))
-    return Section("branches", "Branches by age and idleness", join([_branches_of(b, rows) for b in found]))
+    rows = max(_FEWEST, min(_ROWS // 4, _ROWS // len(tables)))
+    return Section("branches", "Branches by age and idleness", join([_branches_of(b, rows) for b in tables]))
 
 
 def _branches_of(branches: Json, limit: int) -> Markup:
@@ -176,8 +176,8 @@ _WHEN = {0: "now", 7: "in 7 days", 30: "in 30 days"}
 
 
 def timeline_section(document: Json) -> Section | None:
-    found = [t for t in document["timelines"] if t["moments"] or t["days"]]
-    if not found:
+    timelines = [t for t in document["timelines"] if t["moments"] or t["days"]]
+    if not timelines:
         return None
     prices = {key_of(r): Money.of(r) for r in document["repositories"]}
     note = el(
@@ -185,7 +185,7 @@ def timeline_section(document: Json) -> Section | None:
         "The forecast assumes no new commits. Days have 24 hours and count from the time of the plan.",
         cls="dim",
     )
-    drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in found]
+    drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in timelines]
     return Section("timeline", "Expirations over time", join([note, *drawn]))
 
 
@@ -320,9 +320,9 @@ def _counts(graph: Json) -> Markup:
     rows = [
         [
             HORIZONS[name],
-            *(amount(found[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
+            *(amount(counts[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
         ]
-        for name, found in graph["counts"].items()
+        for name, counts in graph["counts"].items()
     ]
     headers = ("moment", *(label for label, _ in VERDICTS.values()))
     drawn = len(graph["rows"]["id"])
@@ -468,14 +468,14 @@ def _one(placed: Json, repository: Json | None) -> Markup:
 
 def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, int | None]:
     """Days of a branch, or by default, under the stored and under the proposed rules."""
-    found: list[int | None] = []
+    days: list[int | None] = []
     for rules in (repository["before"], repository["after"]) if repository else (None, None):
         if rules is None:
-            found.append(None)
+            days.append(None)
             continue
         own = {b["branch_id"]: b["retention_days"] for b in rules["branches"]}
-        found.append(own.get(branch, rules["default_retention_days"]))
-    return found[0], found[1]
+        days.append(own.get(branch, rules["default_retention_days"]))
+    return days[0], days[1]
 
 
 def _curve(curve: CurveRow, repository: Json | None) -> Markup:

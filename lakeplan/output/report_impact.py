@@ -157,10 +157,10 @@ def notes_section(document: Json) -> Section:
 
 
 def _list(title: str, items: Iterable[str]) -> list[Markup]:
-    found = list(items)
-    if not found:
+    entries = list(items)
+    if not entries:
         return []
-    return [el("h3", title), el("ul", [el("li", item) for item in found[:_ROWS]]), *more(len(found))]
+    return [el("h3", title), el("ul", [el("li", item) for item in entries[:_ROWS]]), *more(len(entries))]
 
 
 _DETAILED = 50

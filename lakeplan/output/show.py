@@ -255,6 +255,6 @@ def _lines(test: ResultRow) -> list[str]:
     lanes = max([len(r["lanes"]) for r in test["graph"]], default=0)
     for row in test["graph"]:
         wrong = f"  <- expected: {_FATE[row['expected']].text}" if row["expected"] else ""
-        found = _FATE[row["found"]].text
-        lines.append(safe(f"{row['lanes']:<{lanes}}  {row['commit']:<{width}}  {found}{wrong}"))
+        fate = _FATE[row["found"]].text
+        lines.append(safe(f"{row['lanes']:<{lanes}}  {row['commit']:<{width}}  {fate}{wrong}"))
     return lines

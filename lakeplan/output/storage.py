@@ -153,8 +153,8 @@ def ages_table(row: StoredRow) -> Table:
 
 def classes_table(row: StoredRow) -> Table:
     """Objects by storage class."""
-    found = row.get("classes") or ()
-    rows = [[Name(one["storage_class"] or "not named"), *volume_cells(one)] for one in found]
+    classes = row.get("classes") or ()
+    rows = [[Name(one["storage_class"] or "not named"), *volume_cells(one)] for one in classes]
     return Table(("storage class", "objects", "size"), rows)
 
 
@@ -196,12 +196,12 @@ def _places(page: Page, row: StoredRow) -> None:
 
 
 def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
-    found = row["compared"]
-    if found is not None:
-        first, second = found["branches"]
-        yield "both", f"{volume(found['both'])} in {first} and {second}"
-        yield "only first", f"{volume(found['only_first'])} in {first} and not in {second}"
-        yield "only second", f"{volume(found['only_second'])} in {second} and not in {first}"
+    compared = row["compared"]
+    if compared is not None:
+        first, second = compared["branches"]
+        yield "both", f"{volume(compared['both'])} in {first} and {second}"
+        yield "only first", f"{volume(compared['only_first'])} in {first} and not in {second}"
+        yield "only second", f"{volume(compared['only_second'])} in {second} and not in {first}"
     growth = row.get("growth")
     if growth is not None:
         yield "since", moment(growth["since"])
@@ -275,12 +275,12 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
     for one_class in row.get("classes") or ():
         of_class: AmountRow = {"objects": one_class["objects"], "size_bytes": one_class["size_bytes"]}
         yield "storage class", one_class["storage_class"], "stored", of_class
-    found = row["compared"]
-    if found is not None:
-        first, second = found["branches"]
-        yield "compared", first, "only", found["only_first"]
-        yield "compared", second, "only", found["only_second"]
-        yield "compared", f"{first} {second}", "both", found["both"]
+    compared = row["compared"]
+    if compared is not None:
+        first, second = compared["branches"]
+        yield "compared", first, "only", compared["only_first"]
+        yield "compared", second, "only", compared["only_second"]
+        yield "compared", f"{first} {second}", "both", compared["both"]
 
 
 # ---- the page
@@ -334,13 +334,13 @@ def _summary(document: StorageDocument) -> Section:
     return Section("summary", "Summary", join([cards(_card(*total) for total in totals), every]))
 
 
-def _card(name: str, found: Sequence[AmountRow | None], words: str) -> tuple[str, str, str]:
-    known = [amount for amount in found if amount is not None]
+def _card(name: str, amounts: Sequence[AmountRow | None], words: str) -> tuple[str, str, str]:
+    known = [amount for amount in amounts if amount is not None]
     if not known:
         return name, UNKNOWN, ""
     objects = count_of(sum(amount["objects"] for amount in known), "object")
-    lacking = len(known) < len(found)
-    some = f", in {count(len(known))} of {count_of(len(found), 'repository')}" if lacking else ""
+    lacking = len(known) < len(amounts)
+    some = f", in {count(len(known))} of {count_of(len(amounts), 'repository')}" if lacking else ""
     return name, size(sum(amount["size_bytes"] for amount in known)), f"{objects} {words}{some}"
 
 

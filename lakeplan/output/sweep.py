@@ -327,13 +327,13 @@ def _checked(page: Page, document: SweepDocument) -> None:
         text = f"{volume(after['named'])} that commits need are stored, before and after"
         page.labelled("check:", "bold green", text)
     else:
-        found = (
+        problems = (
             f"{count_of(after['missing']['objects'], 'object')} missing,"
             f" {count(after['resized']['objects'])} with the wrong size,"
             f" {count_of(after['damaged'], 'metadata file')} damaged,"
             f" {count(after['lost_copies'])} lost in quarantine"
         )
-        page.labelled("INCOMPLETE:", "bold red", found)
+        page.labelled("INCOMPLETE:", "bold red", problems)
         page.line(f"lakeplan check --target {shlex.quote(document['repository'])}", indent=4)
     if after["tags_only"]:
         text = f"{count_of(after['tags_only'], 'object')} that only tags name are missing"
@@ -402,20 +402,20 @@ _PURGED: tuple[Literal["deleted", "kept", "failed"], ...] = ("deleted", "kept", 
 
 def render_purge(document: PurgeDocument, console: Console) -> None:
     page = Page(console)
-    found = document["quarantines"]
-    if not found and not document["refused"]:
+    quarantines = document["quarantines"]
+    if not quarantines and not document["refused"]:
         older = f"{document['older_than']} and than " if document["older_than"] else ""
         page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
-    if found:
-        outcomes = [name for name in _PURGED if name == "deleted" or any(q[name] for q in found)]
+    if quarantines:
+        outcomes = [name for name in _PURGED if name == "deleted" or any(q[name] for q in quarantines)]
         rows = [
             (q["repository"], q["mark_id"], moment(q["newest"]), *(count(q[name]) for name in outcomes))
-            for q in found
+            for q in quarantines
         ]
         headers = ("repository", "mark", "last copy", *outcomes)
         page.table(headers, rows, figures=range(3, len(headers)), solid=(1, 2), indent=0)
-    for one in found:
+    for one in quarantines:
         for why, number in one["kept_reasons"].items():
             page.line(f"{one['mark_id']}: kept {count_of(number, 'copy')}: {why}", indent=2)
         for key, why in one["failures"].items():

@@ -49,13 +49,13 @@ def safe_lines(text: str, encoding: str = "utf-8") -> str:
 
 def safe_segments(line: Sequence[Segment]) -> list[Segment]:
     """Return a line that is ``safe`` already so that it is no command for a CI runner."""
-    found, begun = [], False
+    safe_ones, begun = [], False
     for segment in line:
         text = _MARKED_COMMAND.sub(r"\\x23", segment.text)
         text = text if begun else _COMMAND.sub(r"\1\\x3a", text)
         begun = begun or bool(segment.text.strip())
-        found.append(segment._replace(text=text))
-    return found
+        safe_ones.append(segment._replace(text=text))
+    return safe_ones
 
 
 def safe_output(text: str) -> str:
@@ -251,8 +251,8 @@ def money(value: float, currency: str) -> str:
 
 def sums(costs: Iterable[Json], key: str) -> str:
     """The costs of a summary: ``, 62.00 EUR and 71.30 USD a month``, or ""."""
-    found = [money(cost[key], cost["currency"]) for cost in costs if cost[key]]
-    return f", {' and '.join(found)} a month" if found else ""
+    amounts = [money(cost[key], cost["currency"]) for cost in costs if cost[key]]
+    return f", {' and '.join(amounts)} a month" if amounts else ""
 
 
 def json_text(document: Mapping[str, Any], *, encoding: str = "utf-8") -> str:

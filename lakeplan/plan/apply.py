@@ -247,13 +247,13 @@ def _later_branches(steps: Iterable[RepositoryPlan], live: Plan) -> dict[str, fr
     """Branches that are newer than the plan and whose pattern has more days than the reviewed rules. A
     refresh adds or raises days, but never lowers them."""
     unexpanded = {r.key: r.unexpanded for r in live.repositories}
-    found = {}
+    later = {}
     for step in steps:
         if step.after is not None:
             days = step.after.days_for
             more = frozenset(b for b, d in unexpanded.get(step.key, {}).items() if d > days(b))
-            found[step.key] = more
-    return {key: more for key, more in found.items() if more}
+            later[step.key] = more
+    return {key: more for key, more in later.items() if more}
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def _replayed(
     left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
     left = {key: config for key, config in left.items() if _is_applied_since(key, planned, state)}
-    later, found = dict[str, str](), list[str]()
+    later, problems = dict[str, str](), list[str]()
     for run in (since.record for since in runs_since(state, planned)) if left else ():
         if run is None or run.command != "apply":
             continue
@@ -336,19 +336,19 @@ def _replayed(
                 continue
             config_hash = left.pop(key)
             if other := later.get(key) or _agreed_since(key, config_hash, run.started_at, state):
-                found.append(
+                problems.append(
                     f"{key}: run {run.run_id} applied this plan, and run {other} has applied another one"
                     " since"
                 )
-    return found
+    return problems
 
 
 def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
     try:
-        found = read_applied(state, key)
+        applied = read_applied(state, key)
     except LakeplanError:
         return False  # its repository fails on its own
-    return found is not None and moment_in(found[0]["at"]) > moment
+    return applied is not None and moment_in(applied[0]["at"]) > moment
 
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
@@ -398,8 +398,8 @@ def check_again(
             continue
         steps.append(current)
         safety = limits.by_repository.get(repository.key, limits.of_plan)
-        found = ceiling.outside(repository, current, safety, age=age, now=now)
-        beyond += [f"{repository.key}: planned again: {text}" for text in found]
+        problems = ceiling.outside(repository, current, safety, age=age, now=now)
+        beyond += [f"{repository.key}: planned again: {text}" for text in problems]
     if beyond:
         raise _stale_plan([*moved, *beyond])
     refuse_more(reviewed, live, limits, now=now)
@@ -466,12 +466,12 @@ def _plan_gates(
     """The gates over all repositories to write and over today's servers, and those that refused the whole
     plan at the review and are not overridden today."""
     policy = limits.on_unmanaged
-    found = list(
+    gates_now = list(
         plan_gates(judged, limits.of_plan, limits.overrides, unmanaged=unmanaged, on_unmanaged=policy)
     )
-    known = {g.gate for g in found if g.outcome in _JUDGED}
+    known = {g.gate for g in gates_now if g.outcome in _JUDGED}
     then = [g for g in reviewed.gates if _refuses(g) and g.gate not in (*known, CHECK.name)]
-    return [*found, *limits.checks, *(limits.overrides.decide(g, None) for g in then)]
+    return [*gates_now, *limits.checks, *(limits.overrides.decide(g, None) for g in then)]
 
 
 def _with_flag(gate: GateResult) -> str:

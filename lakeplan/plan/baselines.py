@@ -89,10 +89,10 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
 
 def _read_written(state: StateReader, repository: str, seen: Mapping[str, Sighting]) -> LastApplied | None:
     key = repository_key("applied", repository)
-    found = read_applied(state, repository)
-    if found is None:
+    stored = read_applied(state, repository)
+    if stored is None:
         return None
-    record, _ = found
+    record, _ = stored
     try:
         settings = record.get("settings", {})
         attempts = record.get("attempts", {})
@@ -144,14 +144,14 @@ def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -
     if not newer:
         return written
     last = max(newer.values(), key=lambda sighting: sighting.at)
-    found = written or LastApplied(None, "", "", last.at, rules_recorded=False)
+    record = written or LastApplied(None, "", "", last.at, rules_recorded=False)
     if gc := newer.get(GC):
         rules = None if gc.body is None else rules_from_body(gc.body)
-        found = replace(found, rules=rules, rules_recorded=True, config_hash=gc.config_hash)
+        record = replace(record, rules=rules, rules_recorded=True, config_hash=gc.config_hash)
     kinds = {kind: newer[kind.value] for kind in SettingKind if kind.value in newer}
     settings = {kind: items_from_body(kind, sighting.body or ()) for kind, sighting in kinds.items()}
     seen_at = MatchingRun(last.run_id, last.at, last.command)
-    return replace(found, settings={**found.settings, **settings}, seen=seen_at)
+    return replace(record, settings={**record.settings, **settings}, seen=seen_at)
 
 
 def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> bool:
@@ -175,7 +175,7 @@ def record_baselines(
     repositories: Iterable[RepositoryPlan], state: StateWriter, run: Run, *, at: datetime
 ) -> Recorded:
     """Records every setting that a plan, made ``at``, found to agree with the tree."""
-    agreeing = {r.key: found for r in repositories if (found := _agreeing(r, run, at))}
+    agreeing = {r.key: baseline for r in repositories if (baseline := _agreeing(r, run, at))}
     return record_sightings(agreeing, state)
 
 

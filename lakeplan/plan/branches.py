@@ -53,12 +53,12 @@ def inspect_branches(
     """Every branch of one repository, judged under ``rules``, which are those after the plan. A returned
     error does not fail the plan of the rules."""
     try:
-        found, warnings = inspect(tree, desired, ports.readers, ports.state, options)
+        inspected, warnings = inspect(tree, desired, ports.readers, ports.state, options)
     except LakeplanError as error:
         return error
     refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone
     # The request about the repository's change of rules has its plain key.
-    return weigh(under(found, rules, zone), warnings, refs, zone, options, key=f"{desired.key}#branches")
+    return weigh(under(inspected, rules, zone), warnings, refs, zone, options, key=f"{desired.key}#branches")
 
 
 def branches_plan(

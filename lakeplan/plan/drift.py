@@ -77,26 +77,26 @@ def find_drift(
     recorded = known_repositories(ports.state) | repositories_of(ports.state, "baselines")
     # Other trees may keep their records in the same state.
     known = frozenset(key for key in recorded if tree.may_manage(*key.split("/", 1)))
-    found: list[RepositoryDrift] = []
+    drifts: list[RepositoryDrift] = []
     notes: list[str] = []
     for server in tree.servers:
         if selection.server in (None, server):
             mine = frozenset(k for k in known if k.partition("/")[0] == server)
             compared, more = _one_server(tree, server, selection, ports, mine)
-            found += compared
+            drifts += compared
             notes += more
     for key in known:
         server, _, name = key.partition("/")
         if server not in tree.servers and selection.takes_named(server, name, None):
-            found.append(_of_lost_server(key, server, ports.state))
-    if not found and not selection.everything:
+            drifts.append(_of_lost_server(key, server, ports.state))
+    if not drifts and not selection.everything:
         raise UsageError(
             "the selection matches no repository that the tree manages or managed before",
             hint="Check --target (a name, server/name or a glob), --owner and --server.",
         )
-    found.sort(key=lambda r: r.repository)
-    notes += [r.state_note for r in found if r.state_note]
-    return DriftReport(as_of, tree_commit, tuple(found), tuple(notes))
+    drifts.sort(key=lambda r: r.repository)
+    notes += [r.state_note for r in drifts if r.state_note]
+    return DriftReport(as_of, tree_commit, tuple(drifts), tuple(notes))
 
 
 def _one_server(
@@ -137,10 +137,10 @@ def _one_server(
             finally:
                 step()
 
-        found = list(pool.map(one, work))
+        drifts = list(pool.map(one, work))
     if tree.unmanaged_policy != "ignore":
-        found += _unmanaged(tree, server, live, selection, ports.state, known)
-    return found, _record_heads(tree, server, every.values(), selection, reader, ports)
+        drifts += _unmanaged(tree, server, live, selection, ports.state, known)
+    return drifts, _record_heads(tree, server, every.values(), selection, reader, ports)
 
 
 def _record_heads(
@@ -184,11 +184,11 @@ def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrif
         last = read_last_applied(state, key)
     except LakeplanError as error:
         return RepositoryDrift(key, failure=failure_of(error))
-    found = _with_sweeps(RepositoryDrift(key, last=last), state)
+    drift = _with_sweeps(RepositoryDrift(key, last=last), state)
     if last is None or not last.has_remainder:
-        return found
+        return drift
     note = f"the tree no longer has the server {server!r}, so its rules could not be read"
-    return replace(found, classes=(DriftClass.RELEASED,), note=note)
+    return replace(drift, classes=(DriftClass.RELEASED,), note=note)
 
 
 def _unmanaged(

@@ -74,21 +74,21 @@ def drift_of(
     wanted = _wanted(desired, live)
     applied = last.rules if last is not None else None
     base = applied if last is not None else stored
-    found = []
+    values = []
     for change in diff_rules(base, wanted):
         if _value(stored, change.path) == change.after:
             continue
         drift = DriftClass.TREE_AHEAD
         if last is not None and _is_stale(change, desired, live, last):
             drift = DriftClass.PATTERNS_STALE
-        found.append(_drifted(drift, change.path, applied, stored, wanted))
+        values.append(_drifted(drift, change.path, applied, stored, wanted))
     if last is not None:
-        found += [
+        values += [
             _drifted(DriftClass.SERVER_EDITED, change.path, applied, stored, wanted)
             for change in diff_rules(applied, stored)
         ]
     order = list(DriftClass)
-    return tuple(sorted(found, key=lambda v: order.index(v.drift)))
+    return tuple(sorted(values, key=lambda v: order.index(v.drift)))
 
 
 def pins_missing(stored: StoredRules, record: PinRecord) -> tuple[DriftedValue, ...]:
@@ -338,12 +338,12 @@ def compare(
     notes += settings.notes
     if settings.left:
         notes.append(RELEASED_NOTE.format(", ".join(settings.left)))
-    found = {v.drift for v in values} | {i.drift for i in items}
+    classes = {v.drift for v in values} | {i.drift for i in items}
     return RepositoryDrift(
         key,
         owner=owner,
         source=str(desired.source) if desired is not None and managed and desired.source else "",
-        classes=tuple(c for c in DriftClass if c in found),
+        classes=tuple(c for c in DriftClass if c in classes),
         values=values,
         items=tuple(items),
         stored=settings.stored,
@@ -382,9 +382,9 @@ class _ServerSettings:
             return drift_of(self._desired, stored, branches, last)
         if last is None or not (last.rules_recorded or None in last.attempts):
             return ()
-        found = released(self._stored_rules().bare, last)
-        self.left += [GC_RULES] if found else []
-        return found
+        left = released(self._stored_rules().bare, last)
+        self.left += [GC_RULES] if left else []
+        return left
 
     def pins(self) -> tuple[DriftedValue, ...]:
         """Missing pins on record, even if the tree no longer requires them."""
@@ -409,11 +409,11 @@ class _ServerSettings:
         if applied is None and not attempts:
             return ()
         try:
-            found = setting_released(kind, self._read(kind), applied or attempts[-1])
+            left = setting_released(kind, self._read(kind), applied or attempts[-1])
         except FeatureMissing:
             return ()  # a server without the feature has none
-        self.left += [f"its {kind.label}"] if found else []
-        return found
+        self.left += [f"its {kind.label}"] if left else []
+        return left
 
     def _read(self, kind: SettingKind) -> Items | None:
         return read_setting(self._reader, kind, self._name).items

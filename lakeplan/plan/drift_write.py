@@ -65,12 +65,12 @@ class _Edit:
 
 
 def write_drift(
-    tree: Tree, found: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: TreeFiles
+    tree: Tree, drifts: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: TreeFiles
 ) -> DriftWritten:
     """Writes every value that differs on the server from both the baseline and the tree. ``live`` are the
     repositories of each server; None: not known. The edited tree is loaded and compared. Edits that do not
     result in exactly the server's values, or that change another repository, are undone."""
-    drifted = [drift for drift in found if drift.failure is None]
+    drifted = [drift for drift in drifts if drift.failure is None]
     stored = {(d.repository, v.path): v.stored for d in drifted for v in _edited(d)}
     written: list[WrittenRow] = []
     refused: list[NotWrittenRow] = []
@@ -152,7 +152,7 @@ class _Writer:
     def edits(self, drift: RepositoryDrift, refused: list[NotWrittenRow]) -> list[_Edit]:
         """The edits of GC rules, in an order in which no edit moves the place of a later one. Adds values
         that cannot be written to ``refused``."""
-        found = []
+        edits = []
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
         if cleared is not None:
@@ -168,10 +168,10 @@ class _Writer:
             return []
         for value in values:
             try:
-                found.append(self._edit(drift, value))
+                edits.append(self._edit(drift, value))
             except _Refused as why:
                 refused.append(_refused(drift, value, str(why)))
-        return sorted(found, key=lambda edit: (edit.file, edit.place), reverse=True)
+        return sorted(edits, key=lambda edit: (edit.file, edit.place), reverse=True)
 
     def item_edits(
         self, drift: RepositoryDrift, refused: list[NotWrittenRow], kind: SettingKind
@@ -198,7 +198,7 @@ class _Writer:
             refused.append({"repository": drift.repository, "path": kind.value, "reason": str(why)})
             return []
         named = {value.item: value for value in values}
-        found = []
+        edits = []
         for have, want in pair_items(stored, wanted):
             value = named.get(item_name(want if want is not None else have))
             if value is None:
@@ -206,8 +206,8 @@ class _Writer:
             if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
                 have = replace(have, id=None)
             put = partial(put_setting, entry=entry, kind=kind, old=want, new=have)
-            found.append(_Edit(value, file, put, frozenset({drift.repository})))
-        return found
+            edits.append(_Edit(value, file, put, frozenset({drift.repository})))
+        return edits
 
     def _edit(self, drift: RepositoryDrift, value: DriftedValue) -> _Edit:
         desired = self._desired.get(drift.repository)
@@ -341,9 +341,9 @@ class _Settings:
     def fit(self, desired: DesiredRepository) -> bool:
         """Whether a repository has these settings. The order of policies does not matter, because it has no
         effect on which branches are deleted (lakefs/branch-lifecycle.md)."""
-        found = {kind: desired.wanted_items(kind) for kind in SettingKind}
+        wanted = {kind: desired.wanted_items(kind) for kind in SettingKind}
         return _rules(desired) == self.rules and all(
-            same_setting(items, found[kind]) or is_reordering(items, found[kind])
+            same_setting(items, wanted[kind]) or is_reordering(items, wanted[kind])
             for kind, items in self.items.items()
         )
 

@@ -161,18 +161,18 @@ def _held_deletions(
     them or needs them to reach what it keeps."""
     holds = active_holds(desired.holds, as_of)
     default = repository.default_branch
-    found = held_deletions(
+    sentences = held_deletions(
         holds, branches, policies, as_of, default_branch=default, read_only=repository.read_only
     )
     others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
     if not others or not policies or repository.read_only:
-        return found
+        return sentences
     expiring = deleted_while_held(others, branches, policies, as_of, default_branch=default)
     if not expiring:
-        return found
+        return sentences
     needed = held_branches(others, read_refs(), expiring, reader.metadata_reader(desired.name))
     return (
-        *found,
+        *sentences,
         *(
             f"{name} ({expiring[name].verdict.policy}) is needed to reach what a hold keeps"
             for name in sorted(needed)
@@ -551,10 +551,10 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
     exact = {rule.name for rule in gc.branches if not rule.is_pattern}
     if before is None or not before.branches:
         return []
-    found = [b for b in after.branches if b not in before.branches and b not in exact]
-    if not found:
+    new = [b for b in after.branches if b not in before.branches and b not in exact]
+    if not new:
         return []
-    return [f"unexpanded since the last apply, and written by this one: {first_names(found)}"]
+    return [f"unexpanded since the last apply, and written by this one: {first_names(new)}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
@@ -562,12 +562,12 @@ def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[st
     if stored is None:
         return []
     existing = set(branches)
-    found = []
+    oddities = []
     if stored.default_retention_days < 1:
-        found.append(f"the server stores {stored.default_retention_days} default days")
+        oddities.append(f"the server stores {stored.default_retention_days} default days")
     for branch, days in stored.branches.items():
         if days < 1:
-            found.append(f"the server stores {days} days for branch {branch!r}")
+            oddities.append(f"the server stores {days} days for branch {branch!r}")
         if branch not in existing:
-            found.append(f"the server stores a rule for branch {branch!r}, which does not exist")
-    return found
+            oddities.append(f"the server stores a rule for branch {branch!r}, which does not exist")
+    return oddities

@@ -262,12 +262,12 @@ def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
     """The impact if no commit expires: every figure is zero, and no range is read."""
-    found = _of_commits(ImpactStatus.UNAFFECTED, "the verdict of no commit changes", verdicts, blind_to)
+    impact = _of_commits(ImpactStatus.UNAFFECTED, "the verdict of no commit changes", verdicts, blind_to)
     zero = {
         name: replace(h, objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0)
-        for name, h in found.horizons.items()
+        for name, h in impact.horizons.items()
     }
-    return replace(found, horizons=zero)
+    return replace(impact, horizons=zero)
 
 
 def unknown(verdicts: Verdicts | None, reason: str, blind_to: tuple[str, ...] = ()) -> Impact:

@@ -106,8 +106,8 @@ def read_servers(
                 finally:
                     step()
 
-            for found, missing in pool.map(one, names):
-                imported += [found] if found is not None else []
+            for repository, missing in pool.map(one, names):
+                imported += [repository] if repository is not None else []
                 left_out += missing
     return imported, left_out
 
@@ -155,16 +155,16 @@ def sightings(
 ) -> dict[str, dict[str, Sighting]]:
     """The values that were read of each repository, by ``server/name`` and setting, for its baseline."""
     hashes = {d.key: d.config_hash for server in tree.servers for d in tree.resolve(server, ())}
-    found = {}
+    by_key = {}
     for repository in imported:
         bodies: dict[str, Any] = {k.value: [item_body(i) for i in v] for k, v in repository.settings.items()}
         if repository.rules is not None:
             bodies[GC] = repository.rules.to_body()
-        found[repository.key] = {
+        by_key[repository.key] = {
             name: Sighting(body, hashes[repository.key], run.run_id, at, "import")
             for name, body in bodies.items()
         }
-    return found
+    return by_key
 
 
 def make_tree(

@@ -265,8 +265,8 @@ def _verdict(mask: int, horizon: Horizon) -> str:
 
 
 def _counts(verdicts: Sequence[str], place: int) -> dict[str, int]:
-    found = Counter(one[place] for one in verdicts)
-    return {name: found[str(n)] for n, name in enumerate(VERDICTS)}
+    counts = Counter(one[place] for one in verdicts)
+    return {name: counts[str(n)] for n, name in enumerate(VERDICTS)}
 
 
 def _chosen(graph: CommitGraph, order: Sequence[int], verdicts: Sequence[str], limit: int) -> list[int]:
@@ -312,13 +312,13 @@ def _reasons(
         return None
     bit = side_bits(Horizon.NOW, proposed=proposed, course=Course.DELETE).server
     graph = judged.without(judged.as_of, proposed=proposed)
-    found = strongest_keepers(graph, rules, judged.history.zone)
+    strongest = strongest_keepers(graph, rules, judged.history.zone)
     sets = branch_sets(graph, rules, judged.as_of, judged.history.zone)
     names = [position[branch.id] for branch in graph.branches]
     return {
-        "branch": [b if (b := found.branch[n]) in (NOBODY, DANGLING) else names[b] for n in shown],
-        "via": [-1 if found.via[n] == n else row_of.get(found.via[n], -2) for n in shown],
-        "until": [_seconds(found.until_us[n], found.branch[n]) for n in shown],
+        "branch": [b if (b := strongest.branch[n]) in (NOBODY, DANGLING) else names[b] for n in shown],
+        "via": [-1 if strongest.via[n] == n else row_of.get(strongest.via[n], -2) for n in shown],
+        "until": [_seconds(strongest.until_us[n], strongest.branch[n]) for n in shown],
         "keepers": [sets.count(n) for n in shown],
         "server": "".join("01"[bool(judged.verdicts.masks[n] & bit)] for n in shown),
     }
@@ -424,15 +424,15 @@ def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
         parent = graph.main_parent[commit]
         if parent >= 0:
             leading[parent] += leading[commit]
-    found: dict[str, tuple[int, int | None]] = {}
+    own: dict[str, tuple[int, int | None]] = {}
     for branch, head in zip(graph.branches, graph.heads, strict=True):
         count, oldest, commit = 0, None, head
         while commit >= 0 and leading[commit] == 1:
             at = graph.creation_us[commit] // SECOND_US
             count, oldest = count + 1, at if oldest is None else min(oldest, at)
             commit = graph.main_parent[commit]
-        found[branch.id] = (count, oldest)
-    return found
+        own[branch.id] = (count, oldest)
+    return own
 
 
 DAYS = 90
@@ -497,13 +497,13 @@ def _commits(judged: Judged, as_of: datetime, *, proposed: bool) -> dict[int, in
 
 def _branches(plan: RepositoryPlan, as_of: datetime) -> dict[int, list[list[str]]]:
     """Day → [branch, policy] of branches that the proposed policies delete on it."""
-    found: dict[int, list[list[str]]] = {}
+    by_day: dict[int, list[list[str]]] = {}
     policies = plan.branch_lifecycle
     for fate in policies.fates if policies is not None else ():
         if fate.goes_at is not None:
             day = max(0, -(-(to_us(fate.goes_at) - to_us(as_of)) // DAY_US))
-            found.setdefault(day, []).append([fate.branch_id, fate.policy])
-    return found
+            by_day.setdefault(day, []).append([fate.branch_id, fate.policy])
+    return by_day
 
 
 def _objects(curve: Mapping[str, Any] | None) -> dict[int, Mapping[str, int]]:
@@ -522,10 +522,10 @@ MAX_DETAILED = 25
 def shown_repositories(plan: Plan, targets: Sequence[str] = ()) -> list[RepositoryPlan]:
     """The repositories of the page: those with the keys in ``targets``, or all with writes. Those where most
     bytes expire come first."""
-    found = [
+    shown = [
         r for r in plan.repositories if r.failure is None and (r.key in targets if targets else r.writes)
     ]
-    return sorted(found, key=_largest_first)
+    return sorted(shown, key=_largest_first)
 
 
 def _largest_first(repository: RepositoryPlan) -> tuple[bool, int, str]:

@@ -214,23 +214,23 @@ class PinnedRulesAttempt(RulesAttempt):
 
         live = read_back(read, complete, self.run.sleep)
         for pin, commit_id in wanted.items():
-            found = live.get(pin)
-            if found is None:
+            listed = live.get(pin)
+            if listed is None:
                 raise WriteUncertain(
                     f"the branch {pin} was created, but the server does not list it",
                     where=self.repository.key,
                     hint="Wait a minute, then run `lakeplan plan`.",
                 )
-            if found == LiveBranch(pin, commit_id, hidden=False):
+            if listed == LiveBranch(pin, commit_id, hidden=False):
                 connection.branch_writer.delete_branch(name, pin)  # this run has just created it
                 raise FeatureMissing(
                     "the server does not support hidden branches, so it cannot have pins",
                     where=self.repository.key,
                     hint="Upgrade lakeFS, or remove pins, min_commits and keep from the tree.",
                 )
-            if not may_be_pin(found):
+            if not may_be_pin(listed):
                 raise StalePlan(
-                    f"the branch {pin} is at {found.commit_id[:12]}, not where lakeplan created it",
+                    f"the branch {pin} is at {listed.commit_id[:12]}, not where lakeplan created it",
                     where=self.repository.key,
                     hint="Find out who moved it, then run `lakeplan plan` again.",
                 )

@@ -164,19 +164,19 @@ def _rows(change: Change, record: PinRecord) -> list[PinRow]:
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
     holds = {pin.name: set(pin.holds) for pin in change.have}
-    found = []
+    rows = []
     for pin in change.want:
         state = PinState.KEPT if pin.name in there else PinState.MISSING
         if state is PinState.KEPT:
             other_rule = stored is not None and stored.get(pin.name) != pin.days
             state = PinState.STALE if other_rule or holds[pin.name] != set(pin.holds) else state
         has = stored.get(pin.name) if stored is not None else None
-        found.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons, stored_days=has))
-    known = {*there, *(row.branch_id for row in found)}
+        rows.append(PinRow(pin.commit_id, pin.name, state, pin.days, pin.reasons, stored_days=has))
+    known = {*there, *(row.branch_id for row in rows)}
     for pin in (*change.retired, *(pin for pin in record.pins if pin.name not in known)):
         days = stored.get(pin.name) if stored is not None else None
-        found.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days, stored_days=days))
-    return sorted(found, key=lambda row: row.commit_id)
+        rows.append(PinRow(pin.commit_id, pin.name, PinState.RETIRED, days, stored_days=days))
+    return sorted(rows, key=lambda row: row.commit_id)
 
 
 _KEPT, _PINNED = 1, 2
@@ -227,6 +227,6 @@ def with_figures(plan: PinsPlan, answer: ImpactResult | LakeplanError | None) ->
             amounts[number] = amounts.get(number, Amount()) + amount
     rows = []
     for number, row in enumerate(plan.pins):
-        found = amounts.get(number, Amount())
-        rows.append(replace(row, objects=found.objects, size_bytes=found.size_bytes))
+        figures = amounts.get(number, Amount())
+        rows.append(replace(row, objects=figures.objects, size_bytes=figures.size_bytes))
     return replace(plan, pins=tuple(rows))

@@ -98,8 +98,8 @@ class _Asked:
     def impact(self, result: ImpactResult | LakeplanError | None, *, backlog: bool) -> Impact:
         """The impact with the objects that expire, or of commits alone if no object was read."""
         if isinstance(result, ImpactResult):
-            found = impact.simulated(self.verdicts, result, backlog=backlog, blind_to=self.blind_to)
-            return replace(found, shown=shown_of(self.request.key, self.verdicts, result.shown))
+            figures = impact.simulated(self.verdicts, result, backlog=backlog, blind_to=self.blind_to)
+            return replace(figures, shown=shown_of(self.request.key, self.verdicts, result.shown))
         why = "the simulation returned no result" if result is None else str(result)
         return _unread(self.request.key, self.verdicts, why, self.blind_to)
 
@@ -439,9 +439,9 @@ def _history(
     branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
     """Refs, their graph, and what could not be seen. Those of an inspection are not read again."""
-    found = branches.survey if isinstance(branches, Inspection) else None
-    if found is not None and found.refs is not None and found.graph is not None:
-        return found.refs, found.graph, found.blind_to
+    survey = branches.survey if isinstance(branches, Inspection) else None
+    if survey is not None and survey.refs is not None and survey.graph is not None:
+        return survey.refs, survey.graph, survey.blind_to
     refs, blind_to = read_refs()
     return refs, CommitGraph.from_refs(refs), blind_to
 

@@ -59,7 +59,7 @@ def disagreements(
 ) -> tuple[Disagreement, ...]:
     """Where the tree, expanded over today's branches, requires other rules than those to restore. Raises
     ServerError, and StalePlan for a repository on a server that the tree does not name."""
-    found = []
+    differing = []
     for step in steps:
         server, name = _split(step.repository)
         if server not in tree.servers:
@@ -76,8 +76,8 @@ def disagreements(
         settings = tuple(s for s in step.settings if not _requires(desired, s.kind, s.before))
         if rules or settings:
             leftover = _leftover(desired, step.before) if rules else ()
-            found.append(Disagreement(step, desired, rules, leftover, settings))
-    return tuple(found)
+            differing.append(Disagreement(step, desired, rules, leftover, settings))
+    return tuple(differing)
 
 
 def _requires(desired: DesiredRepository | None, kind: SettingKind, items: Items) -> bool:

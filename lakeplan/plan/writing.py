@@ -117,16 +117,16 @@ def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) 
 
 def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
     """The writes of a job in order: GC rules and pins, policies, object rules."""
-    found: list[Attempt] = []
+    attempts: list[Attempt] = []
     repository = job.repository
     pins = ports.pins.get(repository.key)
     changes = any(r is not None and r.pins is not None and r.pins.writes for r in (repository, job.live))
     if pins is not None and (repository.action.writes or changes):
-        found.append(PinnedRulesAttempt(job, pins))
+        attempts.append(PinnedRulesAttempt(job, pins))
     elif repository.action.writes:
-        found.append(RulesAttempt(job))
-    found += [SettingAttempt(job, setting) for setting in repository.settings if setting.action.writes]
-    return found
+        attempts.append(RulesAttempt(job))
+    attempts += [SettingAttempt(job, setting) for setting in repository.settings if setting.action.writes]
+    return attempts
 
 
 def _with_damaged_state(

@@ -115,8 +115,8 @@ def _smallest_days(graph: CommitGraph, as_of: datetime, zone: tzinfo) -> array[i
     # Two more days, for offsets of zones and a day that a zone skipped.
     days = min(MAX_DAYS, max(0, (to_us(as_of) - oldest) // DAY_US + 3))
     back = [-limit_us(as_of, n, zone) for n in range(days + 1)]
-    found = array("i", bytes(4 * len(graph)))
+    smallest = array("i", bytes(4 * len(graph)))
     for commit, created in enumerate(graph.creation_us):
         at = bisect_right(back, -created)
-        found[commit] = at if at <= days else NEVER
-    return found
+        smallest[commit] = at if at <= days else NEVER
+    return smallest

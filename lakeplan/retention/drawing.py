@@ -178,15 +178,15 @@ def fates(
     starts = starts_of(graph, rules, graph.dangling)
     limits = [limit_us(as_of, days, zone) for days in starts.days]
     oldest = {commit: limits[rank] for commit, rank in enumerate(starts.rank) if rank != NO_RANK}
-    found: list[Fate] = []
+    fates_of: list[Fate] = []
     for commit in range(len(graph)):
         if not active[commit]:
-            found.append("goes")
+            fates_of.append("goes")
         elif graph.is_head[commit] or _survives_every_order(graph, oldest, commit):
-            found.append("survives")
+            fates_of.append("survives")
         else:
-            found.append("at_risk")
-    return found
+            fates_of.append("at_risk")
+    return fates_of
 
 
 def _survives_every_order(graph: CommitGraph, starts: dict[int, int], commit: int) -> bool:

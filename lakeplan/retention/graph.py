@@ -343,9 +343,9 @@ def oldest_first(graph: CommitGraph) -> list[int]:
 def metarange_masks(graph: CommitGraph, masks: Sequence[int]) -> dict[str, int]:
     """For each metarange, the OR of the masks of its commits, oldest first, without masks of 0. A
     repository's first commit has no metarange."""
-    found: dict[str, int] = {}
+    mask_of: dict[str, int] = {}
     for commit in oldest_first(graph):
         meta_range_id, mask = graph.meta_range_ids[commit], masks[commit]
         if mask and meta_range_id:
-            found[meta_range_id] = found.get(meta_range_id, 0) | mask
-    return found
+            mask_of[meta_range_id] = mask_of.get(meta_range_id, 0) | mask
+    return mask_of

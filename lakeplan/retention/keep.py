@@ -22,15 +22,15 @@ from lakeplan.values.sweep import HeldCommit, Hold
 
 def reachable(commits: Mapping[str, Commit], heads: Iterable[str]) -> set[str]:
     """Every commit that can be reached from the heads along all parents. Unknown commits are left out."""
-    found: set[str] = set()
+    ids: set[str] = set()
     pending = [head for head in heads if head in commits]
     while pending:
         commit_id = pending.pop()
-        if commit_id in found:
+        if commit_id in ids:
             continue
-        found.add(commit_id)
-        pending.extend(p for p in commits[commit_id].parents if p in commits and p not in found)
-    return found
+        ids.add(commit_id)
+        pending.extend(p for p in commits[commit_id].parents if p in commits and p not in ids)
+    return ids
 
 
 def is_continued(graph: CommitGraph, first_head: str, head: str) -> bool:
@@ -55,18 +55,18 @@ def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
     names: dict[str, set[str]] = {}
     for tag in refs.tags:
         names.setdefault(tag.commit_id, set()).add(tag.id)
-    found: dict[str, frozenset[str]] = {}
+    by_commit: dict[str, frozenset[str]] = {}
     for commit_id in _parents_first(commits, refs.branches, settled):
         own = names.get(commit_id, set())
-        sets = {found[p] for p in commits[commit_id].parents if found.get(p)}
+        sets = {by_commit[p] for p in commits[commit_id].parents if by_commit.get(p)}
         # Most commits have no tag and share their parent's set.
-        found[commit_id] = (
+        by_commit[commit_id] = (
             next(iter(sets), frozenset()) if len(sets) < 2 and not own else frozenset().union(own, *sets)
         )
     return {
-        branch.id: tuple(sorted(found[branch.commit_id]))
+        branch.id: tuple(sorted(by_commit[branch.commit_id]))
         for branch in refs.branches
-        if found.get(branch.commit_id)
+        if by_commit.get(branch.commit_id)
     }
 
 
@@ -120,8 +120,8 @@ def commits_named(hold: Hold, refs: Refs) -> set[str]:
         case "tag":
             return {tag.commit_id for tag in refs.tags if matches(tag.id, hold.name)}
         case "commit":
-            found = {commit.id for commit in refs.commits if commit.id.startswith(hold.name)}
-            return {hold.name} if hold.name in found else found
+            ids = {commit.id for commit in refs.commits if commit.id.startswith(hold.name)}
+            return {hold.name} if hold.name in ids else ids
         case _:
             return set()
 
@@ -343,11 +343,11 @@ def protectors(graph: CommitGraph, refs: Refs, rules: KeepRules, masks: list[int
     largest = sorted(by_name, key=lambda name: (-len(by_name[name]), name))
     names = [name if at < MOST_NAMES else _others(name) for at, name in enumerate(largest)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    found = [0] * len(graph)
+    masks_of = [0] * len(graph)
     for name, shown in zip(largest, names, strict=True):
         for commit in by_name[name]:
-            found[commit] |= 1 << FIRST_BIT + numbers[shown]
-    return Protectors(tuple(numbers), found)
+            masks_of[commit] |= 1 << FIRST_BIT + numbers[shown]
+    return Protectors(tuple(numbers), masks_of)
 
 
 def _others(name: str) -> str:

@@ -39,12 +39,12 @@ class BranchSets:
 
     def names_in(self, mask: int, limit: int | None = None) -> tuple[str, ...]:
         """The first ``limit`` names in a mask, ascending."""
-        found: list[str] = []
-        while mask and (limit is None or len(found) < limit):
+        names: list[str] = []
+        while mask and (limit is None or len(names) < limit):
             lowest = mask & -mask
-            found.append(self.names[lowest.bit_length() - 1])
+            names.append(self.names[lowest.bit_length() - 1])
             mask ^= lowest
-        return tuple(found)
+        return tuple(names)
 
     def rows(self, limit: int | None = None) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Per commit number, how many branches keep the commit, and the first ``limit`` names. Commits with
@@ -147,13 +147,13 @@ def _reaching(
         branches_at.setdefault(head, []).append(branch.id)
     dangling = set(graph.dangling)
     clock = zone_clock(zone)
-    found: list[tuple[Keeper, int | None]] = []
+    keepers: list[tuple[Keeper, int | None]] = []
 
     def add(branch: str | None, start: int, created: int | None) -> None:
         own = branch is not None and branch in rules.branches
         days = rules.default_retention_days if branch is None else rules.days_for(branch)
         until = None if created is None else clock.expiry(created, days)
-        found.append((Keeper(branch, graph.ids[start], days, not own, until), created))
+        keepers.append((Keeper(branch, graph.ids[start], days, not own, until), created))
 
     for branch_id in branches_at.get(number, ()):
         add(branch_id, number, None)
@@ -166,8 +166,8 @@ def _reaching(
                 add(branch_id, start, created)
             if start in dangling:
                 add(None, start, created)
-    found.sort(key=lambda item: _order(item[0]))
-    return found
+    keepers.sort(key=lambda item: _order(item[0]))
+    return keepers
 
 
 def _order(keeper: Keeper) -> tuple[bool, str, int, str]:

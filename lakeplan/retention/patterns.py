@@ -74,11 +74,11 @@ _TOKEN = re.compile(r"\[!?+\]?+[^\]]*\]|.", re.DOTALL)
 def tokens(pattern: str) -> tuple[str, ...]:
     """The ``*``, ``?``, ``[…]`` and single characters of a glob. A ``[`` that is never closed is a character,
     as in fnmatch. Several ``*`` in a row are one."""
-    found: list[str] = []
+    parts: list[str] = []
     for token in _TOKEN.findall(pattern):
-        if token != "*" or found[-1:] != ["*"]:
-            found.append(token)
-    return tuple(found)
+        if token != "*" or parts[-1:] != ["*"]:
+            parts.append(token)
+    return tuple(parts)
 
 
 def _is_class(token: str) -> bool:
@@ -182,8 +182,8 @@ def safe_spellings(pattern: str) -> tuple[str, ...]:
     choices = [_safe_parts(t) if _is_unsafe(t) else [t] for t in tokens(pattern)]
     if math.prod(map(len, choices)) > _MOST_SPELLINGS:
         return ()
-    found = ("".join(parts) for parts in product(*choices))
-    return tuple(dict.fromkeys(p for p in found if why_nothing(p, BRANCH_NAMES) is None))
+    spellings = ("".join(parts) for parts in product(*choices))
+    return tuple(dict.fromkeys(p for p in spellings if why_nothing(p, BRANCH_NAMES) is None))
 
 
 def _safe_parts(token: str) -> list[str]:
@@ -315,11 +315,11 @@ def _steps(
 def _representatives(patterns: Sequence[Sequence[str]], rule: NameRule) -> list[str]:
     """One character of each class of characters that all tokens treat alike."""
     kinds = sorted({part for p in patterns for part in p})
-    found: dict[tuple[bool, ...], str] = {}
+    letters_of: dict[tuple[bool, ...], str] = {}
     for letter in rule.rest:
         signature = (letter in rule.first, *(_fits(letter, kind) for kind in kinds))
-        found.setdefault(signature, letter)
-    return list(found.values())
+        letters_of.setdefault(signature, letter)
+    return list(letters_of.values())
 
 
 def _closure(positions: Iterable[int], parts: Sequence[str]) -> frozenset[int]:

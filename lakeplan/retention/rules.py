@@ -103,7 +103,7 @@ class ZoneClock:
     def _changes_near(self, day: int) -> tuple[int, ...]:
         """The instants at which clocks change around a day (of the epoch)."""
         if day not in self._changes:
-            found = []
+            moments = []
             for n in range(day - _REACH_DAYS, day + _REACH_DAYS + 1):
                 low, high = n * DAY_US, (n + 1) * DAY_US
                 before = self._offset(low)
@@ -112,8 +112,8 @@ class ZoneClock:
                 while high - low > 1:
                     middle = (low + high) // 2
                     low, high = (middle, high) if self._offset(middle) == before else (low, middle)
-                found.append(high)
-            self._changes[day] = tuple(found)
+                moments.append(high)
+            self._changes[day] = tuple(moments)
         return self._changes[day]
 
     def _expiry_near_a_change(self, creation_us: int, days: int) -> int:
@@ -362,20 +362,18 @@ def strongest_keepers(graph: CommitGraph, rules: GcRules, zone: tzinfo = timezon
     dangling commit, and the first by name of the branches that were compared."""
     clock = zone_clock(zone)
     count = len(graph)
-    found = Strongest(
-        array("i", [NOBODY]) * count, array("i", range(count)), array("q", [NEVER_KEPT]) * count
-    )
+    best = Strongest(array("i", [NOBODY]) * count, array("i", range(count)), array("q", [NEVER_KEPT]) * count)
     # Days and minus the branch's position, so that the greatest is the strongest.
     below: list[tuple[int, int] | None] = [None] * count
     dangling = (rules.default_retention_days, -len(graph.branches))
     for position, (branch, head) in enumerate(zip(graph.branches, graph.heads, strict=True)):
         start = (rules.days_for(branch.id), -position)
         below[head] = max(below[head] or start, start)
-        if found.until_us[head] != NEVER_EXPIRES:
-            found.branch[head], found.until_us[head] = position, NEVER_EXPIRES
+        if best.until_us[head] != NEVER_EXPIRES:
+            best.branch[head], best.until_us[head] = position, NEVER_EXPIRES
     for commit in graph.dangling:
         until = clock.expiry(graph.creation_us[commit], rules.default_retention_days)
-        found.branch[commit], found.until_us[commit] = DANGLING, until
+        best.branch[commit], best.until_us[commit] = DANGLING, until
         below[commit] = max(below[commit] or dangling, dangling)
     for commit in graph.order:
         start_below, parent = below[commit], graph.main_parent[commit]
@@ -386,9 +384,9 @@ def strongest_keepers(graph: CommitGraph, rules: GcRules, zone: tzinfo = timezon
         days, minus = start_below
         until = clock.expiry(graph.creation_us[commit], days)
         keeper = DANGLING if -minus == len(graph.branches) else -minus
-        if (until, _rank(keeper)) > (found.until_us[parent], _rank(found.branch[parent])):
-            found.branch[parent], found.via[parent], found.until_us[parent] = keeper, commit, until
-    return found
+        if (until, _rank(keeper)) > (best.until_us[parent], _rank(best.branch[parent])):
+            best.branch[parent], best.via[parent], best.until_us[parent] = keeper, commit, until
+    return best
 
 
 def _rank(branch: int) -> int:

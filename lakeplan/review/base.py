@@ -71,10 +71,10 @@ class _Wrapped:
         return self._adjusted(server, self.tree.resolve(server, live_repositories))
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        found = self.tree.find(server, name)
-        return None if found is None else self._adjusted(server, [found])[0]
+        desired = self.tree.find(server, name)
+        return None if desired is None else self._adjusted(server, [desired])[0]
 
-    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+    def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
         """The repositories of a server with the settings of this tree, in the same order."""
         raise NotImplementedError
 
@@ -95,15 +95,15 @@ class HeldTree(_Wrapped):
 
     @property
     def unmanaged_policy(self) -> Policy:
-        found: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
-        return found
+        policy: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
+        return policy
 
-    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
+    def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
         """Raises ConfigError if a retention period is outside the base's bounds."""
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
             f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
-            for desired in found
+            for desired in resolved
             for source, name, days in outside_bounds(desired, low, high)
         }
         if outside:
@@ -112,8 +112,8 @@ class HeldTree(_Wrapped):
                 problems=tuple(outside),
                 hint="Widen the bounds in a separate pull request first.",
             )
-        before = self.before(server, {desired.name for desired in found})
-        return [self._held(desired, before.get(desired.name, ())) for desired in found]
+        before = self.before(server, {desired.name for desired in resolved})
+        return [self._held(desired, before.get(desired.name, ())) for desired in resolved]
 
     def _held(self, desired: DesiredRepository, before: Sequence[DesiredRepository]) -> DesiredRepository:
         most_pins = min([one.pins.max for one in before] or [PinSettings().max])
@@ -132,8 +132,8 @@ class GuardedTree(_Wrapped):
 
     guards: Mapping[str, SweepGuard]
 
-    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
-        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in found]
+    def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
+        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in resolved]
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,13 @@ class ReviewedTree(_Wrapped):
 
     @property
     def safety(self) -> Safety:
-        found = self.tree.safety
+        safety = self.tree.safety
         for then in self.reviewed.values():
-            found = stricter_safety(then.safety, found)
-        return found
+            safety = stricter_safety(then.safety, safety)
+        return safety
 
-    def _adjusted(self, server: str, found: list[DesiredRepository]) -> list[DesiredRepository]:
-        return [self._as_reviewed(desired) for desired in found]
+    def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
+        return [self._as_reviewed(desired) for desired in resolved]
 
     def _as_reviewed(self, desired: DesiredRepository) -> DesiredRepository:
         then = self.reviewed.get(desired.key)

@@ -23,9 +23,9 @@ def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
     """
     if before is None or after is None:
         return "" if before == after else ("they were not set before" if before is None else "they are gone")
-    found = _differences(_flat(before), _flat(after))
-    more = f"; and {len(found) - MAX_DETAILS} more" if len(found) > MAX_DETAILS else ""
-    return "; ".join(found[:MAX_DETAILS]) + more
+    differences = _differences(_flat(before), _flat(after))
+    more = f"; and {len(differences) - MAX_DETAILS} more" if len(differences) > MAX_DETAILS else ""
+    return "; ".join(differences[:MAX_DETAILS]) + more
 
 
 def _flat(rules: GcRules) -> dict[str, int]:
@@ -123,18 +123,18 @@ def outside(
     Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
     deleted, because equal numbers may be other objects. Retention that somebody has lengthened since must not
     shrink."""
-    found = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
+    texts = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
-        found.append(f"its {' and '.join(more)} would be written, which was not in the plan")
+        texts.append(f"its {' and '.join(more)} would be written, which was not in the plan")
     if longer := _given_longer(reviewed, live):
-        found.append(f"somebody has lengthened retention since the plan, which this would undo: {longer}")
-    found += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
+        texts.append(f"somebody has lengthened retention since the plan, which this would undo: {longer}")
+    texts += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
-        found.append("it is unknown which objects would be deleted")
+        texts.append("it is unknown which objects would be deleted")
     if any(isinstance(s, ObjectRulesPlan) and s.action.writes and s.tightened for s in live.settings):
-        found.append("it is unknown which objects its object lifecycle rules would delete")
-    return found
+        texts.append("it is unknown which objects its object lifecycle rules would delete")
+    return texts
 
 
 def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
@@ -163,14 +163,14 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
         return []
     changes = [c for c in live.changes if c.action is not Action.CLEAR and not live.reordered]
     others = [c.item for c in changes if c not in then.changes]
-    found = []
+    texts = []
     if others:
-        found.append(f"its policies would change in ways that were not reviewed: {', '.join(others[:5])}")
+        texts.append(f"its policies would change in ways that were not reviewed: {', '.join(others[:5])}")
     heads = {(f.branch_id, f.commit_id) for f in then.fates}
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:
-        found.append(f"branches that would be deleted have other commits now: {', '.join(sorted(moved)[:5])}")
-    return found
+        texts.append(f"branches that would be deleted have other commits now: {', '.join(sorted(moved)[:5])}")
+    return texts
 
 
 def _names_all(plan: RepositoryPlan) -> bool:
@@ -235,28 +235,28 @@ def growth(
     The number of objects at risk may not grow at all. A plan older than a day is also compared with its
     figures for 7 days later, because commits expire by time alone.
     """
-    found = _branch_growth(reviewed, live, safety, age, now)
+    texts = _branch_growth(reviewed, live, safety, age, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
         # A gate of its own was overridden for the unknown objects. What was known still counts.
-        return found + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
+        return texts + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
-        return [*found, f"what expires is no longer known: {live.impact.reason}"]
+        return [*texts, f"what expires is no longer known: {live.impact.reason}"]
     current = live.impact.now
     if current is None:
-        return found
+        return texts
     for name, measure in (("objects", "objects_expire"), ("bytes", "bytes_expire")):
         ceiling = _ceiling(reviewed.impact, measure, age) * (1 + safety.impact_tolerance_percent / 100)
         value = getattr(current, measure) or 0
         if value > ceiling:
-            found.append(
+            texts.append(
                 f"{value:,} {name} would expire, but {_ceiling(reviewed.impact, measure, age):,} were"
                 " reviewed"
             )
-    found += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
+    texts += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
-        found.append(f"{current.objects_at_risk:,} objects would be at risk, but {at_risk:,} were reviewed")
-    return found + _new_tags(reviewed, live)
+        texts.append(f"{current.objects_at_risk:,} objects would be at risk, but {at_risk:,} were reviewed")
+    return texts + _new_tags(reviewed, live)
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:

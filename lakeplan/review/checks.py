@@ -159,10 +159,10 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
         if os.path.normpath(word).partition(os.sep)[0] == os.pardir:
             raise _Failed(f"{word} leads out of the tree")
     if "/" not in name:
-        found = shutil.which(name, path=_search_path(place, path))
-        if found is None:
+        executable = shutil.which(name, path=_search_path(place, path))
+        if executable is None:
             raise _Failed(f"the program {name!r} is not on PATH")
-        return [found, *arguments]
+        return [executable, *arguments]
     program = os.path.join(place.folder, name)
     if not os.path.isabs(name) and not _is_below(program, place.folder):
         raise _Failed(f"{name} leads out of the tree")

@@ -166,10 +166,10 @@ def _names(items: Items | None) -> dict[str, str]:
 
 
 def _ordered(items: Items | None) -> list[SettingItem]:
-    found = [canonical(item) for item in items or ()]
-    if all(isinstance(item, ObjectRule) for item in found):
-        found.sort(key=lambda item: item.id or "")
-    return found
+    ordered = [canonical(item) for item in items or ()]
+    if all(isinstance(item, ObjectRule) for item in ordered):
+        ordered.sort(key=lambda item: item.id or "")
+    return ordered
 
 
 def fits(stored: SettingItem, wanted: SettingItem) -> bool:

@@ -220,12 +220,12 @@ def repository_gates(
     if plan.failure is not None:
         return ()
     rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
-    found = [
+    verdicts = [
         *(_judged(JUDGES_OF_WRITES, plan, safety) if plan.writes else ()),
         *gates_of_branch_run(plan.key, rows, safety),
         *_judged(JUDGES_OF_SERVERS, plan, safety),
     ]
-    return overrides.decide_each(found, plan)
+    return overrides.decide_each(verdicts, plan)
 
 
 def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) -> Iterator[GateResult]:
@@ -263,16 +263,16 @@ def plan_gates(
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
-    found = [
+    verdicts = [
         (verdict.of(gate, WHOLE_PLAN), [r.gates for r in writing if total.is_raised_by(r)])
         for gate, total in JUDGES_OF_TOTALS.items()
         for verdict in total.judge(writing, totals, safety)
     ]
     of_deleting = [r.gates for r in planned if _run_deletes(r) > 0]
     of_run = limit_of_branch_run(WHOLE_PLAN, sum(map(_run_deletes, planned)), safety)
-    found += [(gate, of_deleting) for gate in of_run]
+    verdicts += [(gate, of_deleting) for gate in of_run]
     results = []
-    for gate, of_each in found:
+    for gate, of_each in verdicts:
         if len(of_each) != 1 or not any(_is_refusal(own, gate.gate) for own in of_each[0]):
             results.append(overrides.decide_whole(gate, of_each))
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))

@@ -166,29 +166,29 @@ class RunSince:
 
 def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
     """The runs that began at a moment or later, newest first. Older ones are not read."""
-    found = []
+    runs = []
     for run_id in reversed(_run_ids(state)):
         began = began_at(run_id) or moment
         if began < moment.replace(microsecond=0):
             break
         try:
-            found.append(RunSince(began, _read(state, run_id)))
+            runs.append(RunSince(began, _read(state, run_id)))
         except LakeplanError:
-            found.append(RunSince(began, None))
-    return found
+            runs.append(RunSince(began, None))
+    return runs
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:
     """The run with an id or a unique beginning of one, or the ``last``. Raises UsageError if there is none or
     several, LakeplanError if its record is damaged."""
     ids = _run_ids(state)
-    found = (
+    named = (
         ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
     )
-    if len(found) != 1:
-        what = f"no run {name!r} is recorded" if not found else f"{len(found)} run ids begin with {name!r}"
+    if len(named) != 1:
+        what = f"no run {name!r} is recorded" if not named else f"{len(named)} run ids begin with {name!r}"
         raise UsageError(what, hint="Run `lakeplan history` to list the runs.")
-    return _read(state, found[0])
+    return _read(state, named[0])
 
 
 def find_change(state: StateReader, name: str) -> RunRecord:
@@ -260,11 +260,11 @@ def _run_ids(state: StateReader) -> list[str]:
 
 def _read(state: StateReader, run_id: str) -> RunRecord:
     key = f"{_PREFIX}{run_id}.json"
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         raise LakeplanError("the record of the run no longer exists", where=key)
     what, hint = "the record of this run", "Inspect the repositories to see what it changed."
-    record = records.read_record(found.data, RUN, what=what, where=key, hint=hint)
+    record = records.read_record(stored.data, RUN, what=what, where=key, hint=hint)
     try:
         return _parse(run_id, record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

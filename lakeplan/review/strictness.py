@@ -55,12 +55,12 @@ Block = TypeVar("Block")
 
 def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
     """All holds; of two on the same thing the one that ends later."""
-    found: dict[tuple[str, str], Hold] = {}
+    by_name: dict[tuple[str, str], Hold] = {}
     for hold in (hold for holds in several for hold in holds):
-        known = found.get((hold.kind, hold.name))
+        known = by_name.get((hold.kind, hold.name))
         if known is None or last_day(hold) > last_day(known):
-            found[hold.kind, hold.name] = hold
-    return tuple(found.values())
+            by_name[hold.kind, hold.name] = hold
+    return tuple(by_name.values())
 
 
 def last_day(hold: Hold) -> date:
@@ -211,10 +211,10 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
 
 def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
     """Every setting of the tree as a whole that ``head`` weakens, in a fixed order."""
-    found = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
+    changes = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
         Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
-        for setting, before, after in found
+        for setting, before, after in changes
     ) + tuple(_opened(base, head, today))
 
 
@@ -393,5 +393,5 @@ def _figure(setting: Setting, value: Any) -> str:
 
 def _place(head: Guards, path: str) -> str:
     """The place of a value, or of its block if the value was left out, or ""."""
-    found = head.places.get(path) or head.places.get(path.partition(".")[0])
-    return str(found) if found else ""
+    place = head.places.get(path) or head.places.get(path.partition(".")[0])
+    return str(place) if place else ""

@@ -181,15 +181,15 @@ def log_commits(repo: OpenRepository, request: Request, ref: str) -> Response:
             if commit.id == after_id:
                 break
     since = _since(request.text("since"))
-    found: list[Commit] = []
+    log: list[Commit] = []
     for commit in islice(commits, amount + 1):
         if commit.creation_us < since:
             break
-        found.append(commit)
+        log.append(commit)
         if commit.id == stop:
             break
-    more = len(found) > amount and not request.flag("limit")
-    chosen = found[:amount]
+    more = len(log) > amount and not request.flag("limit")
+    chosen = log[:amount]
     return page([commit_row(c) for c in chosen], has_more=more, next_offset=chosen[-1].id if chosen else "")
 
 

@@ -57,27 +57,27 @@ class Difference:
 
 def diff(before: Tree, after: Tree) -> list[Difference]:
     """The changes from ``before`` to ``after``, by path."""
-    found = []
+    differences = []
     for path in in_order(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if not same(old, new):
-            found.append(_difference(path, old, new, _type_of(old, new)))
-    return found
+            differences.append(_difference(path, old, new, _type_of(old, new)))
+    return differences
 
 
 def diff_from_base(base: Tree, destination: Tree, source: Tree) -> list[Difference]:
     """The changes that a merge of ``source`` into ``destination`` would make, and conflicts (three dots)."""
-    found = []
+    differences = []
     for path in in_order(base.keys() | source.keys()):
         old, new, there = base.get(path), source.get(path), destination.get(path)
         match _decide(old, there, new):
             case _Side.SOURCE:
-                found.append(_difference(path, old, new, _type_of(old, new)))
+                differences.append(_difference(path, old, new, _type_of(old, new)))
             case _Side.CONFLICT:
-                found.append(_difference(path, old, new, "conflict"))
+                differences.append(_difference(path, old, new, "conflict"))
             case _Side.DESTINATION:
                 pass
-    return found
+    return differences
 
 
 def merge(base: Tree, destination: Tree, source: Tree, strategy: Strategy = "") -> dict[str, Entry]:
@@ -226,9 +226,9 @@ def _resolve_base(records: Records, name: str) -> Resolved:
     if tag:
         return Resolved(tag.commit_id)
     if is_hex:
-        found = records.commits_with_prefix(name)
-        if len(found) == 1:
-            return Resolved(found[0])
+        ids = records.commits_with_prefix(name)
+        if len(ids) == 1:
+            return Resolved(ids[0])
     raise not_found()
 
 

@@ -305,8 +305,8 @@ def read_part(body: bytes, content_type: str, name: str) -> tuple[bytes, str]:
         # Every delimiter is a line of its own; the first has no line before it.
         for part in (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode())[1:]:
             head, separator, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-            found = _NAME.search(head)
-            if separator and found and found[1].decode(errors="replace") == name:
+            match = _NAME.search(head)
+            if separator and match and match[1].decode(errors="replace") == name:
                 kind = _TYPE.search(head.replace(b"\r\n", b"\n"))
                 return data, kind[1].decode(errors="replace") if kind else ""
     raise bad_request(f'request body has an error: no part "{name}" in the form')

@@ -300,9 +300,9 @@ def diff_uncommitted(repo: OpenRepository, request: Request, branch: str) -> Res
     tree = repo.tree_of(repo.head(branch))
     changes = repo.effective_changes(branch)
     before = {path: tree[path] for path in changes if path in tree}
-    found = graph.diff(before, graph.apply_changes(before, changes))
+    differences = graph.diff(before, graph.apply_changes(before, changes))
     # Of a staged deletion a server shows nothing, not even the size of what is deleted.
-    return _differences(request, [replace(d, size=0) if d.type == "removed" else d for d in found])
+    return _differences(request, [replace(d, size=0) if d.type == "removed" else d for d in differences])
 
 
 @on_repository("GET", "/refs/{left}/diff/{right}")

@@ -165,18 +165,18 @@ class Records:
 
     def branches(self, *, show_hidden: bool) -> list[BranchRecord]:
         rows = self._rows(f"SELECT {_BRANCH} FROM branches WHERE repository = ?1 ORDER BY id")
-        found = [_branch(row) for row in rows]
-        return [b for b in found if show_hidden or not b.hidden]
+        records = [_branch(row) for row in rows]
+        return [b for b in records if show_hidden or not b.hidden]
 
     def find_branch(self, id: str) -> BranchRecord | None:
         rows = self._rows(f"SELECT {_BRANCH} FROM branches WHERE repository = ?1 AND id = ?2", id)
         return _branch(rows[0]) if rows else None
 
     def branch(self, id: str) -> BranchRecord:
-        found = self.find_branch(id)
-        if found is None:
+        record = self.find_branch(id)
+        if record is None:
             raise not_found("branch not found")
-        return found
+        return record
 
     def add_branch(self, id: str, commit_id: str, *, hidden: bool = False) -> None:
         if self.find_branch(id):
@@ -208,10 +208,10 @@ class Records:
         return Tag(id, str(rows[0][0])) if rows else None
 
     def tag(self, id: str) -> Tag:
-        found = self.find_tag(id)
-        if found is None:
+        tag = self.find_tag(id)
+        if tag is None:
             raise not_found("tag not found")
-        return found
+        return tag
 
     def add_tag(self, tag: Tag) -> None:
         if self.find_tag(tag.id):
@@ -231,10 +231,10 @@ class Records:
         return _commit(rows[0][0]) if rows else None
 
     def commit(self, id: str) -> Commit:
-        found = self.find_commit(id)
-        if found is None:
+        commit = self.find_commit(id)
+        if commit is None:
             raise not_found("commit not found")
-        return found
+        return commit
 
     def commits_with_prefix(self, prefix: str) -> list[str]:
         """At most two ids, enough to know whether the prefix is unique."""

@@ -222,13 +222,13 @@ class _Runner:
             self._call("POST", self._branch(step.branch, "objects/delete"), json={"paths": chunk})
 
     def _paths_under(self, branch: str, prefix: str) -> list[str]:
-        found: list[str] = []
+        paths: list[str] = []
         query = {"prefix": prefix, "amount": _PAGE}
         while True:
             page = self._call("GET", f"/refs/{quote(branch, safe='')}/objects/ls", query=query)
-            found.extend(item["path"] for item in page["results"])
+            paths.extend(item["path"] for item in page["results"])
             if not page["pagination"]["has_more"]:
-                return found
+                return paths
             query["after"] = page["pagination"]["next_offset"]
 
     def _commit(

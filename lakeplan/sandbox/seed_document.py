@@ -191,13 +191,13 @@ class Mapped:
 
     def names(self, name: str) -> tuple[str, ...]:
         """A required list of texts."""
-        found = []
+        texts = []
         for item in sequence(self.take(name, required=True), self.child(name), self._problems):
             if isinstance(item, yaml.ScalarNode) and item.value:
-                found.append(item.value)
+                texts.append(item.value)
             else:
                 self._problems.add(item, self.child(name), "must be a text")
-        return tuple(found)
+        return tuple(texts)
 
     def _has(self, name: str) -> bool:
         self._known.append(name)
@@ -482,10 +482,10 @@ def _repository(node: yaml.Node, path: str, problems: Problems) -> RepositorySee
 
 
 def _step(node: yaml.Node, path: str, problems: Problems) -> PlacedStep | None:
-    found = only_key(node, path, STEPS, problems)
-    if found is None:
+    only = only_key(node, path, STEPS, problems)
+    if only is None:
         return None
-    name, value = found
+    name, value = only
     body = Mapped(value, f"{path}.{name}", problems)
     hints = get_type_hints(STEPS[name], include_extras=True)
     values = {}

@@ -165,10 +165,10 @@ class Sandbox:
         self.faults.check(request.method, request.path)
         if raw_path.startswith(PRESIGNED_PATH + "/"):
             return self._presigned(request)
-        found = self._router.find(request.method, raw_path)
-        if found is None:
+        match = self._router.find(request.method, raw_path)
+        if match is None:
             raise not_found("invalid API endpoint")
-        route, params = found
+        route, params = match
         if not route.public:
             self._authenticate(request.headers.get("authorization", ""))
         with self.service.store.transaction():

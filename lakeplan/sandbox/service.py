@@ -88,10 +88,10 @@ class Service:
 
     def open_to_write(self, name: str) -> OpenRepository:
         """An open repository. Raises ApiError 404, and 403 for a read-only one."""
-        found = self.open(name)
-        if found.info.read_only:
+        repository = self.open(name)
+        if repository.info.read_only:
             raise ApiError(403, "read-only repository")
-        return found
+        return repository
 
 
 class OpenRepository(Records):
@@ -144,10 +144,10 @@ class OpenRepository(Records):
                 raise not_found()
             if entry is not None:
                 return entry
-        found = self.tree_of(self.commit(resolved.commit_id)).get(path)
-        if found is None:
+        stored = self.tree_of(self.commit(resolved.commit_id)).get(path)
+        if stored is None:
             raise not_found()
-        return found
+        return stored
 
     def effective_changes(self, branch: str) -> dict[str, Entry | None]:
         """Staged changes with an effect: neither the same object again nor a deletion of nothing."""

@@ -363,8 +363,8 @@ def list_pulls(repo: OpenRepository, request: Request) -> Response:
     status = request.text("status", "open")
     if status not in ("open", "closed", "all"):
         raise bad_request('parameter "status" in query has an error: value is not one of the allowed values')
-    found = repo.documents(PULL)
-    return paged(request, [(id, pull) for id, pull in found if status in ("all", pull["status"])])
+    pulls = repo.documents(PULL)
+    return paged(request, [(id, pull) for id, pull in pulls if status in ("all", pull["status"])])
 
 
 @on_writable("POST", "/pulls")
@@ -547,16 +547,16 @@ def _uncommitted(repo: OpenRepository, mark: Mark) -> tuple[list[tuple[str, int]
     hold, and where the next file begins. Of every branch, hidden ones too. lakeFS lists a diff since 2024,
     which omits what equals the HEAD's object, although reading the branch gives the staged address (read in
     pkg/catalog/gc_write_uncommitted.go)."""
-    found: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     for branch in repo.branches(show_hidden=True):
         for path, entry in sorted(repo.effective_changes(branch.id).items()):
             address = repo.relative_address(entry) if entry is not None else None
             if entry is None or address is None or (branch.id, path) < (mark.branch, mark.path):
                 continue
-            if len(found) == repo.service.options.max_uncommitted_per_file:
-                return found, Mark(mark.run_id, branch.id, path)
-            found.append((address, entry.last_modified_us // 1_000_000))
-    return found, None
+            if len(addresses) == repo.service.options.max_uncommitted_per_file:
+                return addresses, Mark(mark.run_id, branch.id, path)
+            addresses.append((address, entry.last_modified_us // 1_000_000))
+    return addresses, None
 
 
 @route("GET", "/config/garbage-collection")

@@ -48,8 +48,8 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
             hint="Use that archive, or run the command where lakeplan is installed.",
         )
     needed = needed_packages()
-    found = sorted(schemas.glob("*.json")) if schemas is not None else ()
-    files = {f"lakeplan/schemas/{path.name}": path.read_bytes() for path in found}
+    paths = sorted(schemas.glob("*.json")) if schemas is not None else ()
+    files = {f"lakeplan/schemas/{path.name}": path.read_bytes() for path in paths}
     files[REQUIREMENTS] = "".join(f"{line}\n" for line in needed).encode()
     write_file(target, _zip(files), mode=SHARED)
     return needed

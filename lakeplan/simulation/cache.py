@@ -110,10 +110,10 @@ class FolderCache:
             for name in names:
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError):  # another process removed it
-                    found = os.stat(path)
+                    status = os.stat(path)
                     if not name.startswith(LEFTOVER):
-                        yield found.st_mtime, found.st_size, path
-                    elif now - found.st_mtime > LEFTOVER_SECONDS:
+                        yield status.st_mtime, status.st_size, path
+                    elif now - status.st_mtime > LEFTOVER_SECONDS:
                         os.unlink(path)
 
     def _path(self, key: str) -> str:
@@ -142,11 +142,11 @@ class StoreCache:
 
     def get(self, key: str) -> bytes | None:
         try:
-            found = self._opened().read(key)
+            stored = self._opened().read(key)
         except StorageError as error:
             _log.debug("the cache was not read: %s", error)
             return None
-        return found.data if found is not None else None
+        return stored.data if stored is not None else None
 
     def put(self, key: str, data: bytes) -> None:
         # a WriteConflict is a StorageError: another process put it there
@@ -155,9 +155,9 @@ class StoreCache:
             try:
                 store.write(key, data, if_version=None)
             except WriteConflict:
-                found = store.read(key)
-                if found is not None and found.data != data:
-                    store.write(key, data, if_version=found.version)
+                stored = store.read(key)
+                if stored is not None and stored.data != data:
+                    store.write(key, data, if_version=stored.version)
 
     def trim(self) -> None:
         """Does nothing, because a lifecycle rule of the store removes old files."""

@@ -134,11 +134,11 @@ class StepChecker:
             self._progress.task(f"reading {len(items)} files", None),
             self._open(collected.entries) as (runner, choice),
         ):
-            for _, found in ask(runner, [asking]):
-                if isinstance(found, Answer):
-                    return found, choice
-                if found[0] is Of.OBJECTS:
-                    into += _objects_of(from_bytes(found[1]), limit - len(into))
+            for _, answer in ask(runner, [asking]):
+                if isinstance(answer, Answer):
+                    return answer, choice
+                if answer[0] is Of.OBJECTS:
+                    into += _objects_of(from_bytes(answer[1]), limit - len(into))
         raise SimulationFailed("a run ended without an answer", where=source.name)
 
     def _collected(
@@ -199,16 +199,16 @@ def _infos(
     metadata: NamespaceMetadata, metaranges: Mapping[str, Facts], ids: Mapping[str, str]
 ) -> dict[str, RangeInfo]:
     """The records of these ranges in metaranges, as far as they can be read."""
-    found: dict[str, RangeInfo] = {}
+    info_of: dict[str, RangeInfo] = {}
     for id, fetched in fetch_each(metadata, "meta_range", metaranges):
         try:
             infos = list(read_metarange(fetched(), name=id))
         except DAMAGE:
             continue
-        found |= {info.id: info for info in infos if info.id in ids}
-        if len(found) == len(ids):
+        info_of |= {info.id: info for info in infos if info.id in ids}
+        if len(info_of) == len(ids):
             break
-    return found
+    return info_of
 
 
 def _damaged_range(item: WorkItem, message: str, info: RangeInfo | None) -> DamagedFile:

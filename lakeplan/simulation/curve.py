@@ -108,8 +108,8 @@ def left_out(request: CurveRequest, graph: CommitGraph) -> tuple[list[str], list
     if request.branch_ids is not None:
         return [b for b in request.branch_ids if b not in here], []
     with_rules = list(request.rules.branches)
-    found = [b for b in with_rules if b in here]
-    return [b for b in with_rules if b not in here], found[MAX_BRANCHES:]
+    existing = [b for b in with_rules if b in here]
+    return [b for b in with_rules if b not in here], existing[MAX_BRANCHES:]
 
 
 def _varied(request: CurveRequest, graph: CommitGraph) -> tuple[Varied, ...]:
@@ -239,10 +239,10 @@ class CurveInput:
 
 
 def curve_document(
-    request: CurveRequest, given: CurveInput, scales: Scales, found: Histograms, side: RangesRead
+    request: CurveRequest, given: CurveInput, scales: Scales, histogram: Histograms, side: RangesRead
 ) -> CurveDocument:
     """The document of a curve. The last scale is that of the horizon, if one is requested."""
-    curves = [_curve(request, scales, found, number) for number in range(len(scales.varied))]
+    curves = [_curve(request, scales, histogram, number) for number in range(len(scales.varied))]
     inventory, graph = given.source.inventory, given.graph
     stored: CurveAdditions = {"inventory": inventory.document()} if inventory is not None else {}
     return {
@@ -264,10 +264,10 @@ def curve_document(
             "branches": len(graph.branches),
         },
         "read": side.to_row(),
-        "committed": total_of(found.scales[0].values()).to_row(),
-        "never_committed": found.never_committed.to_row(),
+        "committed": total_of(histogram.scales[0].values()).to_row(),
+        "never_committed": histogram.never_committed.to_row(),
         "curves": curves,
-        "horizon": _horizon(request, found.scales[-1]),
+        "horizon": _horizon(request, histogram.scales[-1]),
         "warnings": _warnings(request, given, curves),
     }
 
@@ -280,15 +280,15 @@ def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
     return total_of(each for needs, each in needed.items() if needs > days)
 
 
-def _curve(request: CurveRequest, scales: Scales, found: Histograms, number: int) -> CurveRow:
-    varied, needed = scales.varied[number], found.scales[number]
+def _curve(request: CurveRequest, scales: Scales, histogram: Histograms, number: int) -> CurveRow:
+    varied, needed = scales.varied[number], histogram.scales[number]
     steps = _steps(needed)
     days_now = varied.in_rules(request.rules)
     server: list[ServerDaysPoint] = []
     for point in scales.points:
         if point.curve != number:
             continue
-        goes = total_of(each for mask, each in found.masks.items() if not mask & point.bit)
+        goes = total_of(each for mask, each in histogram.masks.items() if not mask & point.bit)
         documented = goes_at(needed, point.days)
         # For days out of range, the documented figure is that of the nearest in range and can be greater.
         more = Amount(
@@ -337,26 +337,26 @@ def _horizon(request: CurveRequest, left: Mapping[int, Amount]) -> HorizonRow | 
 
 def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) -> list[str]:
     missing, beyond = left_out(request, given.graph)
-    found = [f"no such branch: {branch}" for branch in missing]
+    notes = [f"no such branch: {branch}" for branch in missing]
     if beyond:
-        found.append(f"{len(beyond)} more branches have rules but no curve here; select them with --branch")
-    found += [f"not seen: {what}" for what in given.blind_to]
+        notes.append(f"{len(beyond)} more branches have rules but no curve here; select them with --branch")
+    notes += [f"not seen: {what}" for what in given.blind_to]
     if given.staged.run_id is None:
-        found.append(
+        notes.append(
             NO_RUN
             if given.listing is not None
             else "upper bounds: uncommitted changes were not read and can only reduce these numbers"
         )
     if given.listing is None:
-        found.append(METADATA_ONLY)
+        notes.append(METADATA_ONLY)
     if given.source.inventory is not None:
-        found.append(given.source.inventory.warning())
+        notes.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
-        found.append(
+        notes.append(
             "at some days the server deletes objects that its documented rule keeps: its walk can stop early,"
             " and its curve is not monotone, so it may differ between the computed points too"
         )
-    return found
+    return notes
 
 
 def of_namespace(
@@ -432,5 +432,5 @@ def curve(
     assert isinstance(answer, Answer), "only counts were asked for"
     if answer.error is not None:
         raise answer.error
-    found = histograms(answer.classes, collected.holder_sets, coding, listing=given.listing is not None)
-    return curve_document(request, given, scales, found, RangesRead(collected, choice))
+    histogram = histograms(answer.classes, collected.holder_sets, coding, listing=given.listing is not None)
+    return curve_document(request, given, scales, histogram, RangesRead(collected, choice))

@@ -380,40 +380,40 @@ def _branches(judged: Judged, held: BranchTotals) -> list[BranchRow]:
 def _warnings(
     request: SimulateRequest, history: CommitHistory, judged: Sequence[Judged], side: ObjectSide | None
 ) -> list[str]:
-    found = []
+    warnings = []
     known = {branch.id for branch in history.graph.branches}
     for one in judged:
         unknown = sorted(set(one.rule_set.rules.branches) - known)
         if unknown:
             more = ", …" if len(unknown) > MAX_ROWS else ""
-            found.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
+            warnings.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
         if one.commits_at_risk:
-            found.append(
+            warnings.append(
                 f"{one.rule_set.name}: the server lets {one.commits_at_risk} commit(s) expire that its"
                 " documented rule keeps"
             )
     if side is None:
-        return found
+        return warnings
     if side.staged.run_id is None:
-        found.append(NO_RUN)
+        warnings.append(NO_RUN)
     if not side.listing:
-        found.append(METADATA_ONLY)
+        warnings.append(METADATA_ONLY)
     if request.inventory is not None:
-        found.append(request.inventory.warning())
+        warnings.append(request.inventory.warning())
     cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
     if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
-        found.append(
+        warnings.append(
             f"the refs were dumped {iso(history.dumped_us)}, before the minimum age begins: what was "
             "committed since may be shown as never committed"
         )
     for name, of in side.by_rule_set.items():
         if of.totals.protected_by_alias.objects:
-            found.append(
+            warnings.append(
                 f"{name}: {of.totals.protected_by_alias.objects} objects are kept only because a kept commit "
                 "holds an address under another URL, or in an unusual spelling, that may mean them"
                 + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
             )
-    return found
+    return warnings
 
 
 def judge_all(request: SimulateRequest, history: CommitHistory) -> list[Judged]:

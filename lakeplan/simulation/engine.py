@@ -85,10 +85,10 @@ def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=PREFIXES)
 
 
-def add_prefixes(found: ByPrefix, tables: Iterable[pa.Table]) -> None:
+def add_prefixes(by_name: ByPrefix, tables: Iterable[pa.Table]) -> None:
     for table in tables:
         for row in table.to_pylist():
-            of_name = found.setdefault(row["name"], {})
+            of_name = by_name.setdefault(row["name"], {})
             amount = Amount(row["objects"], row["size_bytes"])
             of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
 
@@ -128,11 +128,11 @@ def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
     """Amounts of ``steps.OBJECTS`` by prefix. An object counts once for each distinct prefix of its paths."""
     paths, sizes = going["paths"].combine_chunks(), _ints(going["size"])
     lengths = _ints(pa.chunked_array([pc.list_value_length(paths)]))
-    found: dict[str, Amount] = {}
+    sums: dict[str, Amount] = {}
 
     def add(prefixes: set[str], objects: int, size: int) -> None:
         for prefix in prefixes:
-            found[prefix] = found.get(prefix, Amount()) + Amount(objects, size)
+            sums[prefix] = sums.get(prefix, Amount()) + Amount(objects, size)
 
     none = lengths == 0
     if none.any():
@@ -148,7 +148,7 @@ def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
         rows = amounts.aggregate([("size", "sum"), ("size", "count")]).to_pylist()
         for row in rows:
             add(prefixes_of(row["folder"]), row["size_count"], row["size_sum"])
-    return found
+    return sums
 
 
 def prefixes_of(path: str) -> set[str]:
@@ -317,13 +317,13 @@ def ask(
         ),
     )
     steps = (Step(partial(read_bins, job=job), 0), Step(partial(meet, job=job), spread), *more)
-    found: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
+    counts: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
     errors: dict[int, LakeplanError] = {}
     for packet in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
         if packet.of == Of.ERROR:
             errors.setdefault(packet.source, failure(bytes(packet.data)))
         elif packet.of == Of.COUNTS:
-            _count(found[packet.source], packet)
+            _count(counts[packet.source], packet)
         elif packet.of == Of.SEGMENT:
             kept[packet.source].wrote(bytes(packet.data))
         else:
@@ -333,7 +333,7 @@ def ask(
     for place in range(len(asking)):
         classes = [
             ObjectClass(Sighting(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
-            for (seen, mask, alias_mask, holders), amount in found[place].items()
+            for (seen, mask, alias_mask, holders), amount in counts[place].items()
         ]
         yield place, Answer(classes, errors.get(place))
 
@@ -382,7 +382,7 @@ class _Kept:
             self._source.cache.trim()
 
 
-def _count(found: dict[tuple[object, ...], Amount], packet: Packet) -> None:
+def _count(counts: dict[tuple[object, ...], Amount], packet: Packet) -> None:
     for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(packet.data)):
         key = (seen, mask, alias_mask, tuple(holders))
-        found[key] = found.get(key, Amount()) + Amount(objects, size)
+        counts[key] = counts.get(key, Amount()) + Amount(objects, size)

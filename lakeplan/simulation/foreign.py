@@ -130,11 +130,11 @@ class ForeignReader:
             facts = self._facts[other.name]
             ids = dict.fromkeys(id for one in other.metaranges for id in facts.metaranges[one])
             self._found[other.name] = other.metaranges, {id: facts.ranges[id] for id in ids}
-        found: dict[str, ForeignRange] = {}
+        by_id: dict[str, ForeignRange] = {}
         for other in foreign:
             for id, packed in self._found[other.name][1].items():
-                found.setdefault(id, ForeignRange(packed, [])).repositories.append(other.name)
-        return list(found.values())
+                by_id.setdefault(id, ForeignRange(packed, [])).repositories.append(other.name)
+        return list(by_id.values())
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:
         """Reads new metaranges and the new ranges in them."""
@@ -166,7 +166,7 @@ class ForeignReader:
     def _ranges_of(
         self, wanted: Sequence[tuple[ForeignRanges, str]]
     ) -> list[tuple[tuple[ForeignRanges, str], list[RangeInfo]]]:
-        found = []
+        listed = []
         records: dict[str, KnownRanges] = {}
         with (
             self._progress.task("reading metaranges of other repositories", len(wanted)) as step,
@@ -177,9 +177,9 @@ class ForeignReader:
                 where = f"{other.name}: metarange {id}"
                 known = records.setdefault(other.name, {})
                 infos = read_metarange(fetched(), name=where, verify_id=id, known=known)
-                found.append((one, infos))
+                listed.append((one, infos))
                 step()
-        return found
+        return listed
 
     def _read_ranges(self, unread: Sequence[tuple[ForeignRanges, RangeInfo]]) -> list[tuple[str, str, bytes]]:
         """Repository, id and packed entries of each range. Raises the first error. Nothing is cached then,
@@ -195,7 +195,7 @@ class ForeignReader:
         entries = sum(info.count for _, info in unread)
         readers = [(name, reader) for name, (_, reader) in sources.items()]
         read = partial(_read_odd, readers=readers, use_compiled=is_worth_it(entries))
-        found = []
+        odd_entries = []
         with (
             self._progress.task(f"reading {len(items)} ranges of other repositories", None),
             self._open(entries) as (runner, _),
@@ -205,8 +205,8 @@ class ForeignReader:
                 data = bytes(packet.data)
                 if packet.of == Of.ERROR:
                     raise failure(data)
-                found.append((names[packet.source], data[:_ID].decode(), data[_ID:]))
-        return found
+                odd_entries.append((names[packet.source], data[:_ID].decode(), data[_ID:]))
+        return odd_entries
 
     def _check(self, foreign: Sequence[ForeignRanges]) -> None:
         """Reads a sample of the cached facts again. Raises SimulationFailed if one differs."""
@@ -361,15 +361,15 @@ class FolderForeignCache:
 
     def _trim(self) -> None:
         """Removes the oldest files over the limit, and files of killed writers. Only one writes at a time."""
-        found = []
+        files = []
         for path in self._folder.iterdir():
             if path.name.startswith(".new-"):
                 path.unlink()
             elif path.suffix == ".facts":
                 status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+                files.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if total <= TOTAL_BYTES:
                 return
             path.unlink()
@@ -431,8 +431,8 @@ def _key(path: Path) -> bytes | None:
                     os.link(new, path)
             finally:
                 new.unlink(missing_ok=True)
-    found = _read_own(path, KEY_BYTES)
-    return found if found is not None and len(found) == KEY_BYTES else None
+    key = _read_own(path, KEY_BYTES)
+    return key if key is not None and len(key) == KEY_BYTES else None
 
 
 def _checkout_of(tree: Path) -> Path:

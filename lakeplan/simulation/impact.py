@@ -114,28 +114,28 @@ class LocalOrSpark:
             return prepared
 
     def _prepare(self, request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
-        found = _prepare(request)
-        if not isinstance(found, _Asked) or self.inventories is None or request.storage_id is None:
-            return found
+        prepared = _prepare(request)
+        if not isinstance(prepared, _Asked) or self.inventories is None or request.storage_id is None:
+            return prepared
         try:
-            return replace(found, inventory=self.inventories(request))
+            return replace(prepared, inventory=self.inventories(request))
         except LakeplanError as error:
-            return replace(found, problem=str(error))
+            return replace(prepared, problem=str(error))
 
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
         asking = [_asking(one, place, self.cache) for place, one in enumerate(asked)]
-        found = [_RequestAnswers() for _ in asked]
+        answers = [_RequestAnswers() for _ in asked]
         with (
             self.runners.open(sum(c.entries for c in collected)) as (runner, choice),
             self.progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
             for place, answer in ask(runner, asking):
-                found[place].add(answer)
-        named = _named([sum(map(len, one.records)) // RECORD_BYTES for one in found])
+                answers[place].add(answer)
+        named = _named([sum(map(len, one.records)) // RECORD_BYTES for one in answers])
         return {
             one.request.key: _result(one, its, choice, shown=place in named)
-            for place, (one, its) in enumerate(zip(asked, found, strict=True))
+            for place, (one, its) in enumerate(zip(asked, answers, strict=True))
         }
 
 
@@ -145,13 +145,13 @@ class _RequestAnswers:
     prefixes: ByPrefix = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
 
-    def add(self, found: Answer | tuple[Of, bytes]) -> None:
-        if isinstance(found, Answer):
-            self.answer = found
-        elif found[0] is Of.PREFIXES:
-            add_prefixes(self.prefixes, [from_bytes(found[1])])
+    def add(self, answer: Answer | tuple[Of, bytes]) -> None:
+        if isinstance(answer, Answer):
+            self.answer = answer
+        elif answer[0] is Of.PREFIXES:
+            add_prefixes(self.prefixes, [from_bytes(answer[1])])
         else:
-            self.records.append(found[1])
+            self.records.append(answer[1])
 
 
 def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
@@ -173,12 +173,12 @@ def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
 
 def _named(records: Sequence[int]) -> set[int]:
     """The positions of the repositories whose objects are named: the smallest, up to the limit."""
-    found, left = set(), limits.SHOWN_RECORDS
+    places, left = set(), limits.SHOWN_RECORDS
     for place in sorted(range(len(records)), key=records.__getitem__):
         if records[place] <= left:
             left -= records[place]
-            found.add(place)
-    return found
+            places.add(place)
+    return places
 
 
 def _prepare(request: ImpactRequest) -> _Asked | ImpactResult | LakeplanError:
@@ -208,14 +208,14 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
 
 
 def _result(
-    asked: _Asked, found: _RequestAnswers, choice: RunnerChoice, *, shown: bool
+    asked: _Asked, answers: _RequestAnswers, choice: RunnerChoice, *, shown: bool
 ) -> ImpactResult | LakeplanError:
-    if found.answer.error is not None:
-        return found.answer.error
+    if answers.answer.error is not None:
+        return answers.answer.error
     by_mask: dict[int, Amount] = {}
     stored: dict[int, Amount] = {}
     tags = dict.fromkeys(asked.tags, Amount())
-    for each in found.answer.classes:
+    for each in answers.answer.classes:
         if each.seen & CANDIDATES != CANDIDATES:
             continue  # no collector lists such a key
         if each.mask:
@@ -228,14 +228,14 @@ def _result(
                 if holding >> bit & 1:
                     tags[tag] += each.amount
     collected = asked.collected
-    prefixes = largest(found.prefixes.get("", {}), MAX_PREFIXES)
+    prefixes = largest(answers.prefixes.get("", {}), MAX_PREFIXES)
     return ImpactResult(
         by_mask,
         tuple(PrefixAmount(prefix, prefix.count("/"), amount) for prefix, amount in prefixes),
         tags,
         len(collected.items),
         collected.entries,
-        joined(found.records) if shown else None,
+        joined(answers.records) if shown else None,
         choice,
         _stored(asked, stored),
     )

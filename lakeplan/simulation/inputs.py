@@ -207,16 +207,16 @@ def _parse(data: bytes, name: str) -> Any:
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise ValueError(f"the key {key!r} appears twice in one object")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
-def _only(found: dict[str, Any], known: set[str], at: str, name: str) -> None:
-    unknown = sorted(set(found) - known)
+def _only(mapping: dict[str, Any], known: set[str], at: str, name: str) -> None:
+    unknown = sorted(set(mapping) - known)
     if unknown:
         raise _bad(f"unknown key {(at + '.' if at else '') + unknown[0]!r}", name)
 

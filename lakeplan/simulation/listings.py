@@ -102,10 +102,10 @@ def candidates(keys: pa.Array) -> npt.NDArray[np.bool_]:
     )
     # A key with a folder named `.` or `..` is no candidate.
     plain = pc.and_not(below, pc.match_substring(keys, b"/."))
-    found: npt.NDArray[np.bool_] = np.array(plain.to_numpy(zero_copy_only=False))
-    others = np.flatnonzero(~found)
-    found[others] = [is_candidate_key(key) for key in _texts(keys.take(others))]
-    return found
+    flags: npt.NDArray[np.bool_] = np.array(plain.to_numpy(zero_copy_only=False))
+    others = np.flatnonzero(~flags)
+    flags[others] = [is_candidate_key(key) for key in _texts(keys.take(others))]
+    return flags
 
 
 def check_none_nested(keys: pa.Array) -> None:
@@ -232,10 +232,10 @@ class Inventory:
             pc.greater(pc.binary_length(keys), len(self.base.encode())),
         )
         markers = pc.and_(pc.ends_with(keys, b"/"), pa.array(stored.sizes == 0))
-        found = chosen(stored, np.array(pc.and_not(inside, markers).to_numpy(zero_copy_only=False), np.bool_))
+        rows = chosen(stored, np.array(pc.and_not(inside, markers).to_numpy(zero_copy_only=False), np.bool_))
         # Arrow miscounts the bytes of several keys if no end is given.
-        relative = pc.binary_slice(found.keys, len(self.base.encode()), limits.KEY_BYTES)
-        return StoredColumns(relative, found.sizes, found.modified_us, found.e_tags)
+        relative = pc.binary_slice(rows.keys, len(self.base.encode()), limits.KEY_BYTES)
+        return StoredColumns(relative, rows.sizes, rows.modified_us, rows.e_tags)
 
     def document(self) -> InventoryRow:
         return {"url": self.url, "created": iso(self.created_us), "age_seconds": self.age_seconds}
@@ -279,14 +279,14 @@ class Inventory:
 def parse_inventory_url(url: str) -> tuple[str, str]:
     """Bucket and key of a manifest. Raises UsageError for anything but ``s3://…/manifest.json``."""
     try:
-        found = parse_bucket_url(url)
+        parsed = parse_bucket_url(url)
     except BadUrl as error:
         raise UsageError(f"{shown_url(url)}: {error}", hint=f"Use s3://bucket/…/{MANIFEST}.") from None
-    if found.prefix.rpartition("/")[2] != MANIFEST:
+    if parsed.prefix.rpartition("/")[2] != MANIFEST:
         raise UsageError(
             f"{shown_url(url)} does not name a {MANIFEST}", hint=(f"Use s3://bucket/…/{MANIFEST}.")
         )
-    return found.bucket, found.prefix
+    return parsed.bucket, parsed.prefix
 
 
 def open_inventory(
@@ -323,7 +323,7 @@ def open_inventory(
             where=url,
             hint="Use a newer inventory, or raise its maximum age (inventory_max_age, --max-inventory-age).",
         )
-    found = Inventory(url, source, base, created, age, manifest.files, reader)
+    inventory = Inventory(url, source, base, created, age, manifest.files, reader)
     for file in manifest.files:
         if file.size > limits.OBJECT_BYTES:
             raise StorageError(
@@ -331,8 +331,8 @@ def open_inventory(
                 where=url,
                 hint="See docs/limits.md for the limits.",
             )
-    found.check_covers()
-    return found
+    inventory.check_covers()
+    return inventory
 
 
 def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
@@ -353,10 +353,10 @@ def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
 def _place_of(namespace_url: str) -> tuple[str, str]:
     """The bucket of a namespace, and the prefix of its keys there."""
     try:
-        found = parse_bucket_url(namespace_url)
+        parsed = parse_bucket_url(namespace_url)
     except BadUrl:
         raise UsageError(
             f"an S3 inventory is of a bucket, but the namespace is {shown_url(namespace_url)}",
             hint="Remove --inventory to list stored objects instead.",
         ) from None
-    return found.bucket, f"{found.prefix}/" if found.prefix else ""
+    return parsed.bucket, f"{parsed.prefix}/" if parsed.prefix else ""

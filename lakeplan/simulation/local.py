@@ -63,8 +63,8 @@ class LocalRunner:
             def last(place: int) -> list[Packet]:
                 return list(steps[-1].run(waiting.take(place), leaves))
 
-            for _, found in ahead(waiting.places(), last, pool, self._threads):
-                yield from found()
+            for _, packets in ahead(waiting.places(), last, pool, self._threads):
+                yield from packets()
 
 
 @contextmanager

@@ -221,12 +221,12 @@ class StepMarker:
         ]
         rows = entries + sum(part.rows for part in request.parts)
         asking = [Asking(source, HeldAgain(), items, rows), *foreign]
-        found: set[str] = set()
+        addresses: set[str] = set()
         with self._progress.task("checking what is held now", None), self._open(rows) as (runner, _):
             for of, data in _answers(runner, asking):
                 if of is Of.OBJECTS:
-                    found.update(from_bytes(data)["address"].to_pylist())
-        return frozenset(sorted(found)[: limit + 1])
+                    addresses.update(from_bytes(data)["address"].to_pylist())
+        return frozenset(sorted(addresses)[: limit + 1])
 
     def _foreign(
         self,
@@ -321,13 +321,13 @@ class Marks:
         """The sorted names of what keeps each object, or would if an unusual address refers to it."""
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
-        found = [named[mask] for mask in masks.tolist()]
+        keepers = [named[mask] for mask in masks.tolist()]
         maybe_held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD | Sighting.ALIAS))
         for row in maybe_held.tolist() if self.held_prefixes else ():
             of_row = paths[row].as_py()
             prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
-            found[row] = sorted([*found[row], *(f"hold prefix {prefix}" for prefix in prefixes)])
-        return pa.array(found, MARKED.field(KEPT_BY).type)
+            keepers[row] = sorted([*keepers[row], *(f"hold prefix {prefix}" for prefix in prefixes)])
+        return pa.array(keepers, MARKED.field(KEPT_BY).type)
 
     def _of_mask(self, mask: int) -> list[str]:
         return sorted(name for at, name in enumerate(self.names) if mask >> FIRST_BIT + at & 1)
@@ -372,11 +372,11 @@ def _answers(
 ) -> Iterator[tuple[Of, bytes]]:
     """Yields the answers about the first repository. Raises at the end if any repository could not be
     read."""
-    for _, found in ask(runner, asking, more):
-        if not isinstance(found, Answer):
-            yield found
-        elif found.error is not None:
-            raise found.error
+    for _, answer in ask(runner, asking, more):
+        if not isinstance(answer, Answer):
+            yield answer
+        elif answer.error is not None:
+            raise answer.error
 
 
 def _part(packet: Packet) -> tuple[Of, Data]:

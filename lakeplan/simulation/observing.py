@@ -46,7 +46,7 @@ class Addresses:
             key: str | None = address
         else:
             known = (normalize(address, address_type, namespace) for namespace in self.namespaces)
-            key = next((found for found in known if found is not None), None)
+            key = next((meant for meant in known if meant is not None), None)
         relative = key == address
         if key is not None and (is_usual_key(key) if relative else is_usual_url(key)):
             return key, []
@@ -73,10 +73,10 @@ class Addresses:
     def staged(self, address: str) -> list[str]:
         """Every key that an address in a run of uncommitted addresses may refer to. The server writes full
         ones that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
-        found = self.protected(address, AddressType.BY_PREFIX)
+        keys = self.protected(address, AddressType.BY_PREFIX)
         if not is_usual_url(address):
-            found += possible_keys(address, folder_names(self.namespaces))
-        return list(dict.fromkeys(found))
+            keys += possible_keys(address, folder_names(self.namespaces))
+        return list(dict.fromkeys(keys))
 
 
 def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
@@ -251,23 +251,23 @@ class _Named:
 
 def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> Sightings:
     """Sightings of other repositories' addresses that are, or may be, in the namespace of ``known``."""
-    found: list[str] = []
+    keys: list[str] = []
     codes: list[int] = []
     for text, kind in entries:
         inside, others = known.foreign(text, kind)
         if inside is not None:
-            found.append(inside)
+            keys.append(inside)
             codes.append(int(Code.FOREIGN))
-        found += others
+        keys += others
         codes += [int(Code.ALIAS)] * len(others)
-    return _without_path(found, codes)
+    return _without_path(keys, codes)
 
 
 def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
     """Sightings of a run's addresses. They are relative. A full one would protect all keys that it may
     mean."""
-    found = [key for address in addresses for key in known.staged(address)]
-    return _without_path(found, [int(Code.STAGED)] * len(found))
+    keys = [key for address in addresses for key in known.staged(address)]
+    return _without_path(keys, [int(Code.STAGED)] * len(keys))
 
 
 def _without_path(keys: list[str], codes: list[int]) -> Sightings:

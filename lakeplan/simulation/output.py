@@ -78,8 +78,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         return
     if target.is_symlink() or not target.is_dir():
         raise UsageError("this is not a folder", where=str(target), hint="Use another folder for --output.")
-    found = {entry.name for entry in target.iterdir()}
-    if not found:
+    names = {entry.name for entry in target.iterdir()}
+    if not names:
         return
     if not overwrite:
         raise UsageError(
@@ -87,8 +87,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
             where=str(target),
             hint="Use another folder for --output, or add --overwrite.",
         )
-    foreign = sorted(found - _OURS)
-    if foreign or SUMMARY not in found:
+    foreign = sorted(names - _OURS)
+    if foreign or SUMMARY not in names:
         what = f"holds {foreign[0]}" if foreign else f"has no {SUMMARY}"
         raise UsageError(
             f"{what}, so it is not the result of an earlier run and is not overwritten",

@@ -176,13 +176,13 @@ def run_job(
     objects = _ObjectFiles(folder, len(bits) > 1) if folder is not None else None
     graph = prepared.history.graph
     last = dict(enumerate(graph.ids[commit] for commit in oldest_first(graph)))
-    for _, found in ask(runner, [asking]):
-        if isinstance(found, Answer):
-            if found.error is not None:
-                raise found.error
-            classes = found.classes
+    for _, answer in ask(runner, [asking]):
+        if isinstance(answer, Answer):
+            if answer.error is not None:
+                raise answer.error
+            classes = answer.classes
             continue
-        of, data = found
+        of, data = answer
         if of is Of.PREFIXES:
             add_prefixes(prefixes, [from_bytes(data)])
         elif objects is not None:

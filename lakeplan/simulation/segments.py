@@ -170,12 +170,12 @@ class Manifest:
         if data is None:
             return cls()
         try:
-            found = parse_json(data)
-            if found["version"] != VERSION:
+            document = parse_json(data)
+            if document["version"] != VERSION:
                 return cls()
             segments = [
                 Segment(str(name), tuple(map(str, ranges)), int(rows), int(size))
-                for name, ranges, rows, size in found["segments"]
+                for name, ranges, rows, size in document["segments"]
             ]
         except (ValueError, TypeError, KeyError):
             return cls()
@@ -190,17 +190,17 @@ class Manifest:
 
     def useful(self, ranges: Mapping[str, int]) -> tuple[Segment, ...]:
         """The segments to use for these ranges. No range is in two of them."""
-        found: list[Segment] = []
+        useful: list[Segment] = []
         covered: set[str] = set()
         for segment in sorted(self.segments, key=lambda one: -one.rows):
             live = [id for id in segment.ranges if id in ranges]
             if len(live) < LEAST_LIVE * len(segment.ranges) or not live or not covered.isdisjoint(live):
                 continue
             covered.update(live)
-            found.append(segment)
-        largest = max((segment.rows for segment in found), default=0)
-        small = [segment for segment in found if segment.rows < SMALL * largest]
-        return tuple(found) if len(small) <= MAX_SMALL else tuple(s for s in found if s not in small)
+            useful.append(segment)
+        largest = max((segment.rows for segment in useful), default=0)
+        small = [segment for segment in useful if segment.rows < SMALL * largest]
+        return tuple(useful) if len(small) <= MAX_SMALL else tuple(s for s in useful if s not in small)
 
     @classmethod
     def after(cls, used: Sequence[Segment], written: Sequence[Segment]) -> Manifest:

@@ -131,10 +131,10 @@ class Classes:
 
     def join(self, left: int, right: int) -> int:
         """The number of the union of two classes."""
-        found = self._joined.get((left, right))
-        if found is None:
-            found = self._joined[left, right] = self.number(self.all[left] | self.all[right])
-        return found
+        joined = self._joined.get((left, right))
+        if joined is None:
+            joined = self._joined[left, right] = self.number(self.all[left] | self.all[right])
+        return joined
 
 
 class Sets:
@@ -154,27 +154,27 @@ class Sets:
         if self.leaf[of] == leaf:
             return of
         key = of << 32 | leaf
-        found = self._next.get(key)
-        if found is None:
-            found = self._next[key] = len(self.leaf)
+        number = self._next.get(key)
+        if number is None:
+            number = self._next[key] = len(self.leaf)
             self.before.append(of)
             self.leaf.append(leaf)
-        return found
+        return number
 
     def leaves(self, of: int) -> list[int]:
         """The leaves of a set, in the order in which they were added."""
-        found = []
+        leaves = []
         while of:
-            found.append(self.leaf[of])
+            leaves.append(self.leaf[of])
             of = self.before[of]
-        return found[::-1]
+        return leaves[::-1]
 
     def having(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """For each set, whether it has any of the chosen leaves."""
-        found = [False]
+        having = [False]
         for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):
-            found.append(found[of] or bool(chosen[leaf]))
-        return np.array(found, np.bool_)
+            having.append(having[of] or bool(chosen[leaf]))
+        return np.array(having, np.bool_)
 
     def added(self, sets: Ints, leaves: Ints) -> Ints:
         """The result of ``add`` for each row."""
@@ -186,8 +186,8 @@ class Sets:
         numbers, lasts = [classes.number(NOWHERE)], [-1]
         for of, leaf in zip(self.before[1:], self.leaf[1:], strict=True):
             if leaf not in leaves:
-                found = leaf_of(leaf)
-                leaves[leaf] = classes.number(found.of), found.last
+                judged = leaf_of(leaf)
+                leaves[leaf] = classes.number(judged.of), judged.last
             number, last = leaves[leaf]
             numbers.append(classes.join(numbers[of], number))
             lasts.append(max(lasts[of], last))
@@ -198,5 +198,5 @@ def by_pairs(left: Ints, right: Ints, join: Callable[[int, int], int]) -> Ints:
     """The results of ``join`` for each row of numbers below 2**31. It is called once per distinct pair."""
     pairs, places = np.unique(left << 32 | right, return_inverse=True)
     numbers = [join(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
-    found: Ints = np.array(numbers, dtype=np.int64)[places]
-    return found
+    results: Ints = np.array(numbers, dtype=np.int64)[places]
+    return results

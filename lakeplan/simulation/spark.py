@@ -49,13 +49,13 @@ def spark_of_pyspark() -> Path:
     candidates = [package / "spark-distribution", package, package.parent.parent]
     if package.parent.suffix == ".zip":  # python/lib/pyspark.zip
         candidates.append(package.parents[3])
-    found = next((folder for folder in candidates if _is_spark(folder)), None)
-    if found is None:
+    home = next((folder for folder in candidates if _is_spark(folder)), None)
+    if home is None:
         raise SimulationFailed(
             "pyspark is installed without Spark",
             hint=f"Give the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
         )
-    return found
+    return home
 
 
 def checked_home(home: str) -> Path:
@@ -68,14 +68,14 @@ def checked_home(home: str) -> Path:
             hint="Give the folder of a Spark installation.",
         )
     wanted = _minor(pyspark.__version__)
-    found = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
-    if found != wanted:
-        what = "no Spark" if found is None else f"Spark {found}"
+    version = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
+    if version != wanted:
+        what = "no Spark" if version is None else f"Spark {version}"
         raise SimulationFailed(
             f"--spark-home is {what}, but pyspark is {pyspark.__version__}",
             where=home,
-            hint=f"Install pyspark {found}, or remove --spark-home."
-            if found
+            hint=f"Install pyspark {version}, or remove --spark-home."
+            if version
             else "Give the folder of a Spark installation.",
         )
     return folder
@@ -141,8 +141,8 @@ def _java_version() -> int | None:
 
 def parse_java_version(text: str) -> int | None:
     """17 for ``openjdk version "17.0.15"``, 8 for ``java version "1.8.0_402"``."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else None
 
 
 _log = logging.getLogger(__name__)
@@ -437,12 +437,12 @@ def _placing(numbers: Sequence[int]):  # type: ignore[no-untyped-def]
 
 def places(partitions: int) -> tuple[int, ...]:
     """For each partition, a number that Spark's ``repartition`` puts into it alone."""
-    found: dict[int, int] = {}
+    number_of: dict[int, int] = {}
     number = 0
-    while len(found) < partitions:
-        found.setdefault(spark_hash(number) % partitions, number)
+    while len(number_of) < partitions:
+        number_of.setdefault(spark_hash(number) % partitions, number)
         number += 1
-    return tuple(found.values())
+    return tuple(number_of.values())
 
 
 def spark_hash(number: int) -> int:

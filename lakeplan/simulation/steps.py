@@ -132,10 +132,10 @@ LEAVES = np.dtype([("kind", "u1"), ("mask", "i8"), ("last", "i4"), ("holders", "
 
 def leaves_of(items: Sequence[WorkItem]) -> Leaves:
     """The facts of items, which must be numbered by their places."""
-    found = np.zeros(len(items), LEAVES)
+    rows = np.zeros(len(items), LEAVES)
     for name in ("kind", "mask", "last", "holders"):
-        found[name] = [getattr(item, name) for item in items]
-    return found
+        rows[name] = [getattr(item, name) for item in items]
+    return rows
 
 
 def judge_of(leaves: Leaves) -> Callable[[int], Leaf]:
@@ -275,9 +275,9 @@ class _Reader:
     ) -> Iterator[Packet]:
         """Sends the texts of rows that no leaf here keeps."""
         classes, leaf, leaves = Classes(), judge_of(self._leaves), leaves_among(numbers)
-        found, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
+        kinds, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
         wanted = np.array([each.seen != 0 and self._question.wants(each) for each in classes.all], np.bool_)
-        some = wanted[found][rows.sets]
+        some = wanted[kinds][rows.sets]
         if some.any():
             hashes = pa.array(rows.hashes[some])
             nothing = pa.nulls(int(some.sum()), pa.int64())
@@ -347,22 +347,22 @@ def leaves_among(numbers: Ints) -> Ints:
     none."""
     leaves = numbers[:, None] * CODES + np.arange(CODES)
     leaves[numbers < 0] = -1
-    found: Ints = leaves.ravel()
-    return found
+    matching: Ints = leaves.ravel()
+    return matching
 
 
 def part_of(hashes: Hashes, parts: int) -> Ints:
-    found: Ints = ((hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)).astype(np.int64)
-    return found
+    numbers: Ints = ((hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)).astype(np.int64)
+    return numbers
 
 
 def meet(packets: Iterable[Packet], leaves: Leaves, job: Job) -> Iterator[Packet]:
     """The second step, for all packets of some parts. ``leaves`` are ``leaves_of`` all items."""
-    found: dict[tuple[int, int], dict[int, list[Data]]] = defaultdict(lambda: defaultdict(list))
+    by_part: dict[tuple[int, int], dict[int, list[Data]]] = defaultdict(lambda: defaultdict(list))
     for packet in packets:
-        found[packet.source, packet.part][packet.of].append(packet.data)
-    for source, part in sorted(found):
-        its = found.pop((source, part))
+        by_part[packet.source, packet.part][packet.of].append(packet.data)
+    for source, part in sorted(by_part):
+        its = by_part.pop((source, part))
         for data in its[Of.SEGMENT]:
             yield Packet(0, source, part, Of.SEGMENT, data)
         if Of.ERROR in its:
@@ -412,15 +412,15 @@ def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
     order = in_order(seen.hashes)
     hashes, of_row = seen.hashes[order], seen.sets[order]
     starts = starts_of(hashes)
-    found = numbers[of_row[starts]]
+    class_of = numbers[of_row[starts]]
     counts = np.diff(starts, append=hashes.size)
     step, more = 1, np.flatnonzero(counts > 1)
     while more.size:
-        found[more] = by_pairs(found[more], numbers[of_row[starts[more] + step]], classes.join)
+        class_of[more] = by_pairs(class_of[more], numbers[of_row[starts[more] + step]], classes.join)
         step += 1
         more = more[counts[more] > step]
     sizes = most(seen.sizes[order], starts) & (STORED - 1)
-    return Objects(hashes[starts], sizes, found, most(lasts[of_row], starts))
+    return Objects(hashes[starts], sizes, class_of, most(lasts[of_row], starts))
 
 
 def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) -> Objects:
@@ -433,13 +433,13 @@ def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) 
     differs = stored[objects.classes[places]] & (entries.sizes != objects.sizes[places])
     if not differs.any():
         return objects
-    sizes, found, rows = objects.sizes.copy(), objects.classes.copy(), places[differs]
+    sizes, class_of, rows = objects.sizes.copy(), objects.classes.copy(), places[differs]
     sizes[rows] = 0
     np.maximum.at(sizes, rows, entries.sizes[differs])
     resized = classes.number(Class(int(Sighting.RESIZED)))
     rows = np.unique(rows)
-    found[rows] = by_pairs(found[rows], np.full(rows.size, resized), classes.join)
-    return Objects(objects.hashes, sizes, found, objects.lasts)
+    class_of[rows] = by_pairs(class_of[rows], np.full(rows.size, resized), classes.join)
+    return Objects(objects.hashes, sizes, class_of, objects.lasts)
 
 
 def is_kept_entry(each: Class) -> bool:
@@ -455,12 +455,12 @@ def counts_of(objects: Objects, classes: Classes) -> str:
     np.add.at(low, objects.classes, objects.sizes & 0xFFFFFFFF)
     np.add.at(high, objects.classes, objects.sizes >> 32)
     rows = zip(classes.all, amount, high.tolist(), low.tolist(), strict=True)
-    found = [
+    counts = [
         [c.seen, c.mask, c.alias_mask, sorted(c.holders), count, (above << 32) + below]
         for c, count, above, below in rows
         if count and c.seen
     ]
-    return json.dumps(found)
+    return json.dumps(counts)
 
 
 def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact: bool) -> Iterator[pa.Table]:
@@ -508,7 +508,7 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
         raise SimulationFailed(f"{len(chosen) - starts.size} objects are requested without an address")
     single = np.diff(starts, append=hashes.size) == 1
     alone = every.take(pa.array(order[starts[single]])).combine_chunks()
-    found = pa.Table.from_arrays(
+    lone = pa.Table.from_arrays(
         [
             *(alone["hash"], alone["address"], _alone(alone["path"])),
             *(alone["version"], alone["modified_us"]),
@@ -516,9 +516,9 @@ def _by_address(chosen: Objects, texts: Iterable[pa.Table], *, exact: bool) -> p
         schema=ADDRESSES,
     )
     if single.all():
-        return found
+        return lone
     several = order[np.repeat(~single, np.diff(starts, append=hashes.size))]
-    return pa.concat_tables([found, _grouped(every.take(pa.array(several)), exact=exact)])
+    return pa.concat_tables([lone, _grouped(every.take(pa.array(several)), exact=exact)])
 
 
 def _alone(paths: pa.ChunkedArray) -> pa.ListArray:

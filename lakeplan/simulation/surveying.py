@@ -101,18 +101,18 @@ class StepSurveyor:
         question: Question = Nothing()
         if request.part_of is not None:
             question = Places(request.part_of, listing is not None, request.as_of_us)
-        found, amounts = Answer(), ByPrefix()
+        counted, amounts = Answer(), ByPrefix()
         with self._open(collected.entries) as (runner, _):
             for _, answer in ask(runner, [Asking(source, question, items, collected.entries)]):
                 if isinstance(answer, Answer):
-                    found = answer
+                    counted = answer
                 elif answer[0] is Of.PREFIXES:
                     add_prefixes(amounts, [from_bytes(answer[1])])
-        if found.error is not None:
-            raise found.error
+        if counted.error is not None:
+            raise counted.error
         sample = tuple(_samples(request, collected, source)) if request.sample else ()
         ages = {int(days): amount for days, amount in amounts.pop(_AGE, {}).items()}
-        return Surveyed(found.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
+        return Surveyed(counted.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
 
 
 def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:

@@ -121,15 +121,15 @@ class CompiledTable:
         for of, one in zip(before[1:], leaf[1:], strict=True):
             numbers.append(sets.add(numbers[of], one))
         used = self._used
-        found = np.array(numbers, np.int64)[self._columns[1, :used]]
-        rows = Rows(self._hashes[1, :used], self._columns[0, :used], found)
+        sets_of = np.array(numbers, np.int64)[self._columns[1, :used]]
+        rows = Rows(self._hashes[1, :used], self._columns[0, :used], sets_of)
         return _by_hash(self._hashes[0, :used], rows)
 
 
 def _grown(columns: npt.NDArray[Any], least: int) -> npt.NDArray[Any]:
-    found = np.zeros((columns.shape[0], max(least, 2 * columns.shape[1])), columns.dtype)
-    found[:, : columns.shape[1]] = columns
-    return found
+    grown = np.zeros((columns.shape[0], max(least, 2 * columns.shape[1])), columns.dtype)
+    grown[:, : columns.shape[1]] = columns
+    return grown
 
 
 class SortedTable:
@@ -168,20 +168,20 @@ class SortedTable:
         order = pairs_in_order(every, seen.hashes)
         pairs, hashes, leaves = every[order], seen.hashes[order], seen.sets[order]
         starts = starts_of_pairs(pairs, hashes)
-        found = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
+        set_of = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
         counts = np.diff(starts, append=pairs.size)
         step, more = 1, np.flatnonzero(counts > 1)
         while more.size:
-            found[more] = sets.added(found[more], leaves[starts[more] + step])
+            set_of[more] = sets.added(set_of[more], leaves[starts[more] + step])
             step += 1
             more = more[counts[more] > step]
-        return _by_hash(pairs[starts], Rows(hashes[starts], most(seen.sizes[order], starts), found))
+        return _by_hash(pairs[starts], Rows(hashes[starts], most(seen.sizes[order], starts), set_of))
 
 
 def most(values: Ints, starts: Ints) -> Ints:
     """The greatest value of each group."""
-    found: Ints = np.maximum.reduceat(values, starts) if starts.size else values[:0]
-    return found
+    greatest: Ints = np.maximum.reduceat(values, starts) if starts.size else values[:0]
+    return greatest
 
 
 def _by_hash(pairs: Hashes, rows: Rows) -> tuple[Hashes, Rows]:
@@ -241,11 +241,11 @@ def places_in(ascending: Hashes, hashes: Hashes) -> tuple[Ints, Booleans]:
 def pairs_of(hashes: Hashes, paths: Hashes, sizes: Ints | None = None) -> Hashes:
     """The pairs of addresses and paths, given by their hashes, and sizes of entries. ``paths`` are 0 for
     none."""
-    found: Hashes = hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)
+    pairs: Hashes = hashes ^ paths * np.uint64(0x9E3779B97F4A7C15)
     if sizes is not None:
-        found ^= sizes.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
-    found *= np.uint64(0xBF58476D1CE4E5B9)
-    return found ^ found >> np.uint64(32)
+        pairs ^= sizes.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+    pairs *= np.uint64(0xBF58476D1CE4E5B9)
+    return pairs ^ pairs >> np.uint64(32)
 
 
 def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:

@@ -195,11 +195,11 @@ class Totals:
 
 def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: bool) -> Totals:
     """The figures of one rule set. ``missing``: objects that kept commits hold and storage lacks."""
-    found: dict[str, Amount] = {}
+    amounts: dict[str, Amount] = {}
     for each in classes:
         for figure in _figures(each, bits, listing=listing):
-            found[figure] = found.get(figure, NOTHING) + each.amount
-    return Totals(**found)
+            amounts[figure] = amounts.get(figure, NOTHING) + each.amount
+    return Totals(**amounts)
 
 
 def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator[str]:

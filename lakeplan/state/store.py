@@ -46,12 +46,12 @@ def read_repository_record(
     """A repository's record of this kind and its version, or None. Raises FormatError for a record that is
     damaged or belongs to another repository."""
     key = repository_key(kind, repository)
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         return None
-    record = records.read_record(found.data, shape, what=what, where=key, hint=hint)
+    record = records.read_record(stored.data, shape, what=what, where=key, hint=hint)
     records.check_repository(record, repository, what=what, where=key, hint=hint)
-    return record, found.version
+    return record, stored.version
 
 
 _ITEMS = records.or_null(records.list_of(records.record({})))
@@ -82,12 +82,12 @@ def known_repositories(state: StateReader) -> frozenset[str]:
 
 def repositories_of(state: StateReader, kind: str) -> frozenset[str]:
     """``server/name`` of every repository with a record of this kind."""
-    found = set()
+    names = set()
     for key in state.list_keys(f"{kind}/"):
         parts = key.removesuffix(".json").split("/")
         if len(parts) == 3:
-            found.add(f"{unquote(parts[1])}/{unquote(parts[2])}")
-    return frozenset(found)
+            names.add(f"{unquote(parts[1])}/{unquote(parts[2])}")
+    return frozenset(names)
 
 
 def record_applied(
@@ -182,10 +182,10 @@ class Sighting:
 def read_baseline(state: StateReader, repository: str) -> tuple[dict[str, Sighting], str | None]:
     """The settings in the baseline of ``server/name``, such as ``gc``, and the record's version. Raises
     FormatError for a damaged record."""
-    found = read_repository_record(state, "baselines", repository, BASELINE, **_BASELINE_TEXT)
-    if found is None:
+    stored = read_repository_record(state, "baselines", repository, BASELINE, **_BASELINE_TEXT)
+    if stored is None:
         return {}, None
-    record, version = found
+    record, version = stored
     present = {name: value for name in _SETTINGS if (value := record["settings"].get(name)) is not None}
     return {
         name: Sighting(
@@ -242,10 +242,10 @@ class Forecast:
 def read_forecast(state: StateReader, repository: str) -> Forecast | None:
     """The forecast of ``server/name``, or None. Raises FormatError for a damaged record."""
     what = "the state's record of the last forecast"
-    found = read_repository_record(state, "forecasts", repository, _FORECAST, what=what, hint=_RESTORE)
-    if found is None:
+    stored = read_repository_record(state, "forecasts", repository, _FORECAST, what=what, hint=_RESTORE)
+    if stored is None:
         return None
-    record, _ = found
+    record, _ = stored
     rows = [(records.moment_in(row["at"]), Amount.from_row(row["amount"])) for row in record["expire"]]
     return Forecast(record["run_id"], record["plan_digest"], tuple(sorted(rows, key=lambda row: row[0])))
 
@@ -398,9 +398,9 @@ class RunJournal:
 def check_lease(state: StateReader, repository: str) -> None:
     """Raises LeaseHeld when the stored lease is damaged, not when a run holds it."""
     key = repository_key("leases", repository)
-    found = state.read(key)
-    if found is not None:
-        _held(found.data, repository, key)
+    stored = state.read(key)
+    if stored is not None:
+        _held(stored.data, repository, key)
 
 
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:

@@ -141,5 +141,5 @@ def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | No
     """Entries by mark, and the version that a write must present."""
     hint = "Restore it from a backup, or move it away. The next run writes a new one."
     what = "the state's record of sweeps"
-    found = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
-    return ({}, None) if found is None else (found[0]["marks"], found[1])
+    stored = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
+    return ({}, None) if stored is None else (stored[0]["marks"], stored[1])

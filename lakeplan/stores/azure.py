@@ -66,13 +66,13 @@ class AzureCopier(AzureReader):
         self._name(source)
         self._name(target)
         check_copy(source, target, self._where(target))
-        found = self._properties(source)
-        if found.blob_type != BlobType.BLOCKBLOB:
+        blob = self._properties(source)
+        if blob.blob_type != BlobType.BLOCKBLOB:
             raise StorageError("only block blobs can be copied", where=self._where(source))
-        if not is_readable(found):
+        if not is_readable(blob):
             raise error_of(Kind.ARCHIVED, self._where(source))
         with azure_errors(self._where(target)):
-            wanted, tag = self._upload(source, target, found, create=create)
+            wanted, tag = self._upload(source, target, blob, create=create)
             copied = self._properties(target)
             if self._digest(target, copied) != wanted:
                 # Only this copy: another writer may have replaced it.
@@ -80,42 +80,42 @@ class AzureCopier(AzureReader):
                 raise not_equal(source, self._where(target))
         return stored_object(copied, self._base)
 
-    def _upload(self, source: str, target: str, found: BlobProperties, *, create: bool) -> tuple[bytes, str]:
+    def _upload(self, source: str, target: str, blob: BlobProperties, *, create: bool) -> tuple[bytes, str]:
         """Return the SHA-256 of what was sent, and the new blob's ETag. The last request creates the blob."""
         place = self._client.get().get_blob_client(self._base + target)
-        size = int(found.size)
+        size = int(blob.size)
         block = max(BLOCK, -(-size // MOST_BLOCKS))
         sha256, md5, blocks = hashlib.sha256(), hashlib.md5(usedforsecurity=False), []
         for number, start in enumerate(range(0, size, block)):
-            data = self._read(source, found, start, min(block, size - start))
+            data = self._read(source, blob, start, min(block, size - start))
             sha256.update(data)
             md5.update(data)
             name = base64.b64encode(f"{number:08}".encode()).decode()
-            place.stage_block(name, data, length=len(data), validate_content=True, **_scope(found))
+            place.stage_block(name, data, length=len(data), validate_content=True, **_scope(blob))
             blocks.append(BlobBlock(name))
         only_new: dict[str, Any] = {"match_condition": MatchConditions.IfMissing} if create else {}
         written = place.commit_block_list(
             blocks,
-            metadata=found.metadata or {},
-            content_settings=_settings(found.content_settings, md5.digest()),
-            **_scope(found),
-            **self._options(source, found),
+            metadata=blob.metadata or {},
+            content_settings=_settings(blob.content_settings, md5.digest()),
+            **_scope(blob),
+            **self._options(source, blob),
             **only_new,
         )
         return sha256.digest(), str(written["etag"])
 
-    def _digest(self, key: str, found: BlobProperties) -> bytes:
+    def _digest(self, key: str, blob: BlobProperties) -> bytes:
         digest = hashlib.sha256()
-        for start in range(0, int(found.size), BLOCK):
-            digest.update(self._read(key, found, start, min(BLOCK, int(found.size) - start)))
+        for start in range(0, int(blob.size), BLOCK):
+            digest.update(self._read(key, blob, start, min(BLOCK, int(blob.size) - start)))
         return digest.digest()
 
-    def _read(self, key: str, found: BlobProperties, start: int, length: int) -> bytes:
+    def _read(self, key: str, blob: BlobProperties, start: int, length: int) -> bytes:
         """Return a part of the blob, on the condition that it is still the described one."""
         data: bytes = (
             self._client.get()
             .download_blob(
-                self._base + key, offset=start, length=length, etag=found.etag, match_condition=UNCHANGED
+                self._base + key, offset=start, length=length, etag=blob.etag, match_condition=UNCHANGED
             )
             .readall()
         )
@@ -123,17 +123,17 @@ class AzureCopier(AzureReader):
             raise error_of(Kind.BROKEN, self._where(key), detail=f"{len(data)} of {length} bytes")
         return data
 
-    def _options(self, source: str, found: BlobProperties) -> dict[str, Any]:
+    def _options(self, source: str, blob: BlobProperties) -> dict[str, Any]:
         options: dict[str, Any] = {}
-        if found.blob_tier and not found.blob_tier_inferred:
+        if blob.blob_tier and not blob.blob_tier_inferred:
             try:
-                options["standard_blob_tier"] = StandardBlobTier(str(found.blob_tier))
+                options["standard_blob_tier"] = StandardBlobTier(str(blob.blob_tier))
             except ValueError:
                 raise StorageError(
-                    f"the access tier {found.blob_tier} is unknown, and a copy would lose it",
+                    f"the access tier {blob.blob_tier} is unknown, and a copy would lose it",
                     where=self._where(source),
                 ) from None
-        if found.tag_count:
+        if blob.tag_count:
             options["tags"] = self._client.get().get_blob_client(self._base + source).get_blob_tags()
         return options
 
@@ -147,17 +147,17 @@ class AzureCopier(AzureReader):
         return self._base + key
 
 
-def _scope(found: BlobProperties) -> dict[str, Any]:
-    return {"encryption_scope": found.encryption_scope} if found.encryption_scope else {}
+def _scope(blob: BlobProperties) -> dict[str, Any]:
+    return {"encryption_scope": blob.encryption_scope} if blob.encryption_scope else {}
 
 
-def _settings(found: ContentSettings, md5: bytes) -> ContentSettings:
+def _settings(settings: ContentSettings, md5: bytes) -> ContentSettings:
     return ContentSettings(
-        content_type=found.content_type,
-        content_encoding=found.content_encoding,
-        content_language=found.content_language,
-        content_disposition=found.content_disposition,
-        cache_control=found.cache_control,
+        content_type=settings.content_type,
+        content_encoding=settings.content_encoding,
+        content_language=settings.content_language,
+        content_disposition=settings.content_disposition,
+        cache_control=settings.cache_control,
         content_md5=bytearray(md5),
     )
 
@@ -203,13 +203,13 @@ class AzureDeleter(BatchDeleter, AzurePlace):
 
         listed = in_threads(versions_of, keys)
         failed = {one.key: one for one in listed if isinstance(one, Deletion)}
-        found = [
+        versions = [
             (key, {"name": self._base + key, "version_id": version})
             for key, ids in zip(keys, listed, strict=True)
             if not isinstance(ids, Deletion)
             for version in ids
         ]
-        for batch in batches(found, BATCH):
+        for batch in batches(versions, BATCH):
             answers = self._send([key for key, _ in batch], [blob for _, blob in batch])
             for answer in answers:
                 if not answer.deleted:
@@ -221,7 +221,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         """Return the versions of a blob, which a listing has before all blobs whose names only begin with its
         name."""
         name = self._base + key
-        found: list[str] = []
+        versions: list[str] = []
         try:
             with azure_errors(self._url):
                 listed = self._client.get().list_blobs(name_starts_with=name, include=["versions"])
@@ -229,16 +229,16 @@ class AzureDeleter(BatchDeleter, AzurePlace):
                 for item in chain.from_iterable(pages):
                     if item.name != name:
                         break
-                    if len(found) >= limits.STORE_VERSIONS:
+                    if len(versions) >= limits.STORE_VERSIONS:
                         return Deletion(key, TOO_MANY_VERSIONS)
                     modified_us = round(item.last_modified.timestamp() * 1_000_000)
                     if item.version_id and (newest_us is None or modified_us <= newest_us):
-                        found.append(str(item.version_id))
+                        versions.append(str(item.version_id))
         except (StoreBusy, StorageDenied, StorageNotFound):
             raise
         except StorageError as error:  # the blob itself was deleted, which must be reported
             return Deletion(key, f"its older versions cannot be listed: {error.message}")
-        return found
+        return versions
 
     def _send(self, keys: list[str], blobs: list[dict[str, Any]]) -> list[Deletion]:
         """Return a result for each blob, in order."""

@@ -102,8 +102,8 @@ class AzurePlace(RecordPlace):
 
     def _read_record(self, key: str) -> Versioned:
         with azure_errors(self._where(key)):
-            found = self._client.get().download_blob(self._base + key)
-            return Versioned(found.readall(), str(found.properties.etag))
+            download = self._client.get().download_blob(self._base + key)
+            return Versioned(download.readall(), str(download.properties.etag))
 
     def put_record(self, key: str, data: bytes, *, if_version: str | None) -> str:
         """Write a record if it has this version (None: if it does not exist), and return its ETag. Raises
@@ -281,15 +281,15 @@ class AzureReader(AzurePlace):
     def remnants(self) -> Remnants:
         """Implements ``RemnantReader``. Older versions and blobs that soft delete still keeps. A listing does
         not distinguish unfinished uploads from empty blobs."""
-        found = Amount()
+        noncurrent = Amount()
         for number, item in enumerate(self._items("", recursive=True, more=("versions", "deleted"))):
             if number == REMNANT_PAGES * 1_000:
-                return Remnants(found, None, None, None, complete=False)
+                return Remnants(noncurrent, None, None, None, complete=False)
             if isinstance(item, BlobPrefix) or _is_folder(item):
                 continue
             if item.deleted or (item.version_id and not item.is_current_version):
-                found += Amount(1, int(item.size))
-        return Remnants(found, None, None, None, complete=True)
+                noncurrent += Amount(1, int(item.size))
+        return Remnants(noncurrent, None, None, None, complete=True)
 
     def _items(
         self, prefix: str, *, recursive: bool, more: Sequence[str] = ()
@@ -311,17 +311,17 @@ class AzureReader(AzurePlace):
         folder are listed with the prefix that they share."""
 
         def of_folder(wanted: list[str]) -> list[StoredObject]:
-            found, done = self._listed(wanted)
+            objects, done = self._listed(wanted)
             for key in wanted[done:]:
-                found += self._listed([key])[0]
-            return found
+                objects += self._listed([key])[0]
+            return objects
 
         folders = [list(group) for _, group in groupby(keys, key=lambda key: key.rpartition("/")[0])]
-        return {one.key: one for found in in_threads(of_folder, folders) for one in found}
+        return {one.key: one for objects in in_threads(of_folder, folders) for one in objects}
 
     def _listed(self, wanted: list[str]) -> tuple[list[StoredObject], int]:
         """Return the objects at the wanted keys, and how many of these, from the first, are decided."""
-        found: list[StoredObject] = []
+        objects: list[StoredObject] = []
         done = 0
         first, last = wanted[0], wanted[-1]
         same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
@@ -335,12 +335,12 @@ class AzureReader(AzurePlace):
                 reached = max(stored, default="")
                 while done < len(wanted) and wanted[done] <= reached:
                     if (one := stored.get(wanted[done])) is not None:
-                        found.append(one)
+                        objects.append(one)
                     done += 1
                 # A single key needs all pages up to its own, because pages before may be empty.
                 if done == len(wanted) or (size > 1 and number > 1 + len(wanted) // KEYS_A_PAGE):
-                    return found, done
-        return found, len(wanted)
+                    return objects, done
+        return objects, len(wanted)
 
 
 def _is_folder(item: BlobProperties) -> bool:

@@ -143,8 +143,8 @@ class FolderReader(Opened):
             if entry.is_dir(follow_symlinks=False):
                 if recursive:
                     yield from self._list(key + "/", "", recursive)
-            elif (found := self._object(entry, key)) is not None:
-                yield found
+            elif (stored := self._object(entry, key)) is not None:
+                yield stored
 
     def _object(self, entry: os.DirEntry[str], key: str) -> StoredObject | None:
         try:
@@ -252,8 +252,8 @@ class FolderStore(BatchDeleter, FolderReader):
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:
         with _Folders(self._root, self.url) as folders:
-            found = {key: self._find(key, folders) for key in keys}
-        return {key: stored for key, stored in found.items() if stored is not None}
+            objects = {key: self._find(key, folders) for key in keys}
+        return {key: stored for key, stored in objects.items() if stored is not None}
 
     def _find(self, key: str, folders: _Folders) -> StoredObject | None:
         folder, _, name = key.rpartition("/")
@@ -305,10 +305,10 @@ class FolderStore(BatchDeleter, FolderReader):
             new.seek(0)
             if _copy(new, None) != wanted:
                 raise not_equal(source, self._where(target))
-        found = self.stat(target)
-        if found is None:
+        stored = self.stat(target)
+        if stored is None:
             raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed meanwhile")
-        return found
+        return stored
 
     def put(self, key: str, data: bytes) -> None:
         with self._written(key, create=False) as new:
@@ -495,7 +495,7 @@ class FolderState(Opened):
         )
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        found: list[str] = []
+        keys: list[str] = []
 
         def fail(error: OSError) -> None:
             if isinstance(error, NotADirectoryError):
@@ -510,8 +510,8 @@ class FolderState(Opened):
             for name in files:
                 if prefix.startswith(f"{base}{name}/"):  # "no records" would be a guess
                     raise self._no_folder(base + name)
-            found += [base + name for name in files if not name.startswith(".")]
-        return sorted(key for key in found if key.startswith(prefix))
+            keys += [base + name for name in files if not name.startswith(".")]
+        return sorted(key for key in keys if key.startswith(prefix))
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
         check_key(key, self._url)

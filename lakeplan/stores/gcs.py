@@ -127,8 +127,8 @@ class GcsStore(BatchDeleter, GcsReader):
             raise error_of(Kind.NO_CONTAINER, self.url)
         if answer.status != 200:
             raise error_for(answer, self.url)
-        found = json_of(answer, self.url)
-        versioning, policy = found.get("versioning", {}), found.get("softDeletePolicy", {})
+        bucket = json_of(answer, self.url)
+        versioning, policy = bucket.get("versioning", {}), bucket.get("softDeletePolicy", {})
         if not (isinstance(versioning, dict) and isinstance(policy, dict)):
             raise error_of(Kind.BROKEN, self.url, detail="a response that does not describe a bucket")
         seconds = str(policy.get("retentionDurationSeconds", "0"))
@@ -182,14 +182,14 @@ class GcsStore(BatchDeleter, GcsReader):
         once."""
         item = json_of(self._ask(key), self._where(key))
         try:
-            found = stored_object(item, self._base)
+            stored = stored_object(item, self._base)
         except (AttributeError, KeyError, TypeError, ValueError):
-            found = None
-        if found is None or found.key != key:
+            stored = None
+        if stored is None or stored.key != key:
             raise error_of(
                 Kind.BROKEN, self._where(key), detail="a response that does not describe the object"
             )
-        return item, found
+        return item, stored
 
     def put(self, key: str, data: bytes) -> None:
         answer = self._upload(key, data, if_version=None)
@@ -239,5 +239,5 @@ class GcsState(ConditionalState[GcsStore]):
             ):
                 self._must_conflict("ifGenerationMatch", request)
         finally:
-            if (found := self._store.get_record(key)) is not None:
-                self._delete(key, found.version)
+            if (record := self._store.get_record(key)) is not None:
+                self._delete(key, record.version)

@@ -157,10 +157,10 @@ class GcsClient(LazyClient[requests.Session]):
         return body
 
     def _endpoint(self, where: str) -> str:
-        found = self._access.endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE
-        found = found if "://" in found else f"http://{found}"
+        endpoint = self._access.endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST", "").strip() or GOOGLE
+        endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
         try:
-            return parse_web_url(found).origin
+            return parse_web_url(endpoint).origin
         except ValueError:
             raise error_of(Kind.SETTINGS, where, detail="the endpoint is not a URL") from None
 
@@ -369,12 +369,12 @@ AS_STORED = {"Accept-Encoding": "gzip"}
 
 def json_of(answer: Answer, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(answer.body)
+        document = json.loads(answer.body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise error_of(Kind.BROKEN, where, detail="a response that is not JSON")
-    return found
+    return document
 
 
 def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
@@ -431,13 +431,13 @@ class GcsReader(GcsPlace):
 
     def remnants(self) -> Remnants:
         """Implements ``RemnantReader``. There are no delete markers. Unfinished uploads are not listed."""
-        found, whole = Amount(), True
+        noncurrent, whole = Amount(), True
         for number, page in enumerate(self._pages("", versions="true")):
             if number == REMNANT_PAGES:
                 whole = False
                 break
-            found += Amount(len(page.noncurrent), sum(one.size for one in page.noncurrent))
-        return Remnants(found, 0, None, None, whole)
+            noncurrent += Amount(len(page.noncurrent), sum(one.size for one in page.noncurrent))
+        return Remnants(noncurrent, 0, None, None, whole)
 
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
         """Implements ``ClassReader``."""

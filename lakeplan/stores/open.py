@@ -69,8 +69,8 @@ class BucketLocation(_BelowPrefix):
     def parse(cls, url: str) -> Self:
         """Raises StorageError."""
         parse = partial(parse_bucket_url, schemes=(cls.scheme,))
-        found = _strict(parse, url, f"{cls.scheme}://bucket/prefix")
-        return cls(found.bucket, found.prefix)
+        parsed = _strict(parse, url, f"{cls.scheme}://bucket/prefix")
+        return cls(parsed.bucket, parsed.prefix)
 
 
 class S3Location(BucketLocation):
@@ -129,13 +129,13 @@ def parse_folder_location(url: str) -> FolderLocation:
 
 def parse_azure_location(url: str) -> AzureLocation:
     """Return the location of an Azure blob URL. Raises StorageError."""
-    found = _strict(parse_web_url, url, AZURE_EXAMPLE)
-    parts = list(found.parts)
-    root = found.origin
-    if (account := _azure_account(found)) is None:
-        if not (found.host == "localhost" or found.address is not None) or not parts:
+    parsed = _strict(parse_web_url, url, AZURE_EXAMPLE)
+    parts = list(parsed.parts)
+    root = parsed.origin
+    if (account := _azure_account(parsed)) is None:
+        if not (parsed.host == "localhost" or parsed.address is not None) or not parts:
             raise StorageError("not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
-        if found.address is not None and found.address.is_link_local:
+        if parsed.address is not None and parsed.address.is_link_local:
             raise StorageError(
                 "a link-local address cannot be storage", where=shown_url(url), hint=AZURE_EXAMPLE
             )
@@ -164,14 +164,14 @@ def folder_of(namespace: str, root: str) -> str:
     return folder
 
 
-def _azure_account(found: WebUrl) -> str | None:
+def _azure_account(parsed: WebUrl) -> str | None:
     """Return the account of an Azure host, or None for another host. Raises StorageError without HTTPS."""
-    account, _, rest = found.host.partition(".")
+    account, _, rest = parsed.host.partition(".")
     if f".{rest}" not in AZURE_SUFFIXES:
         return None
-    if found.scheme != "https" or found.port is not None:
+    if parsed.scheme != "https" or parsed.port is not None:
         raise StorageError(
-            "an Azure URL must have the scheme https:// and no port", where=found.origin, hint=AZURE_EXAMPLE
+            "an Azure URL must have the scheme https:// and no port", where=parsed.origin, hint=AZURE_EXAMPLE
         )
     return account
 

@@ -137,12 +137,12 @@ def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> Sto
     cut = len(base)
     keys = [key[cut:] for key in rows.keys]
     folders = [n for n, key in enumerate(keys) if (not key or key[-1] == "/") and not (key and rows.sizes[n])]
-    found = StoredColumns(binary(keys), rows.sizes, rows.modified_us, pa.array(rows.e_tags, pa.string()))
+    columns = StoredColumns(binary(keys), rows.sizes, rows.modified_us, pa.array(rows.e_tags, pa.string()))
     if not folders:
-        return found
+        return columns
     kept = np.delete(np.arange(len(keys)), folders)
     return StoredColumns(
-        found.keys.take(kept), found.sizes[kept], found.modified_us[kept], found.e_tags.take(kept)
+        columns.keys.take(kept), columns.sizes[kept], columns.modified_us[kept], columns.e_tags.take(kept)
     )
 
 

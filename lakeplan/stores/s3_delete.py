@@ -53,17 +53,17 @@ class S3Deleter(BatchDeleter, S3Place):
         if versions is Versions.ALL and self._may_keep_versions():
             listed = in_threads(lambda key: self._versions_of(key, expected.get(key)), keys)
             all_of = dict(zip(keys, listed, strict=True))
-            named = {key: found for key, found in all_of.items() if not isinstance(found, Deletion)}
-            failed = {key: found for key, found in all_of.items() if isinstance(found, Deletion)}
+            named = {key: of_key for key, of_key in all_of.items() if not isinstance(of_key, Deletion)}
+            failed = {key: of_key for key, of_key in all_of.items() if isinstance(of_key, Deletion)}
         else:
             named = {key: [(self._base + key, CURRENT)] for key in keys}
         tags = {self._base + key: expected[key].e_tag for key in keys if key in expected}
-        requested = [version for found in named.values() for version in found]
+        requested = [version for of_key in named.values() for version in of_key]
         failures = self._delete_versions(requested, tags)
-        for key, found in named.items():
-            bad = [failures[version] for version in found if version in failures]
+        for key, of_key in named.items():
+            bad = [failures[version] for version in of_key if version in failures]
             if bad:
-                failed[key] = _deletion(key, bad, len(found))
+                failed[key] = _deletion(key, bad, len(of_key))
         return failed
 
     def _may_keep_versions(self) -> bool:
@@ -94,7 +94,7 @@ class S3Deleter(BatchDeleter, S3Place):
         that only begin with it. Returns a failure if one of them is newer than the expected object or
         replaced it, and if there are too many."""
         full = self._base + key
-        found: list[Version] = []
+        versions: list[Version] = []
         for page in self._pages("list_object_versions", first_version, key):
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             if expected is not None and any(
@@ -103,12 +103,12 @@ class S3Deleter(BatchDeleter, S3Place):
                 if item["Key"] == full
             ):
                 return Deletion(key, CHANGED, changed=True)
-            found += [(full, item["VersionId"]) for item in items if item["Key"] == full]
+            versions += [(full, item["VersionId"]) for item in items if item["Key"] == full]
             if any(item["Key"] != full for item in items):
                 break
-            if len(found) > limits.STORE_VERSIONS:
+            if len(versions) > limits.STORE_VERSIONS:
                 return Deletion(key, TOO_MANY_VERSIONS)
-        return found
+        return versions
 
     def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
         """Return those that were not deleted."""

@@ -125,11 +125,11 @@ def find_in_pages(
     """Implement ``ObjectProber.find`` for a store that can list from any key on. ``page_from`` returns the
     objects of the page that begins at a key, in ascending order, and whether more follow. Each page begins at
     the next wanted key, so that objects between wanted keys are skipped."""
-    found: dict[str, StoredObject] = {}
+    by_key: dict[str, StoredObject] = {}
     done = 0  # how many of the keys are decided
     for _ in range(2 + len(keys) // KEYS_A_PAGE):
         if done == len(keys):
-            return found
+            return by_key
         objects, more = page_from(keys[done])
         stored = {one.key: one for one in objects}
         order = list(stored)
@@ -140,9 +140,9 @@ def find_in_pages(
             break
         while done < len(keys) and (not more or keys[done] <= order[-1]):
             if (one := stored.get(keys[done])) is not None:
-                found[one.key] = one
+                by_key[one.key] = one
             done += 1
-    return found | {one.key: one for one in in_threads(find_alone, keys[done:]) if one is not None}
+    return by_key | {one.key: one for one in in_threads(find_alone, keys[done:]) if one is not None}
 
 
 class BatchDeleter(Opened, ABC):
@@ -218,14 +218,14 @@ class ConditionalState(Opened, ABC, Generic[R]):
 
     def read(self, key: str) -> Versioned | None:
         check_key(key, self._url)
-        found = self._store.get_record(key)
-        return None if found is None or self._is_deleted(len(found.data)) else found
+        record = self._store.get_record(key)
+        return None if record is None or self._is_deleted(len(record.data)) else record
 
     def list_keys(self, prefix: str = "") -> list[str]:
         return sorted(
-            found.key
-            for found in self._store.list_objects(prefix)
-            if not (self._is_deleted(found.size) or found.key.startswith(PROBES))
+            stored.key
+            for stored in self._store.list_objects(prefix)
+            if not (self._is_deleted(stored.size) or stored.key.startswith(PROBES))
         )
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:

@@ -352,25 +352,25 @@ class _History:
 
     @cached_property
     def _children(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for commit in self.refs.commits:
             for parent in commit.parents:
-                found.setdefault(parent, []).append(commit.id)
-        return found
+                children.setdefault(parent, []).append(commit.id)
+        return children
 
     def _leading_to(self, commit_id: str) -> list[str]:
         heads: dict[str, list[str]] = {}
         for branch in self.refs.branches:
             heads.setdefault(branch.commit_id, []).append(branch.id)
-        found: set[str] = set()
+        names: set[str] = set()
         seen, pending = {commit_id}, [commit_id]
         while pending:
             for child in self._children.get(pending.pop(), ()):
                 if child not in seen:
                     seen.add(child)
                     pending.append(child)
-                    found.update(heads.get(child, ()))
-        return sorted(found, key=lambda name: (name != self._default, name))[:BRANCHES_NAMED]
+                    names.update(heads.get(child, ()))
+        return sorted(names, key=lambda name: (name != self._default, name))[:BRANCHES_NAMED]
 
 
 def named_by(mask: int, *, held: bool = False) -> list[NamedBy]:
@@ -405,39 +405,39 @@ class _Confirmed:
 
 
 def _confirm(site: Site, objects: Sequence[NamedObject], ports: SweepPorts) -> _Confirmed:
-    found = _Confirmed()
+    confirmed = _Confirmed()
     usual = [one for one in objects if is_usual_key(one.address)]
-    found.unusual = len(objects) - len(usual)
+    confirmed.unusual = len(objects) - len(usual)
     for one in objects:
         if not is_usual_key(one.address):
-            found.there += Amount(1, one.size_bytes)
+            confirmed.there += Amount(1, one.size_bytes)
     suspects: list[NamedObject] = []
     with ports.progress.task("checking missing objects again", len(usual)) as step:
         for some in batches(usual, FIND_AT_ONCE):
             stored = site.store.find([one.address for one in some])
             for one in some:
                 now = stored.get(one.address)
-                _count_if_well(found, one, None if now is None else now.size, suspects)
+                _count_if_well(confirmed, one, None if now is None else now.size, suspects)
             step(len(some))
-    found.asked = len(usual)
+    confirmed.asked = len(usual)
     requested, rest = suspects[:REPORTED], suspects[REPORTED:]
     for one, size in zip(requested, _sizes(site, requested), strict=True):
         lost: list[NamedObject] = []
-        _count_if_well(found, one, size, lost)
-        found.lost += [(one, size) for one in lost]
-    found.asked -= len(rest)
-    return found
+        _count_if_well(confirmed, one, size, lost)
+        confirmed.lost += [(one, size) for one in lost]
+    confirmed.asked -= len(rest)
+    return confirmed
 
 
 def _count_if_well(
-    found: _Confirmed, one: NamedObject, stored: int | None, otherwise: list[NamedObject]
+    confirmed: _Confirmed, one: NamedObject, stored: int | None, otherwise: list[NamedObject]
 ) -> None:
     if stored is None or stored != one.size_bytes:
         otherwise.append(one)
     elif one.resized:
-        found.same += Amount(1, one.size_bytes)
+        confirmed.same += Amount(1, one.size_bytes)
     else:
-        found.there += Amount(1, one.size_bytes)
+        confirmed.there += Amount(1, one.size_bytes)
 
 
 def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:

@@ -62,7 +62,7 @@ class _Run:
 
     def addresses(self, site: Site) -> Iterator[Collection[str]]:
         if self.mark is not None:
-            yield from (found.keys() for found in _moved(site, self.mark))
+            yield from (copies.keys() for copies in _moved(site, self.mark))
             return
         for stored in site.store.list_objects(self.prefix):
             if stored.key.endswith(".parquet"):
@@ -74,18 +74,18 @@ def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
     """For each address, the newest run of any collector, or sweep of lakeplan, whose records name it. Records
     that cannot be read are skipped with a warning, because other programs write them too. Raises
     StorageError."""
-    left, found = set(addresses), dict[str, RunFinding]()
+    left, findings = set(addresses), dict[str, RunFinding]()
     for run in sorted(_runs(site), key=lambda run: run.row["started"], reverse=True):
         try:
             for some in run.addresses(site):
                 named = left.intersection(some)
-                found |= dict.fromkeys(named, run.row)
+                findings |= dict.fromkeys(named, run.row)
                 left -= named
         except FormatError as error:
             _log.warning("not searched for missing objects: %s", error)
         if not left:
             break
-    return found
+    return findings
 
 
 def _runs(site: Site) -> Iterator[_Run]:
@@ -109,13 +109,13 @@ def _runs(site: Site) -> Iterator[_Run]:
 
 def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
     """The newest mark whose quarantine has a copy, by address."""
-    found: dict[str, str] = {}
+    mark_of: dict[str, str] = {}
     for mark_id in sorted(mark_ids(site.store, QUARANTINE_PREFIX)):
         prefix = f"{QUARANTINE_PREFIX}{mark_id}/"
         for some in batches(sorted(addresses), FIND_AT_ONCE):
             copies = site.store.find([prefix + address for address in some])
-            found |= {key.removeprefix(prefix): mark_id for key in copies}
-    return found
+            mark_of |= {key.removeprefix(prefix): mark_id for key in copies}
+    return mark_of
 
 
 def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:

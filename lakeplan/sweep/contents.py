@@ -158,11 +158,11 @@ class _Totals:
         }
 
     def tree(self) -> list[TreeRow]:
-        found: Amounts = {}
+        amounts: Amounts = {}
         for (prefix, goes), amount in self.prefixes.items():
             for folder in [prefix] if prefix is None else _folders(cast(str, prefix)):
-                found[folder, goes] = found.get((folder, goes), Amount()) + amount
-        rows = self._prefix_rows(found)
+                amounts[folder, goes] = amounts.get((folder, goes), Amount()) + amount
+        rows = self._prefix_rows(amounts)
         # A folder is never smaller than those below it, so the largest include all folders above them.
         named = sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
         return [{**row, "depth": (row["prefix"] or "").count("/")} for row in named]
@@ -295,19 +295,19 @@ def forecast_of(state: StateReader, mark: Mark) -> ForecastRow | None:
     record, _ = applied
     if record.get("run_id") != forecast.run_id or record.get("etag") != mark.rules.etag:
         return None
-    at, found = mark.looked_at, mark.marked.amount(MarkClass.NEWLY_EXPIRED)
+    at, marked = mark.looked_at, mark.marked.amount(MarkClass.NEWLY_EXPIRED)
     least = next((amount for moment, amount in reversed(forecast.expire) if moment <= at), None)
     most = next((amount for moment, amount in forecast.expire if moment >= at), None)
     differs: Literal["more", "fewer", "no"] = "no"
-    if most is not None and (found.objects > most.objects or found.size_bytes > most.size_bytes):
+    if most is not None and (marked.objects > most.objects or marked.size_bytes > most.size_bytes):
         differs = "more"
-    elif least is not None and found.objects < least.objects:
+    elif least is not None and marked.objects < least.objects:
         differs = "fewer"
     return {
         "plan_digest": forecast.plan_digest,
         "as_of": utc_text(forecast.expire[0][0]),
         "least": None if least is None else least.to_row(),
         "most": None if most is None else most.to_row(),
-        "found": found.to_row(),
+        "found": marked.to_row(),
         "differs": differs,
     }

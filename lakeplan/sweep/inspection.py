@@ -65,12 +65,12 @@ class Inspection:
 
     def named_metaranges(self) -> tuple[dict[str, Facts], tuple[str, ...]]:
         """``metaranges``, with further bits for what keeps their commits, and the names of these bits."""
-        found = protectors(self.graph, self.refs, self.rules, self.masks)
+        keepers = protectors(self.graph, self.refs, self.rules, self.masks)
         named = self.metaranges()
         for commit, id in enumerate(self.graph.meta_range_ids):
-            if id and found.masks[commit]:
-                named[id] = named[id]._replace(mask=named[id].mask | found.masks[commit])
-        return named, found.names
+            if id and keepers.masks[commit]:
+                named[id] = named[id]._replace(mask=named[id].mask | keepers.masks[commit])
+        return named, keepers.names
 
     def last_commits(self) -> Mapping[int, str]:
         return dict(zip(by_date(self.graph), self.graph.ids, strict=True))
@@ -182,17 +182,17 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
     addresses = Addresses((site.repository.storage_namespace, site.store.url))
 
     def keys(branch: str) -> set[str]:
-        found: set[str] = set()
+        addressed: set[str] = set()
         try:
             for address in reader.list_addresses(name, branch):
                 if next(listed) > MOST_ON_BRANCHES:
                     raise LakeplanError(f"branches have more than {MOST_ON_BRANCHES:,} objects")
-                found.update(addresses.staged(address))
+                addressed.update(addresses.staged(address))
         except RepositoryNotFound:
             raise
         except NotFound:
             return set()  # deleted meanwhile, with what was staged on it
-        return found
+        return addressed
 
     try:
         branches = [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]
@@ -394,11 +394,11 @@ def read_others(
         return ForeignRanges(f"{name}/{repository.id}", metadata, metaranges)
 
     with ThreadPoolExecutor(REPOSITORIES_AT_ONCE) as pool:
-        found: dict[tuple[str, Repository], ForeignRanges | str] = {}
+        answers: dict[tuple[str, Repository], ForeignRanges | str] = {}
         for one, answer in zip(wanted, pool.map(read, wanted), strict=True):
             keep()
-            found[one] = answer
-    return [_of_site(site, servers, found) for site in sites]
+            answers[one] = answer
+    return [_of_site(site, servers, answers) for site in sites]
 
 
 def _concerns(site: Site, server: str, repository: Repository) -> bool:
@@ -412,7 +412,7 @@ def _concerns(site: Site, server: str, repository: Repository) -> bool:
 
 
 def _of_site(
-    site: Site, servers: Mapping[str, _Server], found: _ForeignByRepository
+    site: Site, servers: Mapping[str, _Server], answers: _ForeignByRepository
 ) -> Others | LakeplanError:
     own = servers[site.server.name]
     if own.error is not None:
@@ -428,7 +428,7 @@ def _of_site(
         for repository in server.repositories:
             if not _concerns(site, name, repository):
                 continue
-            answer = found[name, repository]
+            answer = answers[name, repository]
             if isinstance(answer, str):
                 unreadable[repository.id if server is own else f"{name}/{repository.id}"] = answer
             elif answer.metaranges:

@@ -144,11 +144,11 @@ class _Marker:
         if not group:
             return
         others = read_others([begun.site for begun in group])
-        for found in others:
+        for foreign in others:
             begun = group[0]
             made: Made
             try:
-                made = found if isinstance(found, LakeplanError) else self._judge(begun, found)
+                made = foreign if isinstance(foreign, LakeplanError) else self._judge(begun, foreign)
             except LakeplanError as error:
                 made = error
             _drop_listing(begun.site, begun.listing)

@@ -64,17 +64,17 @@ class Probes:
                 self._read[one] = None
             except LakeplanError as error:
                 self._read[one] = error
-        found = self._read[one]
-        if isinstance(found, LakeplanError):
-            raise found
-        return found
+        answer = self._read[one]
+        if isinstance(answer, LakeplanError):
+            raise answer
+        return answer
 
     def check(self, site: Site) -> None:
         """Writes the site's file and reads it back. Raises LakeplanError when another run replaced it, and
         when the file of another site did: both namespaces are the same storage then."""
         self.write(site)
-        found = site.store.read(PROBE_KEY)
-        other = next((key for key, theirs in self._tokens.items() if theirs == found), None)
+        token = site.store.read(PROBE_KEY)
+        other = next((key for key, theirs in self._tokens.items() if theirs == token), None)
         if other is None:
             raise LakeplanError(
                 "another run is inspecting this namespace",
@@ -296,10 +296,10 @@ def _check_owner(site: Site) -> None:
         pass
     where = f"{site.store.url}/{OWNER_KEY}"
     try:
-        found = parse_json(site.store.read(OWNER_KEY))
-        _OWNER(found, "")
-        same = found["server"] == owner["server"] and found["repository"] == owner["repository"]
-        named = f"repository {found['repository']} of {found['server']}"
+        record = parse_json(site.store.read(OWNER_KEY))
+        _OWNER(record, "")
+        same = record["server"] == owner["server"] and record["repository"] == owner["repository"]
+        named = f"repository {record['repository']} of {record['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
         raise LakeplanError(
             "the record of this namespace's owner cannot be read",

@@ -166,10 +166,10 @@ def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
     """When lakeplan wrote exactly these rules, and what they replaced."""
     try:
-        found = read_applied(state, repository)
-        if found is None:
+        last = read_applied(state, repository)
+        if last is None:
             return None
-        record, _ = found
+        record, _ = last
         if record.get("etag") != stored.etag:
             return None
         at = moment_in(record["at"])

@@ -66,15 +66,15 @@ class Quarantine:
 
 def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
     """The quarantines of a repository whose last copy is older than a moment, oldest first."""
-    found = []
+    quarantines = []
     for mark_id in mark_ids(site.store, QUARANTINE_PREFIX):
         amount, newest = Amount(), 0
         for stored in site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/"):
             amount, newest = amount + Amount(1, stored.size), max(newest, stored.modified_us)
         at = moment_of(newest)
         if amount.objects and at < older_than:
-            found.append(Quarantine(site, mark_id, amount, at))
-    return sorted(found, key=lambda quarantine: quarantine.newest)
+            quarantines.append(Quarantine(site, mark_id, amount, at))
+    return sorted(quarantines, key=lambda quarantine: quarantine.newest)
 
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
@@ -203,7 +203,7 @@ class _Purge:
         """The copies of objects that nothing needs, or that are at their address again."""
         wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
         there = self._site.store.find(wanted)
-        found = []
+        copies_left = []
         for copy in copies:
             key = copy.key.removeprefix(self._prefix)
             back = there.get(key)
@@ -211,8 +211,8 @@ class _Purge:
                 self._kept[copy.key] = NEEDED
                 self._asked.pop(copy.key, None)
             else:
-                found.append(copy)
-        return found
+                copies_left.append(copy)
+        return copies_left
 
     def _delete(self, copies: list[StoredObject], until: datetime) -> list[StoredObject]:
         """Deletes copies. Returns those that are left because they need a newer inspection."""

@@ -95,14 +95,14 @@ _INDEX = records.record(
 def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
     """The state's record of a mark, or None. Raises FormatError."""
     key = mark_index_key(mark_id)
-    found = state.read(key)
-    if found is None:
+    stored = state.read(key)
+    if stored is None:
         return None
     hint = (
         f"Restore it from a backup, or move it away. `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
         f" restore {mark_id}` then use the record in the namespace."
     )
-    record = records.read_record(found.data, _INDEX, what="the record of this mark", where=key, hint=hint)
+    record = records.read_record(stored.data, _INDEX, what="the record of this mark", where=key, hint=hint)
     goes = Amount.from_row(record["goes"])
     return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], goes)
 
@@ -168,11 +168,11 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
     """The approval of a mark, or None. Raises FormatError for a damaged one, and StalePlan when other bytes
     were approved."""
     mark_id = stored.mark.mark_id
-    found = state.read(approval_key(mark_id))
-    if found is None:
+    record = state.read(approval_key(mark_id))
+    if record is None:
         return None
     try:
-        approval: Approval = decode(parse_json(found.data), Approval)
+        approval: Approval = decode(parse_json(record.data), Approval)
     except (ValueError, TypeError, KeyError):
         raise FormatError(
             "the record of this approval is damaged, or from another version of lakeplan",
@@ -310,14 +310,14 @@ _RUNS = records.record({"runs": records.list_of(_run_id)})
 
 def official_run(store: NamespaceReader, mark_id: str) -> str | None:
     """The run id under which a sweep writes the official report, or None before that. Raises FormatError."""
-    found = _official(store, sweep_prefix(mark_id), _RUN_ID)
-    return None if found is None else str(found["run_id"])
+    record = _official(store, sweep_prefix(mark_id), _RUN_ID)
+    return None if record is None else str(record["run_id"])
 
 
 def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
     """The runs in which the official collector marked for this mark, oldest first. Raises FormatError."""
-    found = _official(store, mark_prefix(mark_id), _RUNS)
-    return [] if found is None else list(found["runs"])
+    record = _official(store, mark_prefix(mark_id), _RUNS)
+    return [] if record is None else list(record["runs"])
 
 
 def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:

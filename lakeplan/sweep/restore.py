@@ -146,8 +146,8 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
         requested = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
         if requested:
             return {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
-    found = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
-    copies = {address: size for address, size in found if is_candidate_key(address)}
+    objects = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
+    copies = {address: size for address, size in objects if is_candidate_key(address)}
     try:
         named = marked_addresses(site.store, mark)
     except (StorageNotFound, FormatError):
@@ -158,23 +158,23 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
 def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> _Wanted:
     of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
     is_wanted = _path_filter(options.path)
-    found: dict[str, bool | None] = {}
+    matching: dict[str, bool | None] = {}
     parts = []
     for part in mark.marked.going:
         rows = read_marked(site.store, mark.mark_id, part)
-        before = len(found)
+        before = len(matching)
         for address, paths in zip(
             rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
         ):
             if of_commit is not None and address not in of_commit:
                 continue
             if is_wanted(paths or []):
-                found[address] = True
+                matching[address] = True
             elif len(paths or []) >= PATHS_NAMED:
-                found[address] = None
-        if len(found) > before:
+                matching[address] = None
+        if len(matching) > before:
             parts.append(part)
-    return _Wanted(found, tuple(parts))
+    return _Wanted(matching, tuple(parts))
 
 
 def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str:
@@ -271,16 +271,16 @@ def _copy_back(
         for some in batches(chosen, KEYS_A_LEASE):
             try:
                 keep()
-                found = site.store.find(some)
+                present = site.store.find(some)
             except LakeplanError as error:
                 if not came:
                     raise
                 over = str(error)
                 break
             kept = ports.now()
-            there |= {address: stored.size for address, stored in found.items()}
-            step(len(found))
-            left = [address for address in some if address not in found]
+            there |= {address: stored.size for address, stored in present.items()}
+            step(len(present))
+            left = [address for address in some if address not in present]
             problems: dict[str, str] = {}
             for address, why in zip(left, pool.map(bring, left), strict=True):
                 step()
@@ -334,7 +334,7 @@ def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> 
     if not addresses:
         return {}
     try:
-        found = read_back(lambda: site.store.find(addresses), lambda _: True, sleep)
+        present = read_back(lambda: site.store.find(addresses), lambda _: True, sleep)
     except StorageError:
         return None
-    return {address: stored.size for address, stored in found.items()}
+    return {address: stored.size for address, stored in present.items()}

@@ -135,17 +135,17 @@ class PartSweeper:
             count = self._parallelism or workers.parallelism
             shares = [request.parts[n::count] for n in range(min(count, len(request.parts)))]
             work = _work_of(request, count)
-            found: list[PartResult | LakeplanError] = []
+            results: list[PartResult | LakeplanError] = []
             problem = ""
             with _watched(self._stop, request.keep, workers) as lost:
                 try:
-                    found.extend(workers.run(shares, work))
+                    results.extend(workers.run(shares, work))
                 except SweepStopped as error:
                     problem = f"{error}"
-        ends = [end for end in found if isinstance(end, PartResult)]
+        ends = [end for end in results if isinstance(end, PartResult)]
         if len(ends) < len(request.parts):
             problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
-        problem = problem or next((with_hint(one) for one in found if isinstance(one, LakeplanError)), "")
+        problem = problem or next((with_hint(one) for one in results if isinstance(one, LakeplanError)), "")
         return RoundEnd(ends, problem, runner=choice)
 
 

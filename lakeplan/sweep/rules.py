@@ -89,8 +89,8 @@ def mark_gates(
         ),
         MIN_AGE: (_min_age(settings, grace_period_seconds),),
     }
-    found = [v.of(gate, repository.key) for gate, vs in judged.items() for v in vs if v is not None]
-    return overrides.decide_each(found, repository)
+    verdicts = [v.of(gate, repository.key) for gate, vs in judged.items() for v in vs if v is not None]
+    return overrides.decide_each(verdicts, repository)
 
 
 def _limit(value: float, limit: float | None, unit: str) -> Verdict | None:
@@ -208,15 +208,15 @@ def overlapping(
     """The repositories whose namespace equals, contains or is inside this one's in any spelling, and how.
     ``any_store`` includes those that overlap only if another endpoint or account is the same storage."""
     own = places(repository.storage_namespace)
-    found = []
+    neighbours = []
     for other in others:
         if other.id == repository.id:
             continue
         theirs = places(other.storage_namespace)
         hows = (a.how(b, any_store=any_store) for a in own for b in theirs)
         if how := next(filter(None, hows), ""):
-            found.append((other, how))
-    return found
+            neighbours.append((other, how))
+    return neighbours
 
 
 @lru_cache(maxsize=4096)

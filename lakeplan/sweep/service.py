@@ -151,15 +151,15 @@ def quarantines(
         raise next(iter(failed.values()))
     sites = [open_site(desired, tree, ports) for desired in wanted]
     now = ports.now()
-    found = []
+    old = []
     for site in sites:
         age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
-        found += list_quarantines(site, older_than=min(older_than, now - age))
-    return found
+        old += list_quarantines(site, older_than=min(older_than, now - age))
+    return old
 
 
 def purge_all(
-    found: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
+    old: Sequence[Quarantine], ports: SweepPorts, run: Run, *, older_than: datetime, option: str | None
 ) -> tuple[PurgeDocument, int]:
     """Purges quarantines. Returns the document (``schemas/purge.v1.json``) and the exit code. ``option``: the
     age that a person gave."""
@@ -167,7 +167,7 @@ def purge_all(
     refused: list[NotPurgedRow] = []
     codes: list[int] = []
     steps = _PurgeSteps(open_journal(ports.state, run, "sweep purge"))
-    for one in found:
+    for one in old:
         try:
             steps.begin(one.site.key, one.mark_id)
             ends.append(purge(one, ports, run, older_than=older_than))
@@ -183,7 +183,7 @@ def purge_all(
                     "hint": error.hint,
                 }
             )
-    if found and (note := close_journal(steps.journal, run)):
+    if old and (note := close_journal(steps.journal, run)):
         _log.warning("%s", note)
     document: PurgeDocument = {
         "format": PURGE_FORMAT,
@@ -336,8 +336,8 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
         rows = read_marked(site.store, mark.mark_id, part)
         classes = rows.column("class").to_pylist()
         never += sum(1 for each in classes if each not in _EXPIRED)
-        found = object_digests(mark.key, rows.column("address").to_pylist())
-        others += len(found) if shown is None else count_absent(found, shown)
+        digests = object_digests(mark.key, rows.column("address").to_pylist())
+        others += len(digests) if shown is None else count_absent(digests, shown)
     if never:
         return "awaiting approval: plans do not show objects that were never committed"
     if not others:
@@ -403,7 +403,7 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
 
 
 def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
-    found: list[tuple[DesiredRepository, StoredMark]] = []
+    confirmed: list[tuple[DesiredRepository, StoredMark]] = []
     others: dict[str, str] = {}
     unread: dict[str, str] = {}
     for name, server in tree.servers.items():
@@ -427,8 +427,8 @@ def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
                 if why := _not_of(stored.mark, mark_id, desired, server, repository):
                     others[desired.key] = why
                 else:
-                    found.append((desired, stored))
-    return _Search(found, others, unread)
+                    confirmed.append((desired, stored))
+    return _Search(confirmed, others, unread)
 
 
 def _not_of(

@@ -112,16 +112,16 @@ def properties(
 
 
 def _s3(access: S3Access) -> dict[str, str]:
-    found = {"fs.s3a.endpoint.region": access.region}
+    settings = {"fs.s3a.endpoint.region": access.region}
     if access.access_key and access.secret_key:
-        found |= {"fs.s3a.access.key": access.access_key, "fs.s3a.secret.key": access.secret_key}
+        settings |= {"fs.s3a.access.key": access.access_key, "fs.s3a.secret.key": access.secret_key}
     if access.endpoint_url:
-        found |= {
+        settings |= {
             "fs.s3a.endpoint": access.endpoint_url,
             "fs.s3a.path.style.access": "true",
             "fs.s3a.connection.ssl.enabled": str(scheme_of(access.endpoint_url) != "http").lower(),
         }
-    return found
+    return settings
 
 
 def _azure(access: AzureAccess) -> dict[str, str]:
@@ -183,23 +183,23 @@ def properties_text(settings: Mapping[str, str], *, defaults: str = "") -> str:
 
 
 def _escaped(text: str, *, of_key: bool = False) -> str:
-    found = []
+    parts = []
     for at, char in enumerate(text):
         special = char in "\\#!" or (of_key and char in "=: ") or (at == 0 and char == " ")
         if special:
-            found.append("\\" + char)
+            parts.append("\\" + char)
         elif " " <= char <= "~":
-            found.append(char)
+            parts.append(char)
         else:
             units = char.encode("utf-16-be")
-            found += [f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)]
-    return "".join(found)
+            parts += [f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)]
+    return "".join(parts)
 
 
 def packages_of(defaults: str) -> str:
     """``spark.jars.packages`` in the text of ``spark-defaults.conf``, which ``--packages`` would override."""
-    found = re.findall(r"(?m)^\s*spark\.jars\.packages[ \t]*[=: \t][ \t]*(\S+)", defaults)
-    return str(found[-1]) if found else ""
+    values = re.findall(r"(?m)^\s*spark\.jars\.packages[ \t]*[=: \t][ \t]*(\S+)", defaults)
+    return str(values[-1]) if values else ""
 
 
 def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> None:
@@ -264,16 +264,16 @@ def _s3_access(
     effective = str(client.meta.endpoint_url)
     custom = not (urlsplit(effective).hostname or "").endswith(AWS_HOSTS)
     try:
-        found, token, method = (None, None, "") if own_provider else _s3_keys(region)
+        keys_found, token, method = (None, None, "") if own_provider else _s3_keys(region)
     except BotoCoreError as error:
         raise translate_boto_error(error, location.url) from None
-    if found and token and method not in OF_THE_MACHINE:
+    if keys_found and token and method not in OF_THE_MACHINE:
         raise CredentialsError(
             "the S3 credentials are temporary, and the official collector does not use their session token",
             where=location.url,
             hint="Use a key without a token, or run on a machine whose role has access.",
         )
-    keys = (None, None) if found is None or method in OF_THE_MACHINE else found
+    keys = (None, None) if keys_found is None or method in OF_THE_MACHINE else keys_found
     known = region or client.meta.region_name
     return S3Access(
         region=known if known and known != "aws-global" else DEFAULT_REGION,
@@ -446,13 +446,13 @@ class SparkSubmit:
 
     # ---- what it is started with
     def _command(self) -> str:
-        found = find_program(self._options.command, self._environ)
-        if found is None:
+        program = find_program(self._options.command, self._environ)
+        if program is None:
             raise UsageError(
                 f"{self._options.command}, which runs the official collector, was not found",
                 hint="Install Spark, or give the program with --spark-submit PATH.",
             )
-        return found
+        return program
 
     def _client(self) -> str:
         """The client, with an absolute path for a local jar, because the job runs in another folder."""

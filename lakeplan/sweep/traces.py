@@ -132,5 +132,5 @@ def _end(
     if stored.mark.settings.mode != "quarantine":
         return "deleted", why
     copy = quarantine_prefix(mark_id) + address
-    there = any(found.key == copy for found in store.list_objects(copy))
+    there = any(copied.key == copy for copied in store.list_objects(copy))
     return ("quarantined" if there else "purged"), why

@@ -21,13 +21,13 @@ from lakeplan.values.units import parse_count, parse_date, parse_duration
 
 def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
     """Return the holds of a merged document, in its order."""
-    found = []
+    parsed = []
     for item in document.get("holds", ()):
         kind: Any = next(key for key in HOLD_TARGETS if key in item)
         until = item.get("until")
         last_day = None if until is None else parse_date(str(until))
-        found.append(Hold(kind, item[kind], last_day, item.get("reason", "")))
-    return tuple(found)
+        parsed.append(Hold(kind, item[kind], last_day, item.get("reason", "")))
+    return tuple(parsed)
 
 
 class SettingsCheck:

@@ -63,15 +63,15 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
 
 
 def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: NodePath, problems: Problems) -> bool:
-    found = False
+    is_missing = False
     for index, value in enumerate(use):
         name = str(value.value)
         if name in profiles:
             continue
-        found = True
+        is_missing = True
         hint = suggestion(name, profiles) if profiles else "the tree has no profiles"
         problems.add(value.source, (*path, index), f"there is no profile {name!r}: {hint}")
-    return found
+    return is_missing
 
 
 def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry]:
@@ -113,11 +113,11 @@ def check_names_of_servers(
         known = directory.exact_names(one)
         back = ((e, one, of_server[one]) for e in of_server[other] if not e.is_glob and e.name not in known)
         for entry, server, theirs in (*pairs, *back):
-            found = _also_named(entry, server, theirs, directory, budget)
-            if found is not None:
+            clash = _also_named(entry, server, theirs, directory, budget)
+            if clash is not None:
                 text = (
-                    f"{one} and {other} are names of the same server, and {found[0].key!r} at"
-                    f" {found[0].source} names the repository {found[1]!r} too: keep only one of the two"
+                    f"{one} and {other} are names of the same server, and {clash[0].key!r} at"
+                    f" {clash[0].source} names the repository {clash[1]!r} too: keep only one of the two"
                     " entries"
                 )
                 problems.add(entry.source, ("repositories", entry.key), text)
@@ -277,7 +277,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
     budget.spend(1)
     if not _may_overlap(one.name, other.name):
         return
-    found = list(disagreements(one.layer, other.layer))
+    conflicts = list(disagreements(one.layer, other.layer))
     uses = [tuple(v.value for v in e.layer.use) for e in (one, other)]
     if all(uses) and uses[0] != uses[1]:
         example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
@@ -288,7 +288,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
             )
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)
-    for conflict in found:
+    for conflict in conflicts:
         budget.spend(len(directory.globs(one.server)))
         stronger = [
             e.name

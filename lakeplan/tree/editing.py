@@ -122,8 +122,8 @@ def _entry(text: str, entry: str) -> yaml.MappingNode | None:
     repositories = _repositories(text)
     if not isinstance(repositories, yaml.MappingNode):
         return None
-    found = [value for key, value in repositories.value if key.value == entry]
-    return found[0] if len(found) == 1 and isinstance(found[0], yaml.MappingNode) else None
+    nodes = [value for key, value in repositories.value if key.value == entry]
+    return nodes[0] if len(nodes) == 1 and isinstance(nodes[0], yaml.MappingNode) else None
 
 
 def _repositories(text: str) -> yaml.Node | None:
@@ -152,10 +152,10 @@ def _indented(lines: list[str], column: int) -> str:
 def replace_number(text: str, line: int, column: int, number: int) -> str | None:
     """Return the text with another whole number at a place (from 1). None if no number is there."""
     at = _offset(text, line, column)
-    found = _NUMBER.match(text, at) if at is not None else None
-    if at is None or found is None:
+    match = _NUMBER.match(text, at) if at is not None else None
+    if at is None or match is None:
         return None
-    return text[:at] + str(number) + text[found.end() :]
+    return text[:at] + str(number) + text[match.end() :]
 
 
 _NUMBER = re.compile(r"[0-9][0-9_]*(?![^\s,\]}#:])")
@@ -163,7 +163,7 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 def _offset(text: str, line: int, column: int) -> int | None:
-    starts = [0, *(found.end() for found in _LINE_ENDS.finditer(text))]
+    starts = [0, *(match.end() for match in _LINE_ENDS.finditer(text))]
     if not 1 <= line <= len(starts):
         return None
     at = starts[line - 1] + column - 1
@@ -189,8 +189,8 @@ def drop_branch(text: str, entry: str, branch: str) -> str | None:
     gc = _block(text, entry, "gc")
     branches = _list_of(gc, "branches")
     names = [_child(item, "branch_id") for item in branches.value] if branches is not None else []
-    found = [n for n, name in enumerate(names) if name is not None and name.value == branch]
-    return _drop(text, gc, branches, found[0]) if len(found) == 1 else None
+    positions = [n for n, name in enumerate(names) if name is not None and name.value == branch]
+    return _drop(text, gc, branches, positions[0]) if len(positions) == 1 else None
 
 
 def put_setting(
@@ -201,13 +201,13 @@ def put_setting(
     drops the item. None if that cannot be edited."""
     block = _block(text, entry, kind.value)
     items = _list_of(block, kind.items_key)
-    found = [n for n, item in enumerate(items.value if items is not None else ()) if _is_item(item, old)]
-    if len(found) > 1:
+    positions = [n for n, item in enumerate(items.value if items is not None else ()) if _is_item(item, old)]
+    if len(positions) > 1:
         return None
-    if found and new is None:
-        return _drop(text, block, items, found[0])
-    if found:
-        return _put_values(text, (entry, kind, found[0]), _fields(old), _fields(new))
+    if positions and new is None:
+        return _drop(text, block, items, positions[0])
+    if positions:
+        return _put_values(text, (entry, kind, positions[0]), _fields(old), _fields(new))
     if old is not None and old.id is None:
         return None  # only an id overrides what is inherited
     item = _item(new) if new is not None else f"{{id: {quoted(str(old.id if old else ''))}, remove: true}}"
@@ -302,19 +302,19 @@ def _drop(
 
 def _put(text: str, entry: str, block: str, key: str, value: str, lines: list[str]) -> str | None:
     """Return the text with another key in a block of the entry, which is created if needed."""
-    node, found = _entry(text, entry), _block(text, entry, block)
-    if node is None or (found is None and _child(node, block) is not None):
+    node, body = _entry(text, entry), _block(text, entry, block)
+    if node is None or (body is None and _child(node, block) is not None):
         return None
-    if found is None:
+    if body is None:
         if node.flow_style or not node.value:
             return _before_end(text, node, f"{block}: {{{key}: {value}}}") if node.flow_style else None
         column = node.value[0][0].start_mark.column
         return _after(text, node, [f"{block}:", *(f"  {line}" for line in lines)], column)
-    if _child(found, "file") is not None or _child(found, key) is not None:
+    if _child(body, "file") is not None or _child(body, key) is not None:
         return None
-    if found.flow_style:
-        return _before_end(text, found, f"{key}: {value}")
-    return _after(text, found, lines, found.value[0][0].start_mark.column) if found.value else None
+    if body.flow_style:
+        return _before_end(text, body, f"{key}: {value}")
+    return _after(text, body, lines, body.value[0][0].start_mark.column) if body.value else None
 
 
 def _block(text: str, entry: str, name: str) -> yaml.MappingNode | None:

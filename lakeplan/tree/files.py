@@ -119,7 +119,7 @@ class TreeFiles:
             self._problems.add(at, path, why)
             return []
         parts = _folded([p for p in pattern.split("/") if p not in ("", ".")])
-        found: list[str] = []
+        matching: list[str] = []
         try:
             if len(parts) > limits.INCLUDE_PARTS:
                 raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts")
@@ -131,10 +131,10 @@ class TreeFiles:
             if not self.is_inside(file):
                 self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
             elif file != ROOT_FILE and os.path.isfile(self.root / file):
-                found.append(file)
-        if not found and parts and not any(c in pattern for c in "*?["):
+                matching.append(file)
+        if not matching and parts and not any(c in pattern for c in "*?["):
             self._problems.add(at, path, f"there is no file {pattern}")
-        return found
+        return matching
 
     def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
         """Yield files. ``done`` has the folders that were read and the number of remaining parts of the
@@ -167,13 +167,13 @@ class TreeFiles:
         """Return the entries of a folder, sorted. Raises TooLarge if all patterns together read too many."""
         try:
             with os.scandir(self.root / folder) as entries:
-                found = list(islice(entries, limits.TREE_ENTRIES + 1))
+                listed = list(islice(entries, limits.TREE_ENTRIES + 1))
         except OSError:
             return []
-        self._visited += len(found) + 10 * folder.count("/")  # resolving a long path takes longer
+        self._visited += len(listed) + 10 * folder.count("/")  # resolving a long path takes longer
         if self._visited > limits.TREE_ENTRIES:
             raise TooLarge(f"include reads more than {limits.TREE_ENTRIES:,} files and folders")
-        return sorted(found, key=lambda e: e.name)
+        return sorted(listed, key=lambda e: e.name)
 
 
 def _folded(parts: list[str]) -> list[str]:

@@ -182,24 +182,24 @@ class _Reader:
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
     def _refs(self, key: str, commits: dict[str, DrawnCommit]) -> dict[str, str]:
-        found = {}
+        commit_of = {}
         for name, node in _pairs(self._node.items.get(key)):
-            found[name] = _text(node)
-            if found[name] not in commits:
-                self._add(node.source, (key, name), f"there is no commit {found[name]!r} in this test")
-        return found
+            commit_of[name] = _text(node)
+            if commit_of[name] not in commits:
+                self._add(node.source, (key, name), f"there is no commit {commit_of[name]!r} in this test")
+        return commit_of
 
     def _objects(self, node: Node | None, path: NodePath) -> tuple[DrawnObject, ...]:
-        found: dict[str, DrawnObject] = {}
+        by_path: dict[str, DrawnObject] = {}
         for item in _items(node):
             if isinstance(item, MapNode):
                 drawn = DrawnObject(_text(item.items["path"]), item.source, _text(item.items["same_as"]))
             else:
                 drawn = DrawnObject(_text(item), item.source)
-            if drawn.path in found:
+            if drawn.path in by_path:
                 self._add(item.source, path, f"{drawn.path!r} appears twice")
-            found[drawn.path] = drawn
-        return tuple(found.values())
+            by_path[drawn.path] = drawn
+        return tuple(by_path.values())
 
     def _expected(self) -> Iterator[Expected]:
         for fate in FATES:

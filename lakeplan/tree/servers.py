@@ -116,17 +116,17 @@ class ServersReader:
         engine, schedule = self._lifecycle(node, (*path, "branch_lifecycle"))
         storages = node.items.get("storages")
         price = self._problems.parsed(node, COST, path, parse_price, None)
-        found: dict[str, StorageConfig] = {}
+        by_id: dict[str, StorageConfig] = {}
         for id_, child in storages.items.items() if isinstance(storages, MapNode) else ():
             if isinstance(child, MapNode):
-                found[id_] = self._storage(child, (*path, "storages", id_))
+                by_id[id_] = self._storage(child, (*path, "storages", id_))
         return ServerConfig(
             name=name,
             endpoint_url=self._url(node, path) or "",
             branch_lifecycle_engine=engine,
             branch_lifecycle_schedule=schedule,
             time_zone=self._checked(node, "time_zone", path, _check_time_zone) or "UTC",
-            storages=found,
+            storages=by_id,
             cost_per_gb_month=None if price is None else Price(*price),
             cost_source=cost.source if (cost := node.items.get(COST)) is not None else None,
             source=node.source,
@@ -240,18 +240,18 @@ def read_safety(root: MapNode, problems: Problems) -> Safety:
 def _settings(root: MapNode, block: str, settings: Iterable[Setting], problems: Problems) -> dict[str, Any]:
     """Return the fields that a block gives, by name. A value that cannot be read gives none."""
     node = root.items.get(block)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if not isinstance(node, MapNode):
-        return found
+        return values
     for setting in settings:
         child = node.items.get(setting.key)
         if setting.kind is TAG_GLOBS:
             if isinstance(child, ListNode):
-                found[setting.field] = tuple(_tag_patterns(child, (block, setting.key), problems))
+                values[setting.field] = tuple(_tag_patterns(child, (block, setting.key), problems))
             continue
         default = setting.kind.parse(setting.default)
-        found[setting.field] = problems.parsed(node, setting.key, (block,), setting.kind.parse, default)
-    return found
+        values[setting.field] = problems.parsed(node, setting.key, (block,), setting.kind.parse, default)
+    return values
 
 
 def read_manages(root: MapNode, servers: Collection[str], problems: Problems) -> tuple[str, ...] | None:
@@ -262,7 +262,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
     if "name" not in root.items:
         text = "a tree with `manages` needs a name: add `name: …`, a different one in each tree"
         problems.add(root.where("manages"), ("manages",), text)
-    found = []
+    patterns = []
     for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:
@@ -273,13 +273,13 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
             problem = f"this tree has no server {server!r}"
         if problem:
             problems.add(child.source, ("manages", index), problem)
-        found.append(pattern)
-    return tuple(found)
+        patterns.append(pattern)
+    return tuple(patterns)
 
 
 def read_places(root: MapNode) -> dict[str, Source]:
     """Return the places of the blocks and keys that gates depend on, such as ``safety.max_expired_bytes``."""
-    found = {}
+    places = {}
     for block in (
         "safety",
         "bounds",
@@ -293,11 +293,11 @@ def read_places(root: MapNode) -> dict[str, Source]:
     ):
         if block not in root.items:
             continue
-        found[block] = root.where(block)
+        places[block] = root.where(block)
         child = root.items[block]
         if isinstance(child, MapNode):
-            found |= {f"{block}.{key}": child.where(key) for key in child.items}
-    return found
+            places |= {f"{block}.{key}": child.where(key) for key in child.items}
+    return places
 
 
 def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterato
 def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
     """Return the checks in order, without malformed ones, which already have a problem."""
     node = root.items.get("checks")
-    found: dict[str, Check] = {}
+    by_name: dict[str, Check] = {}
     for index, child in enumerate(node.items if isinstance(node, ListNode) else ()):
         if not isinstance(child, MapNode):
             continue
@@ -323,11 +323,11 @@ def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
         words = [text_of(item) for item in run.items] if isinstance(run, ListNode) else []
         if name is None or not words or any(not word or "\0" in word for word in words):
             continue
-        if name in found:
+        if name in by_name:
             problems.add(child.source, ("checks", index, "name"), f"there are two checks {name!r}")
             continue
-        found[name] = Check(name, tuple(w for w in words if w), _seconds(child, index, problems))
-    return tuple(found.values())
+        by_name[name] = Check(name, tuple(w for w in words if w), _seconds(child, index, problems))
+    return tuple(by_name.values())
 
 
 def _seconds(check: MapNode, index: int, problems: Problems) -> int:
@@ -364,7 +364,7 @@ def read_notify(root: MapNode, problems: Problems) -> NotifyConfig | None:
 
 
 def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
-    found: dict[str, Channel] = {}
+    channels: dict[str, Channel] = {}
     variables: dict[str, str] = {}
     for name, child in node.items.items() if isinstance(node, MapNode) else ():
         assert isinstance(node, MapNode)
@@ -383,8 +383,8 @@ def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
         if other != name:
             text = f"{name!r} and {other!r} share the variable {channel.variable}: rename one of them"
             problems.add(at, path, text)
-        found[name] = channel
-    return found
+        channels[name] = channel
+    return channels
 
 
 def _is_known(node: Node, path: tuple[str, ...], channels: dict[str, Channel], problems: Problems) -> bool:

@@ -130,19 +130,19 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath
 
     ``schema`` names a schema or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
     """
-    found: list[tuple[Source, NodePath, str]] = []
+    problems_found: list[tuple[Source, NodePath, str]] = []
     for error in _validator(schema).iter_errors(to_plain(node)):
         path = tuple(error.absolute_path)
         for source, extra, text in _explain(error, _locate(node, path)):
             if not problems.has(source, path + extra):
-                found.append((source, path + extra, text))
-            if len(found) > limits.TREE_PROBLEMS:
+                problems_found.append((source, path + extra, text))
+            if len(problems_found) > limits.TREE_PROBLEMS:
                 break
-        if len(found) > limits.TREE_PROBLEMS:
+        if len(problems_found) > limits.TREE_PROBLEMS:
             break
-    for problem in found:
+    for problem in problems_found:
         problems.add(*problem)
-    wrong = {path for _, path, _ in found}
+    wrong = {path for _, path, _ in problems_found}
     _check_words(node, wrong, problems)
     return wrong
 

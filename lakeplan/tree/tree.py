@@ -183,14 +183,14 @@ class TreeReader:
         if self._what_if is not None:
             self.over = self._layer_over(self._what_if.repository)
         maps = [(ROOT_FILE, root), *self._included(root)]
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for file, node in maps:
             self.files_read.append(file)
             self.overrides.extend(read_overrides(node, self._problems))
-            found.extend(self._read_entries(file, node))
+            entries.extend(self._read_entries(file, node))
         broken = {name for name in self.profiles if self._is_broken(ROOT_FILE, ("profiles", name))}
         bad_profiles = check_profiles(self.profiles, self._problems) | broken
-        self.entries = check_duplicates(found, self._problems)
+        self.entries = check_duplicates(entries, self._problems)
         directory, servers = self.directory, self.root_file.servers
         check_managed(self.entries, directory, self._problems)
         try:
@@ -234,11 +234,11 @@ class TreeReader:
             for file in self._files.expand(DEFAULT_INCLUDE, at, ()):
                 places[file] = (at, ())
         rules = self._named_rules_files([ROOT_FILE, *places])
-        found = []
+        included = []
         for file, (at, path) in sorted(places.items()):
             if file not in rules and (child := self._read_file(file, "repository", at, path)) is not None:
-                found.append((file, child))
-        return found
+                included.append((file, child))
+        return included
 
     def _named_rules_files(self, files: list[str]) -> set[str]:
         """Return the files that ``file:`` keys name, to distinguish them from repository files."""
@@ -419,7 +419,7 @@ class Tree(RootFile):
         by globs if it is live. Raises ConfigError if globs give a live repository invalid settings."""
         live = set(live_repositories)
         problems = Problems()
-        found, values = [], 0
+        repositories, values = [], 0
         for name in sorted(self.directory.exact_names(server) | live):
             repository = self._resolve_one(server, name, problems)
             if repository is None:
@@ -429,17 +429,17 @@ class Tree(RootFile):
                 path = ("repositories", repository.entry)
                 problems.add(repository.source or Source(ROOT_FILE, 1, 1), path, too_many_values())
                 break
-            found.append(repository)
+            repositories.append(repository)
         problems.raise_any(where=str(self.root / ROOT_FILE))
-        return found
+        return repositories
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
         """Return the configuration of a repository, live or not, or None if no entry names it. Raises as
         ``resolve``."""
         problems = Problems()
-        found = self._resolve_one(server, name, problems)
+        desired = self._resolve_one(server, name, problems)
         problems.raise_any(where=str(self.root / ROOT_FILE))
-        return found
+        return desired
 
     def _resolve_one(self, server: str, name: str, problems: Problems) -> DesiredRepository | None:
         naming = self.directory.naming(server, name)
@@ -453,24 +453,24 @@ class Tree(RootFile):
             problems.add(conflict.other.source, ("repositories", name, show_path(conflict.path)), text)
         if len(problems) > before:
             return None
-        found = build(server, name, naming, merged, self.safety, tree=self.name)
+        desired = build(server, name, naming, merged, self.safety, tree=self.name)
         if self.notify is None:
-            return found
-        channel = self.notify.channel_for(Event.BRANCH_DELETION, found.owner)
-        return replace(found, notice_channel=channel.name if channel is not None else "")
+            return desired
+        channel = self.notify.channel_for(Event.BRANCH_DELETION, desired.owner)
+        return replace(desired, notice_channel=channel.name if channel is not None else "")
 
     def globs(self, server: str) -> list[DesiredRepository]:
         """Each glob of a server as if it were a repository's name, with the owner and the blocks
         (``resolved``) of its entry. Another glob may have what it cannot do without."""
-        found = []
+        globs = []
         for entry in self.directory.globs(server):
             merged = self.directory.merged(Naming((entry,), None))
             owner = merged.values.get(("owner",))
             glob = DesiredRepository(
                 server, entry.name, entry.key, None, "", dict(merged.blocks), {}, source=entry.source
             )
-            found.append(replace(glob, owner=str(owner.value)) if owner is not None else glob)
-        return found
+            globs.append(replace(glob, owner=str(owner.value)) if owner is not None else glob)
+        return globs
 
     def may_manage(self, server: str, name: str) -> bool:
         """Return whether ``manages`` includes a repository."""
@@ -484,8 +484,8 @@ class Tree(RootFile):
     def owner_of(self, repository: str) -> str:
         """Return the owner of ``server/name``, or "" if its entry has none."""
         server, _, name = repository.partition("/")
-        found = self._resolve_one(server, name, Problems()) if server in self.servers else None
-        return (found.owner if found is not None else None) or ""
+        desired = self._resolve_one(server, name, Problems()) if server in self.servers else None
+        return (desired.owner if desired is not None else None) or ""
 
     def servers_of(self, repository: str) -> list[str]:
         """Return the servers on which an entry names a repository, given as ``name`` or ``server/name``."""

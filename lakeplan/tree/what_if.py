@@ -67,16 +67,16 @@ def laid_over(node: MapNode, over: MapNode) -> MapNode:
 
 
 def _split(setting: str) -> tuple[Path, Node]:
-    found: list[str | Item] = []
+    path: list[str | Item] = []
     at = 0
     while (part := _PART.match(setting, at)) and (not at or setting[at] == "."):
-        found.append(part["key"])
+        path.append(part["key"])
         if part["name"] is not None:
-            found.append(_item(found, part["name"], setting))
+            path.append(_item(path, part["name"], setting))
         at = part.end()
-    if not found or setting[at : at + 1] != "=":
+    if not path or setting[at : at + 1] != "=":
         raise UsageError(f"{SET} {setting} is not PATH=VALUE", hint=_HINT)
-    first = str(found[0])
+    first = str(path[0])
     known = (*OF_REPOSITORIES, *OF_TREE)
     if first not in known:
         close = nearest(first, known)
@@ -84,7 +84,7 @@ def _split(setting: str) -> tuple[Path, Node]:
             f"{SET} {setting}: {first} cannot be set for a plan",
             hint=f"Did you mean {close}?" if close else f"You can set {', '.join(known)}.",
         )
-    return tuple(found), _value(setting[at + 1 :], setting)
+    return tuple(path), _value(setting[at + 1 :], setting)
 
 
 def _item(path: Sequence[str | Item], name: str, setting: str) -> Item:

@@ -69,7 +69,7 @@ class Cron:
         return (by_month or by_week) if self.either_day else (by_month and by_week)
 
     def _runs(self, day: date, zone: tzinfo) -> list[datetime]:
-        found = []
+        runs = []
         for hour in self.hours:
             for minute in self.minutes:
                 for fold in (0, 1):
@@ -77,8 +77,8 @@ class Cron:
                     run = local.astimezone(timezone.utc)
                     back = run.astimezone(zone)
                     if (back.date(), back.hour, back.minute) == (day, hour, minute):
-                        found.append(run)
-        return found
+                        runs.append(run)
+        return runs
 
 
 def parse_cron(text: str) -> Cron:
@@ -102,7 +102,7 @@ def parse_cron(text: str) -> Cron:
 
 
 def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> frozenset[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         body, slash, step_text = part.partition("/")
         step = _number(step_text, name, text, {}) if slash else 1
@@ -114,8 +114,8 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
             last = _number(last_text, name, text, words) if dash else (high if slash else first)
         if not (low <= first <= last <= high) or step < 1:
             raise ValueError(f"the {name} {text!r} of a cron expression is not within {low} to {high}")
-        found.update(range(first, last + 1, step))
-    return frozenset(found)
+        numbers.update(range(first, last + 1, step))
+    return frozenset(numbers)
 
 
 def _number(text: str, name: str, field: str, words: dict[str, int]) -> int:

@@ -64,14 +64,14 @@ class ProblemsDocument(TypedDict):
 
 def format_problem(document: object, expected: str) -> str:
     """Return why a JSON document does not have the format, such as ``lakeplan.plan/v1``; "" if it has."""
-    found = document.get("format") if isinstance(document, dict) else None
-    if found == expected:
+    name = document.get("format") if isinstance(document, dict) else None
+    if name == expected:
         return ""
-    if not isinstance(found, str) or not found.startswith("lakeplan."):
+    if not isinstance(name, str) or not name.startswith("lakeplan."):
         return "it is not a document of lakeplan"
-    if found.partition("/")[0] == expected.partition("/")[0]:
-        return f"it has the format {found[:60]}, and this version of lakeplan reads {expected}"
-    return f"it is another document of lakeplan, {found[:60]}"
+    if name.partition("/")[0] == expected.partition("/")[0]:
+        return f"it has the format {name[:60]}, and this version of lakeplan reads {expected}"
+    return f"it is another document of lakeplan, {name[:60]}"
 
 
 def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:

@@ -159,8 +159,8 @@ def absolute_entries(paths: str) -> str:
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
     """Return the absolute path of a program, which is searched in ``PATH`` unless it has a slash."""
-    found = shutil.which(name, path=absolute_entries(environ.get("PATH", os.defpath)))
-    return os.path.abspath(found) if found is not None else None
+    path = shutil.which(name, path=absolute_entries(environ.get("PATH", os.defpath)))
+    return os.path.abspath(path) if path is not None else None
 
 
 def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -71,18 +71,18 @@ def summarise(plan: Plan) -> dict[str, Json]:
 
 def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
     """Return the monthly cost of the bytes that expire, by currency, on servers that have a price."""
-    found: dict[str, dict[str, Json]] = {}
+    by_currency: dict[str, dict[str, Json]] = {}
     for repository in writes:
         price = repository.cost_per_gb_month
         if price is None:
             continue
-        sums = found.setdefault(
+        sums = by_currency.setdefault(
             price.currency, {"currency": price.currency, "per_month": 0.0, "per_month_plus_30_days": 0.0}
         )
         for key, horizon in (("per_month", Horizon.NOW), ("per_month_plus_30_days", Horizon.MONTH)):
             figures = repository.impact.horizons.get(horizon.value)
             sums[key] += price.monthly((figures.bytes_expire or 0) if figures is not None else 0)
-    return [found[currency] for currency in sorted(found)]
+    return [by_currency[currency] for currency in sorted(by_currency)]
 
 
 def _branches(plan: Plan) -> dict[str, Json]:
@@ -126,8 +126,8 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     if document.get("digest") != digest_of(document):
         raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
     try:
-        if problem is not None and (found := problem(document)):
-            raise ValueError(found)
+        if problem is not None and (why := problem(document)):
+            raise ValueError(why)
         plan = typing.cast(Plan, decode(document, Plan))
         if len({r.key for r in plan.repositories}) != len(plan.repositories):
             raise ValueError("it lists a repository twice")
@@ -155,8 +155,8 @@ def _check_shown(plan: RepositoryPlan) -> None:
 def dump_objects(plan: Plan) -> bytes:
     """Return the file beside a plan file: the records of the repositories that have too many for the plan
     file, in the plan's order. Empty if there are none."""
-    found = [r.impact.shown.data or b"" for r in _stored_apart(plan) if r.impact.shown is not None]
-    return b"".join((OBJECTS_HEAD, *found)) if found else b""
+    parts = [r.impact.shown.data or b"" for r in _stored_apart(plan) if r.impact.shown is not None]
+    return b"".join((OBJECTS_HEAD, *parts)) if parts else b""
 
 
 def with_objects(plan: Plan, data: bytes) -> Plan:

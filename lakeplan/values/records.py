@@ -84,10 +84,10 @@ class Misshapen(ValueError):
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of these pairs, for ``parse_json``. Raises Misshapen if a key appears twice, because
     JSON readers disagree about which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise Misshapen("a key appears twice")
-    return found
+    return values
 
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
@@ -210,9 +210,9 @@ def check_repository(
     document: Mapping[str, Any], repository: str, *, what: str, where: str, hint: str
 ) -> None:
     """Raise FormatError if a record is not of this repository (``server/name``)."""
-    found = document.get("repository")
-    if found != repository:
-        shown = found if isinstance(found, str) else "another repository"
+    stored = document.get("repository")
+    if stored != repository:
+        shown = stored if isinstance(stored, str) else "another repository"
         raise FormatError(f"{what} belongs to {shown}", where=where, hint=hint)
 
 

@@ -79,15 +79,15 @@ class GcRules:
         named = {"by default": self.default_retention_days} | {
             f"on branch {branch!r}": days for branch, days in self.branches.items()
         }
-        found = []
+        oddities = []
         for where, days in named.items():
             if days < 1:
                 cut = ", perhaps a larger number that was cut to 32 bits" if days < 0 else ""
-                found.append(f"{days} retention days {where}: only HEADs are kept{cut}")
+                oddities.append(f"{days} retention days {where}: only HEADs are kept{cut}")
             elif days > MAX_DAYS:
-                found.append(f"{days:,} retention days {where}: more than a century, so nothing expires")
+                oddities.append(f"{days:,} retention days {where}: more than a century, so nothing expires")
         unknown = () if branches is None else sorted(self.branches.keys() - set(branches))
-        return found + [f"a rule for branch {name!r}, which does not exist" for name in unknown]
+        return oddities + [f"a rule for branch {name!r}, which does not exist" for name in unknown]
 
     @property
     def etag(self) -> str:

@@ -79,8 +79,8 @@ class BucketUrl:
 
 def scheme_of(text: str) -> str | None:
     """The scheme in lower case, or None for a text without one."""
-    found = _SCHEME.fullmatch(text)
-    return found.group(1).lower() if found else None
+    match = _SCHEME.fullmatch(text)
+    return match.group(1).lower() if match else None
 
 
 def parse_web_url(
@@ -168,13 +168,13 @@ def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
     for character in text:
         if not character.isprintable() or character == "\\":  # of white space only the plain space is left
             raise BadUrl(f"{_character(character)} cannot be part of a URL")
-    found = _SCHEME.fullmatch(text)
-    if found is None:
+    match = _SCHEME.fullmatch(text)
+    if match is None:
         raise BadUrl("a URL must begin with a scheme such as https://")
-    scheme = found.group(1).lower()
+    scheme = match.group(1).lower()
     if scheme not in schemes:
         raise BadUrl(f"the scheme {scheme}:// is not supported here")
-    return scheme, found.group(2)
+    return scheme, match.group(2)
 
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
@@ -250,10 +250,10 @@ def _check_parts(parts: Iterable[str]) -> None:
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    return None if getattr(found, "scope_id", None) else found
+    return None if getattr(address, "scope_id", None) else address
 
 
 def _character(character: str) -> str:

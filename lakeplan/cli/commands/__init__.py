@@ -95,10 +95,10 @@ class Commands(UserDict[str, click.Command | None]):
 def _imported(name: str) -> click.Command:
     word = "import_" if name == "import" else name  # Python keeps the word for itself
     module = import_module(f"{__name__}.{MODULES.get(name, name)}")
-    found: Command | CommandGroup = getattr(module, word)
+    loaded: Command | CommandGroup = getattr(module, word)
     app = typer.Typer(rich_markup_mode=None)
     app.callback()(lambda: None)  # with one, typer makes a group also of a single command
-    found.add(app, name, SHORT_HELP[name])
+    loaded.add(app, name, SHORT_HELP[name])
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     return with_environment(group.commands[name])

@@ -97,8 +97,8 @@ def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]
         return server, name
     if not owned and tree.default_server is not None and not tree.servers_of(repository):
         return tree.default_server, name
-    found = find_repository(tree, repository)
-    return found.server, found.name
+    desired = find_repository(tree, repository)
+    return desired.server, desired.name
 
 
 HEAD = "# Written by lakeplan adopt. Edit entries, or move them elsewhere.\napiVersion: lakeplan/v1\n"
@@ -145,7 +145,7 @@ def newly_matched(session: Session, selection: Selection) -> tuple[list[str], li
     """``server/name`` of live repositories that only a glob names, and that no apply recorded; and why
     servers with selected globs did not answer. Raises that if no server did."""
     known = reviewed_repositories(session.state())
-    found: list[str] = []
+    keys: list[str] = []
     lost: list[LakeplanError] = []
     answered = False
     for server in session.tree.servers:
@@ -158,10 +158,10 @@ def newly_matched(session: Session, selection: Selection) -> tuple[list[str], li
             lost += [error] if lost_globs(session.tree, server, selection) else []
             continue
         wanted = [d for d in session.tree.resolve(server, live) if selection.takes(d)]
-        found += [d.key for d in wanted if d.by_glob and d.name in live and d.key not in known]
+        keys += [d.key for d in wanted if d.by_glob and d.name in live and d.key not in known]
     if lost and not answered:
         raise lost[0]
-    return found, lost
+    return keys, lost
 
 
 def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:

@@ -154,7 +154,7 @@ def _from_server(
 
     server, name = one_repository(session.tree, repository)
     reader, config = session.reader(server), session.tree.servers[server]
-    found = find_repository(session.tree, reader, server, name)
+    stored = find_repository(session.tree, reader, server, name)
     chosen = read_rules(rules) if rules is not None else _rules_of(session, server, name)
     if chosen is None:
         raise LakeplanError(
@@ -167,9 +167,9 @@ def _from_server(
         f"{server}/{name}",
         graph,
         reader.metadata_reader(name),
-        found.storage_namespace,
+        stored.storage_namespace,
         blind_to,
-        inventory=inventory_of(session, server, found.storage_id, found.storage_namespace),
+        inventory=inventory_of(session, server, stored.storage_id, stored.storage_namespace),
         young_from_us=to_us(session.as_of) - min_age_seconds * 1_000_000,
     )
     return request_for(chosen, session.as_of, ZoneInfo(config.time_zone)), given

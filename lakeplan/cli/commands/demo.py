@@ -146,10 +146,10 @@ class Demo:
         self._say(
             "Run the same simulation without a server, once in threads of one process and once on Spark."
         )
-        found = [self._simulate("analytics", runner) for runner in ("local", "spark")]
-        if found[0] != found[1]:
-            raise LakeplanError(f"the runners disagree: {found}")
-        goes, kept = (found[0][side]["objects"] for side in ("goes", "kept"))
+        results = [self._simulate("analytics", runner) for runner in ("local", "spark")]
+        if results[0] != results[1]:
+            raise LakeplanError(f"the runners disagree: {results}")
+        goes, kept = (results[0][side]["objects"] for side in ("goes", "kept"))
         say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} kept.")
 
     def lakeplan(self, *arguments: str, expect: int = 0) -> None:

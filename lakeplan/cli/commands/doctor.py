@@ -107,8 +107,8 @@ def _examine(
     valid = f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}"
     yield Check("valid", "ok", valid, area="tree")
     if tree.notify is not None:
-        found = check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
-        yield from in_area("notify", found)
+        checks = check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
+        yield from in_area("notify", checks)
     yield from examine(
         tree,
         selection,

@@ -150,7 +150,7 @@ def run_staging(
 
 
 def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
-    return next((found for found in namespace.list_objects(address) if found.key == address), None)
+    return next((stored for stored in namespace.list_objects(address) if stored.key == address), None)
 
 
 def known_of(
@@ -211,13 +211,13 @@ def _others(
             continue
         foreign.append(ForeignRanges(f"{server}/{other.id}", metadata, metaranges))
     book, wanted = Addresses((repository.storage_namespace,)), set(addresses)
-    found: dict[str, set[str]] = {}
+    names_of: dict[str, set[str]] = {}
     for one in ForeignReader(session.runners.open, session.progress, None).entries(foreign):
         for text, kind in unpack_odd(one.packed):
             inside, may_mean = book.foreign(text, kind)
             for address in wanted.intersection({*may_mean, *([inside] if inside is not None else ())}):
-                found.setdefault(address, set()).update(one.repositories)
-    return {address: sorted(names) for address, names in found.items()}, notes
+                names_of.setdefault(address, set()).update(one.repositories)
+    return {address: sorted(names) for address, names in names_of.items()}, notes
 
 
 @command()

@@ -137,7 +137,7 @@ def audit(
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
         session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
-        found = audit_servers(
+        result = audit_servers(
             [*endpoints],
             audit_ports(session, storage, stop.is_set),
             AuditSettings(
@@ -152,8 +152,8 @@ def audit(
             takes=lambda server, name: takes_repository(repositories, server, name),
             known={row["repository"]: row for row in earlier["repositories"]} if earlier else {},
         )
-        document = found.document(now_utc(), endpoints)
-        if not (found.rows or found.failed or found.unfinished):
+        document = result.document(now_utc(), endpoints)
+        if not (result.rows or result.failed or result.unfinished):
             raise _nothing_selected()
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))

@@ -48,23 +48,23 @@ from lakeplan.values.units import parse_duration
 Connect = Callable[[str], LakeFSReader]
 
 
-def edit_text(found: Disagreement) -> str:
+def edit_text(edit: Disagreement) -> str:
     """The edit to make by hand, and where."""
-    desired, repository = found.desired, found.step.repository
-    lines = gc_lines(found.step.before) if found.rules else []
-    lines += [line for setting in found.settings for line in setting_lines(setting.kind, setting.before)]
+    desired, repository = edit.desired, edit.step.repository
+    lines = gc_lines(edit.step.before) if edit.rules else []
+    lines += [line for setting in edit.settings for line in setting_lines(setting.kind, setting.before)]
     if desired is None or desired.by_glob or desired.source is None:
         head = f"{repository}: add this entry under `repositories` in any file:"
         lines = [f"{repository}:", *(f"  {line}" for line in lines)]
     else:
-        blocks = ["gc"] * found.rules + [setting.kind.value for setting in found.settings]
+        blocks = ["gc"] * edit.rules + [setting.kind.value for setting in edit.settings]
         head = f"{repository}: in its entry at {desired.source}, replace {' and '.join(blocks)} with:"
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
-def edits_needed(found: Sequence[Disagreement], why: str, hint: str) -> StalePlan:
+def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> StalePlan:
     """The error of a rollback for which the tree has to be edited by hand."""
-    edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in found)
+    edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in disagreements)
     return StalePlan(
         f"{why}. No plan was made and nothing was changed. Make these edits:\n  {edits}", hint=hint
     )
@@ -79,7 +79,7 @@ class TreeEdit(EditedTree):
         same. Where that is impossible, it restores the files and raises StalePlan with the edits to make by
         hand."""
         first = disagreements(tree, wanted, connect)
-        if any(found.settings for found in first):
+        if any(disagreement.settings for disagreement in first):
             raise _not_editable(first, "lakeplan does not edit policies or object rules")
         try:
             edited = self._pass(first, {})
@@ -97,8 +97,8 @@ class TreeEdit(EditedTree):
             raise
         return edited
 
-    def _pass(self, found: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
-        for item in found:
+    def _pass(self, disagreements: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
+        for item in disagreements:
             key = item.step.repository
             lines = gc_lines(item.step.before, leftover[key].leftover if key in leftover else ())
             self._edit(item, lines)
@@ -114,10 +114,10 @@ class TreeEdit(EditedTree):
             raise ConfigError("an entry is written in a way that lakeplan cannot edit")
 
 
-def _not_editable(found: Sequence[Disagreement], problems: str) -> StalePlan:
+def _not_editable(disagreements: Sequence[Disagreement], problems: str) -> StalePlan:
     why = f"\n  {problems}" if problems else ""
     hint = "Edit the tree by hand, then run the rollback again."
-    return edits_needed(found, f"the tree could not be edited to contain the old rules{why}", hint)
+    return edits_needed(disagreements, f"the tree could not be edited to contain the old rules{why}", hint)
 
 
 def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[RunStep]) -> bool:
@@ -175,10 +175,10 @@ def list_(
     kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
     session = Opening().session(tree)
     wanted = Wanted(repository, None if since is None else _since(since), kinds)
-    found = list_runs(session.state(), wanted, limit=limit)
-    document = history_document(found.runs, found.damaged)
+    runs = list_runs(session.state(), wanted, limit=limit)
+    document = history_document(runs.runs, runs.damaged)
     context = RenderContext.of(session.tree)
-    code = ExitCode.PARTLY_DONE if found.damaged else ExitCode.OK
+    code = ExitCode.PARTLY_DONE if runs.damaged else ExitCode.OK
     return outputs.emit(document, render_history, context, code=code, sort_keys=True)
 
 
@@ -245,16 +245,16 @@ def rollback(
     state = session.state()
     record = with_retried(state, find_change(state, run))
     wanted = _restorable(record, Selection(tuple(target or ()), server=server))
-    found = disagreements(session.tree, wanted, session.reader)
-    if found and not edit_tree:
+    differing = disagreements(session.tree, wanted, session.reader)
+    if differing and not edit_tree:
         raise edits_needed(
-            found,
+            differing,
             f"the tree does not contain the rules from before run {record.run_id}, and an apply plans from"
             " the tree",
             "Edit the tree by hand or rerun with --edit-tree, then commit it with the plan.",
         )
     edit = TreeEdit(tree)
-    if found:
+    if differing:
         session = replace(session, tree=edit.make(session.tree, wanted, session.reader))
     try:
         made = plan_against(

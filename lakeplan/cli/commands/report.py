@@ -61,7 +61,7 @@ def read_histories(
 ) -> tuple[dict[str, History], list[str]]:
     """The history of each repository by key, and a sentence about each that could not be read. A namespace
     gives the history of its refs dump, a server the present one."""
-    found: dict[str, History] = {}
+    histories: dict[str, History] = {}
     unread: list[str] = []
     zone = parse_zone(sources.time_zone)
     asked = [r for r in repositories if r.key in sources.urls or sources.session is not None]
@@ -79,12 +79,12 @@ def read_histories(
                     raise LakeplanError(
                         "the repository's history has no commits", hint="Run the command again."
                     )
-                found[repository.key] = history
+                histories[repository.key] = history
             except LakeplanError as error:
                 hint = f" ({error.hint})" if error.hint else ""
                 unread.append(f"{repository.key}: no commit graph: {error.message}{hint}")
             step()
-    return found, unread
+    return histories, unread
 
 
 def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> History:
@@ -96,9 +96,9 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
             hint="Use the tree that the plan was made from.",
         )
     reader = session.reader(repository.server)
-    found = reader.get_repository(repository.name)
+    stored = reader.get_repository(repository.name)
     planned = any((repository.creation_date, repository.storage_namespace))
-    if planned and not repository.is_of(found.creation_date, found.storage_namespace):
+    if planned and not repository.is_of(stored.creation_date, stored.storage_namespace):
         raise LakeplanError(
             "the repository was deleted and created again since the plan", hint="Run `lakeplan plan` again."
         )
@@ -142,8 +142,8 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
 def read_curve(path: Path) -> Mapping[str, Any]:
     """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
     hint = "Run `lakeplan curve REPO --horizon 90d --format json --out FILE` to make one."
-    found: Mapping[str, Any] = read_document(path, "curve", "the curve", hint=hint, error=LakeplanError)
-    return found
+    document: Mapping[str, Any] = read_document(path, "curve", "the curve", hint=hint, error=LakeplanError)
+    return document
 
 
 MAX_CURVES = 5
@@ -172,7 +172,7 @@ def compute_curves(
     """Curves of the proposed rules (of the stored ones where none are proposed) at the plan's moment."""
     from lakeplan.simulation.curve import CurveRequest, curve
 
-    found: dict[str, Mapping[str, Any]] = {}
+    computed: dict[str, Mapping[str, Any]] = {}
     failed, left_out = [], []
     wanted = [r for r in repositories if r.key in histories and (r.after or r.before) is not None]
     for repository in wanted[:MAX_CURVES]:
@@ -182,13 +182,13 @@ def compute_curves(
         request = CurveRequest(rules, plan.as_of, history.zone, (), None, HORIZON_DAYS)
         try:
             given = _given(request, repository, history, sources)
-            found[repository.key] = curve(request, given, runners, progress)
+            computed[repository.key] = curve(request, given, runners, progress)
         except LakeplanError as error:
             failed.append(f"{repository.key}: no retention curve: {error.message}")
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
         left_out.append(f"no retention curves of {rest}, because a page has up to {MAX_CURVES}; use --target")
-    return Curves(found, failed, left_out)
+    return Curves(computed, failed, left_out)
 
 
 def _given(

@@ -455,16 +455,16 @@ def purge(
     before = now_utc() - timedelta(seconds=age)
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
-        found = quarantines(session.tree, selection, ports, older_than=before)
-        objects = sum(q.amount.objects for q in found)
-        if found and not auto_approve and not _approved(objects, len(found), no_color=outputs.no_color):
+        old = quarantines(session.tree, selection, ports, older_than=before)
+        objects = sum(q.amount.objects for q in old)
+        if old and not auto_approve and not _approved(objects, len(old), no_color=outputs.no_color):
             return ExitCode.ERROR
         run = this_run(tree, session.tree)
         if not auto_approve:
             run = replace(run, approver={"by": str(run.holder["user"])})
         with stopping() as stop:
             ports = replace(ports, stop=stop.is_set)
-            document, exit_code = purge_all(found, ports, run, older_than=before, option=older_than)
+            document, exit_code = purge_all(old, ports, run, older_than=before, option=older_than)
     return outputs.emit(document, render_purge, code=exit_code)
 
 

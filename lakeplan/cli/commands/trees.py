@@ -179,17 +179,17 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> dict[str, str]:
     """Server names and addresses of ``--endpoint``, or lakectl's as prod. Raises UsageError."""
     pairs = [_pair(text, "--endpoint") for text in given or ()]
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    endpoints = dict(pairs)
+    if len(endpoints) < len(pairs):
         raise UsageError("two --endpoint options have the same name", hint="Give each server its own name.")
-    if not found:
+    if not endpoints:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
             raise UsageError(
                 "no server was given", hint="Add one, for example --endpoint prod=https://lakefs.example.com"
             )
-        found = {"prod": url}
-    return found
+        endpoints = {"prod": url}
+    return endpoints
 
 
 def refuse_a_tree(folder: Path) -> None:
@@ -217,7 +217,7 @@ def _read_files(
     if len(endpoints) != 1:
         raise UsageError("--from-files needs exactly one --endpoint", hint="Import one server at a time.")
     (server,) = endpoints
-    found: dict[str, GcRules] = {}
+    rules_of: dict[str, GcRules] = {}
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
@@ -227,14 +227,14 @@ def _read_files(
                 hint="Name each file REPOSITORY.json, or give the files themselves.",
             )
         for file in files:
-            if file.stem in found:
+            if file.stem in rules_of:
                 raise UsageError(
                     f"two rules files are for repository {file.stem!r}", hint="Import one of them."
                 )
-            found[file.stem] = read_rules(file)
+            rules_of[file.stem] = read_rules(file)
     return [
         Imported(server, name, rules, owners.of(server, name))
-        for name, rules in found.items()
+        for name, rules in rules_of.items()
         if selection.takes_named(server, name, None)
     ]
 
@@ -471,10 +471,10 @@ def _left_out(files: dict[str, str], folder: Path) -> list[str]:
         IGNORE: IGNORE_BY_HAND,
         INCLUDING: f"{INCLUDING} already exists: include {INCLUDED} in it",
     }
-    found = [name for name in notes if name in files and os.path.lexists(folder / name)]
-    for name in found:
+    existing = [name for name in notes if name in files and os.path.lexists(folder / name)]
+    for name in existing:
         del files[name]
-    return [notes[name] for name in found]
+    return [notes[name] for name in existing]
 
 
 def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:

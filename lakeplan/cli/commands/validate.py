@@ -96,14 +96,14 @@ def test(
       lakeplan test tests/releases.yaml --format junit --out report.xml
     """
     loaded = load_tree(tree, os.environ)
-    found = find_tests(tree, files or ())
-    if not found:
+    paths = find_tests(tree, files or ())
+    if not paths:
         raise UsageError(
             f"the tree has no tests ({FOLDER}/*.yaml)",
             where=str(tree),
             hint="Give test files, or write one. `lakeplan schema policy-test` prints the format.",
         )
-    document = run_tests(loaded, read_tests(found, tree))
+    document = run_tests(loaded, read_tests(paths, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()
     code = ExitCode.ERROR if document["failed"] else ExitCode.OK
     context = RenderContext(tree=lambda: prefix)
