@@ -183,12 +183,12 @@ def _tags_at_stake(
     lost_tags: dict[str, tuple[str, ...]] = {}
     passed = bytearray(len(graph))
     for name in sorted(starts, key=lambda name: (-rules.days_for(name), name)):
-        commit, own = starts[name], list[str]()
+        commit, tag_ids = starts[name], list[str]()
         while commit >= 0 and follow[commit] and not passed[commit]:
             passed[commit] = 1
-            own += at.get(commit, ())
+            tag_ids += at.get(commit, ())
             commit = graph.main_parent[commit]
-        lost_tags[name] = tuple(sorted(own))
+        lost_tags[name] = tuple(sorted(tag_ids))
     return lost_tags
 
 
@@ -211,8 +211,8 @@ class StaleBranches:
 
     def transitions(self) -> dict[str, Transition]:
         """By branch: objects that only its own commits have."""
-        every = (1 << (len(self.names) + 1)) - 1
-        return {name: Transition(1 << i, every & ~(1 << i)) for i, name in enumerate(self.names)}
+        all_bits = (1 << (len(self.names) + 1)) - 1
+        return {name: Transition(1 << i, all_bits & ~(1 << i)) for i, name in enumerate(self.names)}
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, of kept commits."""

@@ -106,10 +106,10 @@ class DeletionRecord:
 def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBranch], run: Run) -> None:
     """Records the HEADs of branches that a server's own job may delete, so that undo can restore them by name
     or run. Stores nothing if there are none."""
-    seen = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
-    if seen:
+    deletions = {b.id: Deletion(b.commit_id, b.hidden, Fate.SEEN) for b in branches}
+    if deletions:
         at = utc_second_text(run.now())
-        DeletionRecord(state, repository, run.run_id, at, dict(run.holder), seen, finished=True).save()
+        DeletionRecord(state, repository, run.run_id, at, dict(run.holder), deletions, finished=True).save()
 
 
 def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:

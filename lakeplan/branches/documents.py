@@ -239,7 +239,7 @@ class RunDocument(TypedDict):
 
 
 def run_document(report: LifecycleReport) -> RunDocument:
-    ends = [b for r in report.repositories for b in r.branches]
+    results = [b for r in report.repositories for b in r.branches]
     return {
         "format": "lakeplan.lifecycle-run/v1",
         "run_id": report.run_id,
@@ -248,7 +248,7 @@ def run_document(report: LifecycleReport) -> RunDocument:
         "gates": [gate_row(g) for g in report.gates],
         "not_ours": list(report.not_ours),
         "summary": {
-            **{o.value: sum(1 for e in ends if e.outcome is o) for o in Outcome},
+            **{o.value: sum(1 for e in results if e.outcome is o) for o in Outcome},
             "kept": sum(r.kept for r in report.repositories),
             "noticed": sum(len(r.noticed) for r in report.repositories),
             "repositories_failed": sum(1 for r in report.repositories if r.failure is not None),
@@ -287,16 +287,16 @@ def _branch_end(end: BranchEnd) -> RunBranch:
 def run_exit_code(report: LifecycleReport) -> ExitCode:
     """The exit code for the worst that happened: an error, another run, a refused gate, a partial failure."""
     failed = [r for r in report.repositories if r.failure is not None]
-    every = (*report.gates, *(g for r in report.repositories for g in r.gates))
+    gates = (*report.gates, *(g for r in report.repositories for g in r.gates))
     if failed and all(is_held_elsewhere(r) for r in failed):
         return ExitCode.STALE if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
     if failed:
         return ExitCode.ERROR if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
-    if any(g.outcome is GateOutcome.REFUSED for g in every):
+    if any(g.outcome is GateOutcome.REFUSED for g in gates):
         return ExitCode.REFUSED
-    ends = [b.outcome for r in report.repositories for b in r.branches]
+    outcomes = [b.outcome for r in report.repositories for b in r.branches]
     partly = {Outcome.FAILED, Outcome.UNCERTAIN, Outcome.STOPPED}
-    return ExitCode.PARTLY_DONE if partly & set(ends) else ExitCode.OK
+    return ExitCode.PARTLY_DONE if partly & set(outcomes) else ExitCode.OK
 
 
 # ---- undo
@@ -333,7 +333,7 @@ class UndoDocument(TypedDict):
 
 
 def undo_document(report: UndoReport) -> UndoDocument:
-    ends = [b for r in report.repositories for b in r.branches]
+    results = [b for r in report.repositories for b in r.branches]
     return {
         "format": "lakeplan.lifecycle-undo/v1",
         "run_id": report.run_id,
@@ -347,7 +347,7 @@ def undo_document(report: UndoReport) -> UndoDocument:
             }
             for r in report.repositories
         ],
-        "summary": {o.value: sum(1 for e in ends if e.outcome is o) for o in Restored},
+        "summary": {o.value: sum(1 for e in results if e.outcome is o) for o in Restored},
     }
 
 
@@ -367,12 +367,12 @@ def _restored(end: BranchRestored) -> UndoneBranch:
 
 
 def undo_exit_code(report: UndoReport) -> ExitCode:
-    ends = [b.outcome for r in report.repositories for b in r.branches]
+    outcomes = [b.outcome for r in report.repositories for b in r.branches]
     failed: Iterable[Failure] = [r.failure for r in report.repositories if r.failure is not None]
-    if Restored.UNCERTAIN in ends:
+    if Restored.UNCERTAIN in outcomes:
         return ExitCode.PARTLY_DONE
-    if any(failed) or Restored.FAILED in ends:
-        return ExitCode.PARTLY_DONE if Restored.RESTORED in ends else ExitCode.ERROR
+    if any(failed) or Restored.FAILED in outcomes:
+        return ExitCode.PARTLY_DONE if Restored.RESTORED in outcomes else ExitCode.ERROR
     return ExitCode.OK
 
 

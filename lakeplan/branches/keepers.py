@@ -207,13 +207,13 @@ def _with_paths(
         return ranges[metarange]
 
     matching = set()
-    for name, own in own_commits(refs, set(leaving)).items():
-        if len(own) > MAX_OWN_COMMITS:
+    for name, ids in own_commits(refs, set(leaving)).items():
+        if len(ids) > MAX_OWN_COMMITS:
             matching.add(name)
             continue
-        before = {p for commit in own for p in commits[commit].parents if p in commits} - own
+        before = {p for commit in ids for p in commits[commit].parents if p in commits} - ids
         known = frozenset[str]().union(*map(below, before))
-        if any(below(commit) - known for commit in own):
+        if any(below(commit) - known for commit in ids):
             matching.add(name)
     return matching
 

@@ -267,14 +267,14 @@ class PinRelease:
         if commit_id not in record.commit_ids:
             return
         stored = read_stored(self.reader, self.name)
-        own = stored.own(record)
-        pinned = next((pin for pin in own if pin.commit_id == commit_id), None)
+        ours = stored.own(record)
+        pinned = next((pin for pin in ours if pin.commit_id == commit_id), None)
         if pinned is None or stored.raw is None or stored.entries.get(pinned.name) is None:
             return
-        refs = without_pins(read_all_refs(self.reader, self.name, read_only=False)[0], own)
+        refs = without_pins(read_all_refs(self.reader, self.name, read_only=False)[0], ours)
         if not _is_left_alone(refs, branch_id, commit_id):
             return
-        rules = self._safe_rules(branch_id, stored, own, refs, commit_id)
+        rules = self._safe_rules(branch_id, stored, ours, refs, commit_id)
         replace_rules(
             self,
             self.name,
@@ -292,10 +292,10 @@ class PinRelease:
         return self.key.partition("/")[2]
 
     def _safe_rules(
-        self, branch_id: str, stored: StoredRules, own: Iterable[Pin], refs: Refs, commit_id: str
+        self, branch_id: str, stored: StoredRules, pins: Iterable[Pin], refs: Refs, commit_id: str
     ) -> GcRules:
         assert stored.raw is not None
-        there = stored.as_stored(own)
+        there = stored.as_stored(pins)
         want = tuple(replace(pin, days=None) if pin.commit_id == commit_id else pin for pin in there)
         bare = without_entries(stored.raw, [pin.name for pin in there])
         now = self.run.now()

@@ -57,8 +57,8 @@ def own_pins(live: Iterable[LiveBranch], recorded: Collection[str]) -> list[Pin]
     A pin is a hidden branch that is at the commit in its name and that the state has on record (``recorded``:
     full commit ids).
     """
-    own = (branch for branch in live if may_be_pin(branch) and branch.commit_id in recorded)
-    return [Pin(branch.commit_id) for branch in sorted(own, key=lambda branch: branch.id)]
+    pins = (branch for branch in live if may_be_pin(branch) and branch.commit_id in recorded)
+    return [Pin(branch.commit_id) for branch in sorted(pins, key=lambda branch: branch.id)]
 
 
 def without_pins(refs: Refs, pins: Iterable[Pin]) -> Refs:
@@ -410,8 +410,8 @@ def _shared(history: History, pins: Iterable[Pin]) -> Iterable[tuple[str, ...]]:
     for branch in history.refs.branches:
         if branch.commit_id in at:
             at[branch.commit_id] += (branch.id,)
-    every = tuple(branch for branches in at.values() for branch in branches)
-    subsets = (*((branch,) for branch in every), *at.values(), every)
+    branches_at = tuple(branch for branches in at.values() for branch in branches)
+    subsets = (*((branch,) for branch in branches_at), *at.values(), branches_at)
     return dict.fromkeys(branches for branches in subsets if branches)
 
 

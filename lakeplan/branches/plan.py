@@ -220,8 +220,8 @@ class LifecyclePlan:
 
     @property
     def refused(self) -> tuple[GateResult, ...]:
-        every = (*self.gates, *(g for r in self.repositories for g in r.gates))
-        return tuple(g for g in every if g.outcome is GateOutcome.REFUSED)
+        gates = (*self.gates, *(g for r in self.repositories for g in r.gates))
+        return tuple(g for g in gates if g.outcome is GateOutcome.REFUSED)
 
     @property
     def deletions(self) -> int:

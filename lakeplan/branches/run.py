@@ -179,17 +179,17 @@ def run_lifecycle(
 
         inspected = list(pool.map(inspect, wanted))
     held = [item for item in inspected if isinstance(item, _Held)]
-    ends = [item for item in inspected if isinstance(item, RepositoryEnd)]
-    ends += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
+    results = [item for item in inspected if isinstance(item, RepositoryEnd)]
+    results += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
     runner.give_notice(held)
     whole = runner.weigh([item for item in held if item.survey.deleted])
     refused = any(g.outcome is GateOutcome.REFUSED for g in whole)
     total = sum(len(item.survey.deleted) for item in held)
     with ports.progress.task("deleting branches", total) as step:
-        ends += [runner.finish(item, step, refused=refused) for item in held]
+        results += [runner.finish(item, step, refused=refused) for item in held]
     runner.close()
     return LifecycleReport(
-        run.run_id, options.now, tuple(sorted(ends, key=lambda e: e.key)), whole, tuple(sorted(others))
+        run.run_id, options.now, tuple(sorted(results, key=lambda e: e.key)), whole, tuple(sorted(others))
     )
 
 
@@ -335,21 +335,21 @@ class _Runner:
     def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:
         """Deletes branches unless a gate refuses, stores the ledger and releases the lease."""
         refused = refused or any(g.outcome is GateOutcome.REFUSED for g in held.gates)
-        ends: list[BranchEnd] = []
+        results: list[BranchEnd] = []
         with held.stack:
             try:
                 if not held.survey.deleted:
                     self._renew(held, always=True)
                     return self._noted(self._nothing_to_delete(held))
                 if refused:
-                    ends = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
+                    results = [BranchEnd(o, Outcome.GATE_REFUSED) for o in held.survey.deleted]
                     self._remember(held, deleted=())
                 else:
                     self._renew(held, always=True)
-                    self._delete_all(held, ends, step)
+                    self._delete_all(held, results, step)
             except LakeplanError as error:
-                return self._noted(self._end(held, ends, failure_of(error)))
-        return self._noted(self._end(held, ends, None))
+                return self._noted(self._end(held, results, failure_of(error)))
+        return self._noted(self._end(held, results, None))
 
     def close(self) -> None:
         """Ends the history's record of a run that was to delete branches or gave notice."""
@@ -366,17 +366,17 @@ class _Runner:
         notice. Returns it with a warning if that failed."""
         if end.key not in self._steps and not end.noticed:
             return end
-        ends = {n.branch_id: (n.commit_id, NOTICE_GIVEN) for n in end.noticed}
-        ends |= {b.outlook.id: (b.outlook.facts.commit_id, b.outcome.value) for b in end.branches}
-        note = note_step(self._journal, end.key, **history_step(ends, end.failure, _BAD))
+        outcomes = {n.branch_id: (n.commit_id, NOTICE_GIVEN) for n in end.noticed}
+        outcomes |= {b.outlook.id: (b.outlook.facts.commit_id, b.outcome.value) for b in end.branches}
+        note = note_step(self._journal, end.key, **history_step(outcomes, end.failure, _BAD))
         return replace(end, warnings=(*end.warnings, note)) if note else end
 
-    def _end(self, held: _Held, ends: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:
+    def _end(self, held: _Held, results: list[BranchEnd], failure: Failure | None) -> RepositoryEnd:
         count = len(held.survey.outlooks)
-        deleted = sum(1 for e in ends if e.outcome in (Outcome.DELETED, Outcome.GONE))
+        deleted = sum(1 for e in results if e.outcome in (Outcome.DELETED, Outcome.GONE))
         return RepositoryEnd(
             held.desired,
-            tuple(ends),
+            tuple(results),
             kept=count - deleted,
             observed=count - deleted,
             gates=held.gates,
@@ -385,7 +385,7 @@ class _Runner:
             noticed=held.announced.noticed,
         )
 
-    def _delete_all(self, held: _Held, ends: list[BranchEnd], step: Callable[[], None]) -> None:
+    def _delete_all(self, held: _Held, results: list[BranchEnd], step: Callable[[], None]) -> None:
         going, desired = held.survey.deleted, held.desired
         if self._ports.claims is not None:
             # Another tree may have exemptions and holds for this repository.
@@ -399,24 +399,24 @@ class _Runner:
         try:
             for number, outlook in enumerate(going, 1):
                 end = self._delete_one(outlook, deleter)
-                ends.append(end)
+                results.append(end)
                 step()
                 record.settle(outlook.id, end.fate, end.message, end.found)
                 if number % SAVE_EVERY == 0:
                     record.save()
-            self._remember(held, tuple(e.outlook.id for e in ends if e.is_new))
+            self._remember(held, tuple(e.outlook.id for e in results if e.is_new))
         except LakeplanError:
-            self._save_fates(held, ends)
+            self._save_fates(held, results)
             raise
         record.finished = True
         record.save()
 
-    def _save_fates(self, held: _Held, ends: list[BranchEnd]) -> None:
+    def _save_fates(self, held: _Held, results: list[BranchEnd]) -> None:
         """Records what was deleted, even if another run has taken over and settled the record meanwhile."""
         fresh = read_deletions(self._ports.state, held.desired.key, self._run.run_id)
         if fresh is None:
             return
-        for end in ends:
+        for end in results:
             if end.fate is not Fate.KEPT:
                 fresh.settle(end.outlook.id, end.fate, end.message, end.found)
         fresh.save()

@@ -111,9 +111,9 @@ def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run
     # The branches have been restored, so a failure to record that is only a warning.
     journal = open_journal(ports.state, run, "branches undo")
     for end in done:
-        ends = {b.branch_id: (b.deletion.head, b.outcome.value) for b in end.branches}
+        heads = {b.branch_id: (b.deletion.head, b.outcome.value) for b in end.branches}
         bad = (Restored.FAILED.value, Restored.UNCERTAIN.value)
-        journal.record.setdefault("repositories", {})[end.repository] = history_step(ends, end.failure, bad)
+        journal.record.setdefault("repositories", {})[end.repository] = history_step(heads, end.failure, bad)
     if done and (note := close_journal(journal, run)):
         log.warning("%s", note)
     return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))

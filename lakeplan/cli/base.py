@@ -58,14 +58,14 @@ class Pairing:
         by the tree's name of their server. Without an entry at the base, the first has the base's defaults.
         The second is None if the tree no longer names the repository. If the base has several names for a
         server, a repository may have several pairs."""
-        seen = {(r.server, r.name) for r in plan.repositories if not is_glob(r.name)}
-        seen |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
+        planned = {(r.server, r.name) for r in plan.repositories if not is_glob(r.name)}
+        planned |= {(server, name) for server, _, name in (key.partition("/") for key in plan.unmanaged)}
         for server in self.head.servers:
-            live = {name for at, name in seen if at == server}
+            live = {name for at, name in planned if at == server}
             now = _by_name(self.head, server, live)
             before = self.before(server, live)
             for name in {**before, **now}:
-                if (server, name) in seen or (name in before and not plan.targets):
+                if (server, name) in planned or (name in before and not plan.targets):
                     for one in before.get(name) or [self._unnamed(now[name])]:
                         yield one, now.get(name)
         for server in self._unpaired() if not plan.targets else ():

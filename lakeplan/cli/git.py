@@ -156,8 +156,8 @@ def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
     start = f"{work.prefix}/" if work.prefix else ""
     if any(f"{start}{file}" not in blobs or _differs(folder / file, blobs[start + file]) for file in files):
         return True
-    own = (path for path in blobs if path.endswith((".yaml", ".yml")))
-    return any(not os.path.lexists(work.top / path) for path in own)
+    yaml_files = (path for path in blobs if path.endswith((".yaml", ".yml")))
+    return any(not os.path.lexists(work.top / path) for path in yaml_files)
 
 
 def _differs(path: Path, blob: _Blob) -> bool:

@@ -125,18 +125,18 @@ class Pipeline:
                 hint="Change the tree only through pull requests.",
             )
         _make_folder(self.into, _FILES)
-        codes, ends = [], []
+        codes, results = [], []
         for request in merged:
             done, end = self._apply_one(host, request)
             codes.append(done)
-            ends.append(f"{host.sign}{request.number} {end}")
+            results.append(f"{host.sign}{request.number} {end}")
         try:
             if self.comments:
                 put_plan_comment(host, None, "", comment_marker("plan", tree_prefix(self.tree)))
         except HostError as error:
             _say(f"The comments of open pull requests were not updated: {error}")
         worst = max(codes)
-        self._write_outputs(worst, summary=", ".join(ends), plan=f"{merged[-1].number}/{PLAN_FILE}")
+        self._write_outputs(worst, summary=", ".join(results), plan=f"{merged[-1].number}/{PLAN_FILE}")
         return worst
 
     def _apply_one(self, host: Host, request: Request) -> tuple[int, str]:
@@ -307,7 +307,7 @@ def _say(text: str) -> None:
     say(stdout(no_color=True), text)
 
 
-def _make_folder(folder: Path, own: Sequence[str]) -> None:
+def _make_folder(folder: Path, names: Sequence[str]) -> None:
     """A folder without the files of the names that this job writes."""
     try:
         if folder.is_symlink():
@@ -315,7 +315,7 @@ def _make_folder(folder: Path, own: Sequence[str]) -> None:
                 "it is a symbolic link", where=str(folder), hint="Remove it from the checkout."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        for name in own:
+        for name in names:
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise LakeplanError(

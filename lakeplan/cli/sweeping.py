@@ -222,8 +222,8 @@ def open_collector(session: Session, site: Site, options: CollectorChoice) -> Sp
             where=site.key,
             hint="Add --collector io.lakefs:lakefs-spark-client_2.12:VERSION (_2.13 for Spark 4), or a jar.",
         )
-    own = parse_spark_conf(options.spark_conf)
-    check_conf({key: value for key, value in own.items() if "lakefs." in key}, option="--spark-conf")
+    chosen = parse_spark_conf(options.spark_conf)
+    check_conf({key: value for key, value in chosen.items() if "lakefs." in key}, option="--spark-conf")
     conf = parse_spark_conf(options.collector_conf)
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)

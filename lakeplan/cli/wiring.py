@@ -134,8 +134,8 @@ class Session:
         """The variable that would bind a server's credentials to its address, or "" if bound."""
         name = server_variable(server, "ENDPOINT_URL")
         alone = len(self.tree.servers) == 1
-        own = self.environ.get(server_variable(server, "ACCESS_KEY_ID"))
-        by_lakectl = alone and not own and self._lakectl().endpoint_url
+        access_key = self.environ.get(server_variable(server, "ACCESS_KEY_ID"))
+        by_lakectl = alone and not access_key and self._lakectl().endpoint_url
         return "" if self.environ.get(name) or by_lakectl else name
 
     def state(self) -> StateWriter:

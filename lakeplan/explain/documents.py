@@ -259,8 +259,8 @@ def _object_status(facts: ObjectFacts, explanation: Explanation) -> Status:
     if not is_candidate_key(facts.holding.address):
         return "elsewhere"
     if not facts.commits:
-        seen = facts.storage_seen or facts.staged_complete
-        return "never_committed" if seen else "unknown"
+        known = facts.storage_seen or facts.staged_complete
+        return "never_committed" if known else "unknown"
     return "at_risk" if explanation.documented else "expired"
 
 

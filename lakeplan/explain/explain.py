@@ -323,8 +323,8 @@ def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
 
 
 def _source(rules: ExplainedRules, branch: str) -> str | None:
-    own = rules.rules is not None and branch in rules.rules.branches
-    return rules.sources.get(branch if own else "")
+    has_rule = rules.rules is not None and branch in rules.rules.branches
+    return rules.sources.get(branch if has_rule else "")
 
 
 @dataclass(frozen=True)

@@ -61,17 +61,17 @@ def trace(
     walks: list[Pass] = []
     steps = 0
     for start in _starts(graph, rules, below, as_of, zone):
-        own = graph.ids[start.number]
+        id = graph.ids[start.number]
         before = visited.get(start.number)
         if start.branch is None and before is not None and before[0] <= start.limit:
             # In old versions with three parents, the server treats a commit with a child as dangling.
-            walks.append(Pass(own, None, start.days, "stops", own, before[1]))
+            walks.append(Pass(id, None, start.days, "stops", id, before[1]))
             continue
-        visited[start.number] = (start.limit, own)
+        visited[start.number] = (start.limit, id)
         if start.number == commit:
             young = graph.creation_us[commit] > start.limit
             outcome: Outcome = "head" if start.branch is not None else "young" if young else "passes"
-            walks.append(Pass(own, start.branch, start.days, outcome))
+            walks.append(Pass(id, start.branch, start.days, outcome))
             continue
         at = start.number
         while at != commit:
@@ -81,12 +81,12 @@ def trace(
             parent = graph.main_parent[at]
             before = visited.get(parent)
             if before is not None and before[0] <= start.limit:
-                walks.append(Pass(own, start.branch, start.days, "stops", graph.ids[parent], before[1]))
+                walks.append(Pass(id, start.branch, start.days, "stops", graph.ids[parent], before[1]))
                 break
-            visited[parent] = (start.limit, own)
+            visited[parent] = (start.limit, id)
             if parent == commit:
                 marks = graph.creation_us[at] > start.limit
-                walks.append(Pass(own, start.branch, start.days, "marks" if marks else "passes"))
+                walks.append(Pass(id, start.branch, start.days, "marks" if marks else "passes"))
             at = parent
     return tuple(walks)
 

@@ -324,11 +324,11 @@ class BranchStaging:
         at: dict[str, set[str]] = {}
         capped = False
         with ThreadPoolExecutor(WORKERS) as pool:
-            for name, (seen, cut) in zip(
+            for name, (changes, cut) in zip(
                 asked, pool.map(lambda b: self._on_branch(b, paths), asked[:MAX_BRANCHES]), strict=False
             ):
                 capped = capped or cut
-                for path, address in seen:
+                for path, address in changes:
                     holders.setdefault(address, set()).add(f"branch {name}")
                     at.setdefault(address, set()).add(path)
         where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
@@ -353,10 +353,10 @@ class BranchStaging:
     def _search_branch(self, branch: str, paths: Sequence[str], changes: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):
             listed = self.reader.list_uncommitted(self.repository, branch, wanted)
-            for seen, path in enumerate(listed):
+            for count, path in enumerate(listed):
                 if paths and path != wanted:
                     break  # paths are in order, so longer ones with this prefix come later
-                if seen == MAX_ENTRIES:
+                if count == MAX_ENTRIES:
                     return True
                 full = self.reader.physical_address(self.repository, branch, path)
                 if full is not None:

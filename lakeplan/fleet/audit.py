@@ -358,11 +358,11 @@ class Inspection:
 
     def _masks(self, graph: CommitGraph, refs: Refs, rules: GcRules | None) -> list[int]:
         now, zone = self._settings.as_of, self._settings.zone
-        every = [1] * len(graph)
+        all_kept = [1] * len(graph)
         tagged = {tag.commit_id for tag in refs.tags}
         flags: dict[int, Sequence[int]] = {
-            Bit.SERVER: every if rules is None else ServerWalk(graph, rules).active(now, zone),
-            Bit.DOCUMENTED: every if rules is None else DocumentedRule(graph, rules).active(now, zone),
+            Bit.SERVER: all_kept if rules is None else ServerWalk(graph, rules).active(now, zone),
+            Bit.DOCUMENTED: all_kept if rules is None else DocumentedRule(graph, rules).active(now, zone),
             Bit.TAG: [id in tagged for id in graph.ids],
         }
         for number, days in enumerate(PERIODS):
@@ -517,8 +517,8 @@ class Inspection:
 
 
 def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> DestroyedRow:
-    gone, every = destroyed(classes, wanted, unwanted), named(classes, wanted, unwanted)
-    share = share_percent(gone.objects, every.objects)
+    gone, total = destroyed(classes, wanted, unwanted), named(classes, wanted, unwanted)
+    share = share_percent(gone.objects, total.objects)
     return {
         "how": "listing",
         "amount": gone.to_row(),

@@ -99,11 +99,11 @@ def _sum(classes: Iterable[ObjectClass]) -> Amount:
     return sum((each.amount for each in classes), Amount())
 
 
-def share_percent(gone: int, every: int) -> float:
+def share_percent(gone: int, total: int) -> float:
     """The percentage with two decimals: 0 only if nothing is gone, 100 only if everything is."""
-    if not gone or gone == every:
+    if not gone or gone == total:
         return 100.0 if gone else 0.0
-    return min(max(round(100 * gone / every, 2), 0.01), 99.99)
+    return min(max(round(100 * gone / total, 2), 0.01), 99.99)
 
 
 def interval(gone: int, asked: int) -> tuple[float, float]:
@@ -195,7 +195,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
     """Return advice about a repository, the most severe problem first."""
     next_run, target = row["next_run"], f"--target {shlex.quote(row['repository'])}"
     write, remnants = "lakeplan audit --write DIR", row["remnants"]
-    every: list[tuple[object, Severity, str, str]] = [
+    advice: list[tuple[object, Severity, str, str]] = [
         (
             is_lost(row["destroyed"]),
             "data-loss",
@@ -250,7 +250,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
     ]
     return [
         {"severity": severity, "problem": problem, "command": command}
-        for applies, severity, problem, command in every
+        for applies, severity, problem, command in advice
         if applies
     ]
 

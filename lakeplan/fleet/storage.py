@@ -213,9 +213,9 @@ class _Stored(Inspection):
             "compared": None if compare is None else compared(names, held, compare),
         }
         if self._settings.places:
-            every = places_of(surveyed)
-            row["prefixes"] = sorted(every[:MAX_PLACES], key=lambda place: place["prefix"])
-            row["prefixes_left_out"] = len(every[MAX_PLACES:])
+            places = places_of(surveyed)
+            row["prefixes"] = sorted(places[:MAX_PLACES], key=lambda place: place["prefix"])
+            row["prefixes_left_out"] = len(places[MAX_PLACES:])
             row["ages"] = ages_of(surveyed)
         if self._settings.classes:
             row["classes"] = classes_of(store) if listed else None
@@ -252,9 +252,9 @@ def places_of(surveyed: Surveyed) -> list[PlaceRow]:
 
 def ages_of(surveyed: Surveyed) -> list[StoredAgeRow]:
     """Objects by days since they were written, or nothing without a listing."""
-    ends = dict(zip(AGES, [*AGES[1:], None], strict=True))
+    next_age = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
-        {**amount.to_row(), "from_days": days, "to_days": ends[days]}
+        {**amount.to_row(), "from_days": days, "to_days": next_age[days]}
         for days, amount in sorted(surveyed.by_age.items())
     ]
 
@@ -333,8 +333,8 @@ def holders_of(
         if tag.commit_id in graph.index:
             masks[graph.index[tag.commit_id]] |= 1 << number
     kept = _kept(graph, rules, settings, settings.as_of)
-    for commit, own in enumerate(masks):
-        if kept[commit] and (not own or judged.dangling[commit]):
+    for commit, mask in enumerate(masks):
+        if kept[commit] and (not mask or judged.dangling[commit]):
             masks[commit] |= names.other
     return names, masks
 

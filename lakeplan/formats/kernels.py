@@ -248,11 +248,11 @@ def _digits(body, at, number):  # type: ignore[no-untyped-def]
 def _hash(words, at, length):  # type: ignore[no-untyped-def]
     """The hash as in ``range_arrays.hash_spans``, and the OR of all words (to detect ASCII)."""
     digest = (_SEED ^ np.uint64(length)) * _FACTOR
-    every = np.uint64(0)
+    all_words = np.uint64(0)
     place, left = np.uint64(at), np.uint64(length)
     while left >= _EIGHT:
         word = words[place]
-        every |= word
+        all_words |= word
         digest ^= word
         digest *= _FACTOR
         digest ^= digest >> _SHIFT
@@ -260,13 +260,13 @@ def _hash(words, at, length):  # type: ignore[no-untyped-def]
         left -= _EIGHT
     if left:
         word = words[place] & ((_ONE << (_EIGHT * left)) - _ONE)
-        every |= word
+        all_words |= word
         digest ^= word
         digest *= _FACTOR
         digest ^= digest >> _SHIFT
     digest *= _SEED
     digest ^= digest >> _SHIFT
-    return digest, every
+    return digest, all_words
 
 
 @_inner
@@ -351,8 +351,8 @@ def _entry(body, words, at, end, row, columns):  # type: ignore[no-untyped-def]
         elif tag != 0x22 and tag != 0x2A and tag != 0x3A:
             return False
         at = stop
-    digest, every = _hash(words, address_at, address_len)
-    if every & _HIGH:
+    digest, all_words = _hash(words, address_at, address_len)
+    if all_words & _HIGH:
         return False
     flags = np.int64(0)
     if address_len > 5 and words[address_at] & _LOW5 == _DATA:
@@ -461,8 +461,8 @@ def decode(source, limit, blocks, buffers, columns):  # type: ignore[no-untyped-
             if not _entry(body, words, to, to + size, count, columns):
                 return IRREGULAR, count, to, False
             # after the value was copied: its bytes follow the key's, and a hash reads whole words
-            digest, every = _hash(words, before_at, key_len)
-            high |= every
+            digest, all_words = _hash(words, before_at, key_len)
+            high |= all_words
             places[0, count] = before_at
             places[1, count] = before_at + key_len
             hashes[1, count] = digest

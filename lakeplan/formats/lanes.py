@@ -188,10 +188,10 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
     row = np.flatnonzero(position < end)
     while row.size:
         # Entries of one writer have the same fields, so most steps have a single tag.
-        every = row.size == rows
-        at, limit = (position, end) if every else (position[row], end[row])
+        is_whole = row.size == rows
+        at, limit = (position, end) if is_whole else (position[row], end[row])
         tag = array[at]
-        before = last if every else last[row]
+        before = last if is_whole else last[row]
         if ((tag < before) | ((tag == before) & (tag != _METADATA))).any():
             raise Irregular
         last[row] = tag

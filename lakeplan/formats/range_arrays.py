@@ -56,19 +56,19 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:
     """The hashes of ``hash_spans`` for spans of ``count`` words each, of which the last may be short."""
     hashes: Hashes = (_SEED ^ length.astype(np.uint64)) * _FACTOR
-    every = np.zeros(length.size, np.uint64)
+    all_words = np.zeros(length.size, np.uint64)
     words = words_of(buffer)
     for word in range(count):
         value = words[start + word * WORD]
         if word == count - 1:
             value &= _MASKS[length - word * WORD]
-        every |= value
+        all_words |= value
         hashes ^= value
         hashes *= _FACTOR
         hashes ^= hashes >> _SHIFT
     hashes *= _SEED
     hashes ^= hashes >> _SHIFT
-    return hashes, not (np.bitwise_or.reduce(every) & _HIGH_BITS)
+    return hashes, not (np.bitwise_or.reduce(all_words) & _HIGH_BITS)
 
 
 def words_of(buffer: Bytes) -> Hashes:

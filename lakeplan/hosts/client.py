@@ -91,7 +91,7 @@ class HostClient:
 
     def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
         """Every item of a listing. Raises HostError if there are more than ``most``."""
-        seen, number = 0, 1
+        total, number = 0, 1
         while True:
             separator = "&" if "?" in path else "?"
             answer = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
@@ -99,10 +99,10 @@ class HostClient:
             if not isinstance(items, list):
                 raise self._failed(f"GET {path}", "the answer is not a list")
             yield from items
-            seen += len(items)
+            total += len(items)
             if len(items) < PAGE:
                 return
-            if seen >= most:
+            if total >= most:
                 raise self._failed(f"GET {path}", f"there are more than {most:,} items")
             number += 1
 

@@ -222,11 +222,11 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
             "it is from a fork, and plans need credentials", hint="Push its branch to this repository."
         )
     runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
-    seen = [run for run in runs if moment(run["created_at"]) <= asked.at]
-    if not seen:
+    earlier = [run for run in runs if moment(run["created_at"]) <= asked.at]
+    if not earlier:
         reason = "has a new commit since the comment" if runs else "was not planned at its last commit"
         raise NotAllowed(f"the pull request {reason}", hint="Comment again once its plan has finished.")
-    newest = max(seen, key=lambda run: int(run["id"]))
+    newest = max(earlier, key=lambda run: int(run["id"]))
     if newest.get("status") != "completed":
         raise NotAllowed("its plan is already running", hint="Comment again once it has finished.")
     host.rerun(int(newest["id"]))

@@ -271,8 +271,8 @@ def check_binding(
             where=what,
             hint=f"Set {variable} to {shown_url(url)} together with the credentials.",
         )
-    own = normalise_url(url, what=what)
-    if own not in (normalise_url(one, what=variable) for one in several(bound)):
+    normal = normalise_url(url, what=what)
+    if normal not in (normalise_url(one, what=variable) for one in several(bound)):
         raise CredentialsError(
             f"the tree has {shown_url(url)}, but {variable} is {shown_url(bound)}; nothing was sent",
             where=what,
@@ -327,7 +327,7 @@ def _check_text(credentials: Credentials, where: str) -> None:
 
 
 def _how(server: str, only_server: bool) -> str:
-    own = f"set {server_variable(server, 'ACCESS_KEY_ID')} and {server_variable(server, 'SECRET_ACCESS_KEY')}"
-    return own + (
+    fix = f"set {server_variable(server, 'ACCESS_KEY_ID')} and {server_variable(server, 'SECRET_ACCESS_KEY')}"
+    return fix + (
         ", or configure lakectl" if only_server else "; with several servers, those of lakectl are not used"
     )

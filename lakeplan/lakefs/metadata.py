@@ -34,11 +34,11 @@ def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str]
     storage address (``bound``), or the vendor's host for this bucket or account, by HTTPS."""
     try:
         signed = parse_signed_url(target)
-        own = [parse_web_url(url) for url in (server, *bound) if scheme_of(url) in ("http", "https")]
+        places = [parse_web_url(url) for url in (server, *bound) if scheme_of(url) in ("http", "https")]
         bucket = _bucket(namespace)
     except BadUrl:
         return False
-    for place in own:
+    for place in places:
         hosts = (place.host, f"{bucket}.{place.host}") if bucket else (place.host,)
         if any(signed.origin == replace(place, host=host).origin for host in hosts):
             return True

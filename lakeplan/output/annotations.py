@@ -90,9 +90,9 @@ def _failures(document: Json) -> Iterator[Annotation]:
 def _gates(
     document: Json, outcome: str, level: Literal["error", "warning"], word: str
 ) -> Iterator[Annotation]:
-    every: list[tuple[Json, Place | None]] = [(g, None) for g in document["gates"]]
-    every += [(g, place_of(r["source"])) for r in document["repositories"] for g in r["gates"]]
-    for gate, place in every:
+    gates: list[tuple[Json, Place | None]] = [(g, None) for g in document["gates"]]
+    gates += [(g, place_of(r["source"])) for r in document["repositories"] for g in r["gates"]]
+    for gate, place in gates:
         if gate["outcome"] == outcome:
             scope = scope_of(gate["scope"])
             opens = f"\noverride with {gate['opens_with']}" if gate["opens_with"] and level == "error" else ""

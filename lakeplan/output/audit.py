@@ -78,8 +78,8 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
     if rules is None:
         yield "rules", "none"
     else:
-        own = [f"{one['branch_id']} {days(one['retention_days'])}" for one in rules["branches"]]
-        more = f"; {names_of(own[:_NAMED], len(own))}" if own else ""
+        rules_text = [f"{one['branch_id']} {days(one['retention_days'])}" for one in rules["branches"]]
+        more = f"; {names_of(rules_text[:_NAMED], len(rules_text))}" if rules_text else ""
         yield "rules", f"{days(rules['default_retention_days'])} by default{more}"
     kept = f"{count(commits['kept_by_server'])} kept by the server"
     risk = f", {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
@@ -262,10 +262,10 @@ def render_audit_page(document: AuditDocument) -> str:
 
 
 def _sum(amounts: Iterable[AmountRow]) -> AmountRow:
-    every = list(amounts)
+    rows = list(amounts)
     return {
-        "objects": sum(one["objects"] for one in every),
-        "size_bytes": sum(one["size_bytes"] for one in every),
+        "objects": sum(one["objects"] for one in rows),
+        "size_bytes": sum(one["size_bytes"] for one in rows),
     }
 
 

@@ -293,9 +293,9 @@ def pins_table(pins: Iterable[Json]) -> Table:
     """A table of pins: their rules, their purpose, and what only they protect."""
     rows: list[list[Value]] = []
     for pin in pins:
-        own = pin["retention_days"]
+        days_now = pin["retention_days"]
         reasons = "no longer required" if pin["state"] == "retired" else ", ".join(pin["reasons"])
-        mark, rule = ITEM_MARKS[_MARKS[pin["state"]]], "default" if own is None else days(own)
+        mark, rule = ITEM_MARKS[_MARKS[pin["state"]]], "default" if days_now is None else days(days_now)
         about = (mark, Name(pin["branch_id"]), Cell(pin["state"]), Cell(rule), Cell(reasons))
         rows.append([*about, *volume_cells(pin)])
     headers = ("", "pin", "state", "rule", "for", "objects it\nalone protects", "bytes")

@@ -473,8 +473,8 @@ def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, 
         if rules is None:
             days.append(None)
             continue
-        own = {b["branch_id"]: b["retention_days"] for b in rules["branches"]}
-        days.append(own.get(branch, rules["default_retention_days"]))
+        days_of = {b["branch_id"]: b["retention_days"] for b in rules["branches"]}
+        days.append(days_of.get(branch, rules["default_retention_days"]))
     return days[0], days[1]
 
 

@@ -117,8 +117,8 @@ def _rule_set(page: Page, document: SimulateDocument, rule_set: RuleSetRow) -> N
 
 
 def _rules(rules: RulesBody) -> str:
-    own = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
-    return names([f"default {days(rules['default_retention_days'])}", *own], RULES_SHOWN)
+    texts = [f"{b['branch_id']} {days(b['retention_days'])}" for b in rules["branches"]]
+    return names([f"default {days(rules['default_retention_days'])}", *texts], RULES_SHOWN)
 
 
 def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, AmountRow]) -> None:

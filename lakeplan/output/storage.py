@@ -330,8 +330,8 @@ def _summary(document: StorageDocument) -> Section:
         ("Older versions", [row["noncurrent"] for row in rows], "also kept by buckets"),
     )
     figures = range(1, len(headers))
-    every = table("All repositories", headers, lines, figures=figures, sortable=True, hidden_caption=True)
-    return Section("summary", "Summary", join([cards(_card(*total) for total in totals), every]))
+    overview = table("All repositories", headers, lines, figures=figures, sortable=True, hidden_caption=True)
+    return Section("summary", "Summary", join([cards(_card(*total) for total in totals), overview]))
 
 
 def _card(name: str, amounts: Sequence[AmountRow | None], words: str) -> tuple[str, str, str]:

@@ -55,11 +55,11 @@ def report_document(report: ApplyReport) -> ApplyDocument:
 
 def refusal_document(run_id: str, error: LakeplanError) -> ApplyDocument:
     """The document of an apply that was refused and wrote nothing."""
-    ends: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
+    names: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
     listed = error.reasons if isinstance(error, (StalePlan, GateRefused)) else ()
     return {
         **report_document(ApplyReport(run_id, ())),
-        "end": ends.get(error.exit_code, "failed"),
+        "end": names.get(error.exit_code, "failed"),
         "refusals": list(listed) or [str(error)],
         "hint": error.hint,
     }
@@ -353,8 +353,8 @@ def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
     """The run that later found another configuration on the server and had nothing to write, or ""."""
-    seen = read_baseline(state, key)[0].values()
-    return next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
+    sightings = read_baseline(state, key)[0].values()
+    return next((s.run_id for s in sightings if s.at > moment and s.config_hash != config_hash), "")
 
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:

@@ -79,15 +79,15 @@ class LastApplied:
 def read_last_applied(state: StateReader, repository: str) -> LastApplied | None:
     """The last apply of ``server/name`` by its records, or None if there is none. Raises LakeplanError for a
     record that cannot be read, which must not look like "never applied"."""
-    seen, _ = read_baseline(state, repository)
-    written = _read_written(state, repository, seen)
+    sightings, _ = read_baseline(state, repository)
+    written = _read_written(state, repository, sightings)
     try:
-        return _with_sightings(written, seen)
+        return _with_sightings(written, sightings)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_baseline(repository, repr(error)) from None
 
 
-def _read_written(state: StateReader, repository: str, seen: Mapping[str, Sighting]) -> LastApplied | None:
+def _read_written(state: StateReader, repository: str, agreed: Mapping[str, Sighting]) -> LastApplied | None:
     key = repository_key("applied", repository)
     stored = read_applied(state, repository)
     if stored is None:
@@ -105,7 +105,7 @@ def _read_written(state: StateReader, repository: str, seen: Mapping[str, Sighti
             at=moment_in(record["at"]),
             rules_recorded=recorded,
             settings=_settings(settings),
-            attempts=dict(_attempts(attempts, seen)),
+            attempts=dict(_attempts(attempts, agreed)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(
@@ -122,11 +122,11 @@ def _settings(record: Mapping[str, Any]) -> dict[SettingKind, tuple[SettingItem,
 
 
 def _attempts(
-    record: Mapping[str, Any], seen: Mapping[str, Sighting]
+    record: Mapping[str, Any], sightings: Mapping[str, Sighting]
 ) -> Iterator[tuple[SettingKind | None, tuple[Any, ...]]]:
     """The attempts whose end is not known from a later inspection."""
     for name, attempts in record.items():
-        since = seen[name].at if name in seen else None
+        since = sightings[name].at if name in sightings else None
         open_ones = [a for a in attempts if since is None or moment_in(a["at"]) >= since]
         bodies = [attempt["body"] for attempt in open_ones]
         if not bodies:
@@ -138,9 +138,9 @@ def _attempts(
             yield kind, tuple(items_from_body(kind, b or ()) for b in bodies)
 
 
-def _with_sightings(written: LastApplied | None, seen: Mapping[str, Sighting]) -> LastApplied | None:
+def _with_sightings(written: LastApplied | None, sightings: Mapping[str, Sighting]) -> LastApplied | None:
     """The record with every setting that was observed later than it was written."""
-    newer = {name: sighting for name, sighting in seen.items() if _is_newer(sighting, name, written)}
+    newer = {name: sighting for name, sighting in sightings.items() if _is_newer(sighting, name, written)}
     if not newer:
         return written
     last = max(newer.values(), key=lambda sighting: sighting.at)
@@ -194,9 +194,9 @@ def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: Stat
         return True
 
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        ends = dict(zip(agreeing, pool.map(one, agreeing), strict=True))
-    recorded = tuple(key for key, end in ends.items() if end is True)
-    failed = {key: end for key, end in ends.items() if isinstance(end, LakeplanError)}
+        results = dict(zip(agreeing, pool.map(one, agreeing), strict=True))
+    recorded = tuple(key for key, end in results.items() if end is True)
+    failed = {key: end for key, end in results.items() if isinstance(end, LakeplanError)}
     if not failed:
         return Recorded(recorded)
     (key, error), *rest = failed.items()
@@ -223,11 +223,11 @@ def _agreeing(plan: RepositoryPlan, run: Run, at: datetime) -> dict[str, Sightin
     return {n: Sighting(body, plan.config_hash, run.run_id, at, "apply") for n, body in bodies.items()}
 
 
-def _is_on_record(last: LastApplied | None, seen: Mapping[str, Sighting]) -> bool:
+def _is_on_record(last: LastApplied | None, sightings: Mapping[str, Sighting]) -> bool:
     """Whether the observed values are already recorded."""
     if last is None:
         return False
-    for name, sighting in seen.items():
+    for name, sighting in sightings.items():
         if name == GC:
             rules = None if last.rules is None else last.rules.to_body()
             if not last.rules_recorded or rules != sighting.body or last.config_hash != sighting.config_hash:

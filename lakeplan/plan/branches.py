@@ -94,8 +94,8 @@ def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) ->
     if is_exempt(row.branch_id, desired.lifecycle_settings):
         return False
     if row.reason == Keep.HELD.value:
-        own = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]
-        return bool(own) and not active_holds(own, moment)
+        holds = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]
+        return bool(holds) and not active_holds(holds, moment)
     return row.is_deleted_by(moment) and not names_branch(active_holds(desired.holds, moment), row.branch_id)
 
 

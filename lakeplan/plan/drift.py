@@ -114,13 +114,13 @@ def _one_server(
         if not keys:
             return [RepositoryDrift(server, failure=failure_of(error))], []
         return [_failed(key, owner, error, ports.state) for key, owner in keys.items()], []
-    every = {d.key: d for d in tree.resolve(server, live)}
+    desired = {d.key: d for d in tree.resolve(server, live)}
     config = tree.servers[server]
-    owners = {key: every[key].owner if key in every else None for key in (*every, *known)}
+    owners = {key: desired[key].owner if key in desired else None for key in (*desired, *known)}
     work = [
         key
         for key, owner in sorted(owners.items())
-        if (key in known or manages(every[key], config))
+        if (key in known or manages(desired[key], config))
         and selection.takes_named(server, key.partition("/")[2], owner)
     ]
     with (
@@ -130,7 +130,7 @@ def _one_server(
 
         def one(key: str) -> RepositoryDrift:
             try:
-                drift = compare(key, every.get(key), config, reader, ports.state, owners[key])
+                drift = compare(key, desired.get(key), config, reader, ports.state, owners[key])
                 return _with_sweeps(drift, ports.state)
             except LakeplanError as error:
                 return _failed(key, owners[key], error, ports.state)
@@ -140,7 +140,7 @@ def _one_server(
         drifts = list(pool.map(one, work))
     if tree.unmanaged_policy != "ignore":
         drifts += _unmanaged(tree, server, live, selection, ports.state, known)
-    return drifts, _record_heads(tree, server, every.values(), selection, reader, ports)
+    return drifts, _record_heads(tree, server, desired.values(), selection, reader, ports)
 
 
 def _record_heads(

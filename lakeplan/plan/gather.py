@@ -540,9 +540,9 @@ def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterab
     """The days that patterns have for branches outside ``planned``. They are reported, not written."""
     if not isinstance(desired.gc, GcDesired):
         return {}
-    known, every = set(planned), set(live)
-    rules = expand(desired.gc, every).rules
-    return {b: rules.branches[b] for b in sorted(every - known) if b in rules.branches}
+    known, branches = set(planned), set(live)
+    rules = expand(desired.gc, branches).rules
+    return {b: rules.branches[b] for b in sorted(branches - known) if b in rules.branches}
 
 
 def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> list[str]:

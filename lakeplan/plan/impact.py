@@ -224,8 +224,8 @@ def judge(
                 known = bits[without].get(horizon, Side(0, 0))
                 bits[without][horizon] = Side(known.server | side.server, known.documented | side.documented)
         if rules is None:
-            every = sum(side.server | side.documented for sides in bits.values() for side in sides.values())
-            masks = _with_bit(masks, all_kept(graph), every)
+            flags = sum(side.server | side.documented for sides in bits.values() for side in sides.values())
+            masks = _with_bit(masks, all_kept(graph), flags)
             continue
         for without, sides in bits.items():
             left = graph.without_branches(without) if without else graph

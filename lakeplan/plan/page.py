@@ -185,7 +185,7 @@ def judge_history(plan: RepositoryPlan, history: History, as_of: datetime) -> Ju
 
 
 def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRules | None:
-    entries = {name: own for name, own in days.items() if own is not None}
+    entries = {name: number for name, number in days.items() if number is not None}
     return None if rules is None else with_rules_of(rules, entries)
 
 
@@ -296,8 +296,8 @@ def _branch(branch: Branch, judged: Judged, row_of: dict[int, int]) -> list[Any]
     """[name, row or -1, days before, days after, whether it has a rule before, after]; None: no rules."""
     sides, graph = (judged.before, judged.after), judged.graph
     days = [None if r is None else r.days_for(branch.id) for r in sides]
-    own = [int(r is not None and branch.id in r.branches) for r in sides]
-    return [branch.id, row_of.get(graph.index[branch.commit_id], -1), *days, *own]
+    flags = [int(r is not None and branch.id in r.branches) for r in sides]
+    return [branch.id, row_of.get(graph.index[branch.commit_id], -1), *days, *flags]
 
 
 def _reasons(
@@ -350,7 +350,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
     if judged is None:
         rows = [_row(plan, name, head, fates.get(name), now) for name, head in plan.branches.items()]
     else:
-        graph, own = judged.graph, own_commits(judged.graph)
+        graph, commits = judged.graph, own_commits(judged.graph)
         listed = {branch.id: branch for branch in judged.history.listed}
         rows = [
             _row(
@@ -359,7 +359,7 @@ def branches_document(plan: RepositoryPlan, judged: Judged | None, as_of: dateti
                 b.commit_id,
                 fates.get(b.id),
                 now,
-                _BranchDetails(graph, own[b.id], listed.get(b.id)),
+                _BranchDetails(graph, commits[b.id], listed.get(b.id)),
             )
             for b in graph.branches
             if b.id not in pins
@@ -383,9 +383,9 @@ def _row(
     head: str,
     fate: BranchFate | None,
     now: int,
-    seen: _BranchDetails = _BranchDetails(),
+    details: _BranchDetails = _BranchDetails(),
 ) -> Json:
-    graph, own, listed = seen.graph, seen.own, seen.listed
+    graph, commits, listed = details.graph, details.own, details.listed
     head_at = None if graph is None else graph.creation_us[graph.index[head]] // SECOND_US
     created = listed.creation_date if listed is not None else None
     written = listed.update_date if listed is not None else None
@@ -393,13 +393,13 @@ def _row(
         created = created or int(fate.created.timestamp())
         written = written or (int(fate.last_write.timestamp()) if fate.last_write else None)
     since = head_at if written is None else written
-    oldest = created if created is not None else own[1]
+    oldest = created if created is not None else commits[1]
     return {
         "branch": name,
         "commit_id": head,
         "created_at": created,
-        "first_commit_at": own[1],
-        "own_commits": own[0] if graph is not None else None,
+        "first_commit_at": commits[1],
+        "own_commits": commits[0] if graph is not None else None,
         "age_seconds": None if oldest is None else max(0, now - oldest),
         "idle_seconds": None if since is None else max(0, now - since),
         "days_before": None if plan.before is None else plan.before.days_for(name),
@@ -424,15 +424,15 @@ def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
         parent = graph.main_parent[commit]
         if parent >= 0:
             leading[parent] += leading[commit]
-    own: dict[str, tuple[int, int | None]] = {}
+    commits: dict[str, tuple[int, int | None]] = {}
     for branch, head in zip(graph.branches, graph.heads, strict=True):
         count, oldest, commit = 0, None, head
         while commit >= 0 and leading[commit] == 1:
             at = graph.creation_us[commit] // SECOND_US
             count, oldest = count + 1, at if oldest is None else min(oldest, at)
             commit = graph.main_parent[commit]
-        own[branch.id] = (count, oldest)
-    return own
+        commits[branch.id] = (count, oldest)
+    return commits
 
 
 DAYS = 90

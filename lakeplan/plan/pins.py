@@ -88,25 +88,25 @@ def inspect_pins(
     """Compares the required pins with the existing ones. ``after`` are the rules that the plan writes,
     without the entries of pins. Raises GateRefused if there is no safe change, LakeplanError for a broken
     history."""
-    own = stored.own(record)
-    names = {pin.name for pin in own}
+    pins = stored.own(record)
+    names = {pin.name for pin in pins}
     # Hidden branches that are not on record are ordinary branches and keep their rules.
     rules = None if after is None else with_rules_of(after, _but(stored.entries, names, stored))
-    refs = without_pins(refs, own)
+    refs = without_pins(refs, pins)
     graph = CommitGraph.from_refs(refs)
     moments = [options.as_of + timedelta(days=horizon.days) for horizon in Horizon]
     history = History(refs, graph, rules or GcRules(0), moments, options.zone)
     blocked = _why_blocked(stored, names)
-    own = with_needed_days(graph, own)
-    change = Change(stored.raw, rules, own, stored.as_stored(own) if blocked else ())
+    pins = with_needed_days(graph, pins)
+    change = Change(stored.raw, rules, pins, stored.as_stored(pins) if blocked else ())
     foreign = stored.foreign(record)
     if blocked:
         loss = next(losses(history, change), None)
     else:
-        want = required_pins(history, pin_rules(desired), desired.holds, own) if rules is not None else []
+        want = required_pins(history, pin_rules(desired), desired.holds, pins) if rules is not None else []
         free, taken = _free(want, stored)
         foreign = [*foreign, *taken]
-        change = replace(change, want=(*free, *_not_reviewed(own, free, options.retire)))
+        change = replace(change, want=(*free, *_not_reviewed(pins, free, options.retire)))
         change, loss = safe_change(history, change)
     if loss is not None:
         raise GateRefused(
@@ -119,17 +119,17 @@ def inspect_pins(
     return PinInspection(stored, record, history, change, plan)
 
 
-def _but(entries: Mapping[str, int], own: Collection[str], stored: StoredRules) -> dict[str, int]:
+def _but(entries: Mapping[str, int], pins: Collection[str], stored: StoredRules) -> dict[str, int]:
     """The entries of hidden branches that have names like pins but are not on record."""
     there = {branch.id for branch in stored.pins}
-    return {name: days for name, days in entries.items() if name in there and name not in own}
+    return {name: days for name, days in entries.items() if name in there and name not in pins}
 
 
-def _why_blocked(stored: StoredRules, own: Collection[str]) -> str:
+def _why_blocked(stored: StoredRules, pins: Collection[str]) -> str:
     """Why no pin can be changed, or "". Rules of pins that no longer exist do not matter."""
     if stored.bare is None:
         return ""
-    names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, own, stored)))
+    names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, pins, stored)))
     if not names:
         return ""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -150,12 +150,12 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
     return free, taken
 
 
-def _not_reviewed(own: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None) -> list[Pin]:
+def _not_reviewed(pins: Collection[Pin], want: Collection[Pin], retire: Collection[str] | None) -> list[Pin]:
     """Pins that nothing requires any more, but whose deletion was not reviewed. They are kept."""
     if retire is None:
         return []
     wanted = {pin.commit_id for pin in want}
-    return [pin for pin in own if pin.commit_id not in wanted and pin.commit_id not in retire]
+    return [pin for pin in pins if pin.commit_id not in wanted and pin.commit_id not in retire]
 
 
 def _rows(change: Change, record: PinRecord) -> list[PinRow]:

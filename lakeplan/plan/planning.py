@@ -157,11 +157,11 @@ def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
         if lost:  # what a glob names there is not known: "no changes" would be a guess
             raise next(iter(lost.values()))
         _refuse_empty(tree, options.selection)
-    seen = {p.server for p in plans}
+    servers = {p.server for p in plans}
     plans += [
         failed(glob, tree.servers[server].endpoint_url, failure_of(error))
         for server, error in lost.items()
-        if server not in seen
+        if server not in servers
         for glob in lost_globs(tree, server, options.selection)
     ]
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())

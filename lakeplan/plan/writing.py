@@ -56,18 +56,18 @@ def write(
     history.save()
     jobs = (Job(r, again.get(r.key), run, ports.state, history, force) for r in work)
     attempts = {job.repository.key: _attempts(job, ports) for job in jobs}
-    ends = _with_damaged_state(work, attempts, ports)
+    results_of = _with_damaged_state(work, attempts, ports)
     with ports.progress.task("applying", len(work)) as step_done:
         for repository in work:
             key = repository.key
-            if key not in ends:
-                ends[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
+            if key not in results_of:
+                results_of[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
             step_done()
-    results = [end for repository in work for end in ends[repository.key]]
-    unchanged = [r for r in plan.repositories if r.key in again and r.key not in ends]
+    results = [end for repository in work for end in results_of[repository.key]]
+    unchanged = [r for r in plan.repositories if r.key in again and r.key not in results_of]
     unclaimed = claim_all((again[r.key] for r in unchanged), ports.tree, ports.connect, run)
     unrecorded = close_journal(history, run)
-    not_forecast = _record_forecasts(work, ends, run, ports, plan_digest)
+    not_forecast = _record_forecasts(work, results_of, run, ports, plan_digest)
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
@@ -83,7 +83,7 @@ def write(
 
 def _record_forecasts(
     work: Sequence[RepositoryPlan],
-    ends: Mapping[str, Sequence[Applied]],
+    results: Mapping[str, Sequence[Applied]],
     run: Run,
     ports: ApplyPorts,
     plan_digest: str,
@@ -92,7 +92,7 @@ def _record_forecasts(
     could not be recorded, or ""."""
     problems = []
     for repository in work:
-        written = any(e.setting == GC and e.outcome is Outcome.APPLIED for e in ends[repository.key])
+        written = any(e.setting == GC and e.outcome is Outcome.APPLIED for e in results[repository.key])
         expire = {
             h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
             for h in repository.impact.horizons.values()
@@ -133,13 +133,13 @@ def _with_damaged_state(
     work: Iterable[RepositoryPlan], attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
 ) -> dict[str, list[Applied]]:
     """The ends of repositories whose records in the state are damaged, by ``server/name``."""
-    ends = {}
+    results = {}
     for repository in work:
         try:
             _check_state(repository.key, ports)
         except LakeplanError as error:
-            ends[repository.key] = _failed(repository, attempts[repository.key], 0, error)
-    return ends
+            results[repository.key] = _failed(repository, attempts[repository.key], 0, error)
+    return results
 
 
 def _check_state(key: str, ports: ApplyPorts) -> None:

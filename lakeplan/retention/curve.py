@@ -93,11 +93,11 @@ def _starts(graph: CommitGraph, rules: GcRules, varied: Varied, as_of: datetime,
     # No commit is after this limit, which stands for no fixed start.
     starts = _Starts(bytearray(len(graph)), array("q", [LATEST_US + 1]) * len(graph), default)
     for branch, head in zip(graph.branches, graph.heads, strict=True):
-        own = rules.branches.get(branch.id)
-        if branch.id == varied.branch_id or (own is None and default is None):
+        days = rules.branches.get(branch.id)
+        if branch.id == varied.branch_id or (days is None and default is None):
             starts.varies[head] = 1
-        elif own is not None:
-            starts.add(head, limit_us(as_of, own, zone))
+        elif days is not None:
+            starts.add(head, limit_us(as_of, days, zone))
         elif default is not None:
             starts.add(head, default)
     for commit in graph.dangling:

@@ -118,17 +118,17 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
     staged: dict[str, dict[str, str]] = {branch: {} for branch in drawing.staged}
     for branch, objects in drawing.staged.items():
         add(staged[branch], objects, f"{branch} (staged)")
-    every = [*trees.values(), *staged.values()]
+    contents = [*trees.values(), *staged.values()]
     for tree, drawn in sharing:
-        own = tree.get(drawn.path)
+        version = tree.get(drawn.path)
         others = Contents(trees, staged).versions(drawing, drawn.same_as or "")
-        if len(others) != 1 or own is None:
+        if len(others) != 1 or version is None:
             unknown.append((drawn.source, f"same_as: {drawn.same_as!r} does not name exactly one object"))
             continue
         # The path has the shared version also in commits that inherited it.
         (shared,) = others
-        for each in every:
-            if each.get(drawn.path) == own:
+        for each in contents:
+            if each.get(drawn.path) == version:
                 each[drawn.path] = shared
     return Contents(trees, staged, tuple(unknown))
 

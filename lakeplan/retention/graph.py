@@ -242,8 +242,8 @@ def _dangling(child_count: array[int], heads: array[int], octopus: _Octopus) -> 
     dangling = _numbers(leaves)
     if not octopus.taken_for_parents and not octopus.taken_for_leaves:
         return dangling, dangling
-    seen = {n for n in leaves if n not in octopus.taken_for_parents} | (octopus.taken_for_leaves - reached)
-    return _numbers(sorted(seen.union(leaves))), _numbers(sorted(seen))
+    numbers = {n for n in leaves if n not in octopus.taken_for_parents} | (octopus.taken_for_leaves - reached)
+    return _numbers(sorted(numbers.union(leaves))), _numbers(sorted(numbers))
 
 
 def _children_first(ids: list[str], main_parent: array[int], child_count: array[int]) -> array[int]:

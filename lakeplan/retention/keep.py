@@ -57,11 +57,11 @@ def tags_on(refs: Refs, default_branch: str) -> dict[str, tuple[str, ...]]:
         names.setdefault(tag.commit_id, set()).add(tag.id)
     by_commit: dict[str, frozenset[str]] = {}
     for commit_id in _parents_first(commits, refs.branches, settled):
-        own = names.get(commit_id, set())
+        tags = names.get(commit_id, set())
         sets = {by_commit[p] for p in commits[commit_id].parents if by_commit.get(p)}
         # Most commits have no tag and share their parent's set.
         by_commit[commit_id] = (
-            next(iter(sets), frozenset()) if len(sets) < 2 and not own else frozenset().union(own, *sets)
+            next(iter(sets), frozenset()) if len(sets) < 2 and not tags else frozenset().union(tags, *sets)
         )
     return {
         branch.id: tuple(sorted(by_commit[branch.commit_id]))

@@ -150,10 +150,10 @@ def _reaching(
     keepers: list[tuple[Keeper, int | None]] = []
 
     def add(branch: str | None, start: int, created: int | None) -> None:
-        own = branch is not None and branch in rules.branches
+        has_rule = branch is not None and branch in rules.branches
         days = rules.default_retention_days if branch is None else rules.days_for(branch)
         until = None if created is None else clock.expiry(created, days)
-        keepers.append((Keeper(branch, graph.ids[start], days, not own, until), created))
+        keepers.append((Keeper(branch, graph.ids[start], days, not has_rule, until), created))
 
     for branch_id in branches_at.get(number, ()):
         add(branch_id, number, None)

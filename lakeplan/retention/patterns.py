@@ -273,22 +273,22 @@ def witness(
     letters = _representatives([*wanted, *unwanted], rule)
     start: _State = ((0,) * len(wanted), tuple(_closure({0}, p) for p in unwanted))
     level: dict[_State, str] = {start: ""}
-    seen: set[tuple[_State, int]] = {(start, 0)}
+    visited: set[tuple[_State, int]] = {(start, 0)}
     longest = rule.longest if rule.longest is not None else rule.shortest + sum(map(len, wanted))
     for length in range(longest + 1):
         following: dict[_State, str] = {}
         for state, name in level.items():
             if length >= rule.shortest and _accepts(state, wanted, unwanted):
                 return name
-            if len(seen) * (len(wanted) + len(unwanted)) > _MAX_POSITIONS:
+            if len(visited) * (len(wanted) + len(unwanted)) > _MAX_POSITIONS:
                 return witness(include, [], rule, budget) if unwanted else include[0]
             if budget is not None:
                 budget.spend(1)
             for letter in letters if length else [c for c in letters if c in rule.first]:
                 for after in _steps(state, wanted, unwanted, letter):
                     key = (after, min(length + 1, rule.shortest))
-                    if key not in seen:
-                        seen.add(key)
+                    if key not in visited:
+                        visited.add(key)
                         following[after] = name + letter
         level = following
     return None
@@ -394,9 +394,9 @@ def expand(gc: GcDesired, branches: Iterable[str]) -> Expansion:
         if not fitting:
             continue
         largest = fitting[0]
-        own = by_branch.setdefault(name, largest)
-        if own is exact.get(name) and own.retention_days < largest.retention_days:
-            lowered.append(Lowered(own, largest))
+        result = by_branch.setdefault(name, largest)
+        if result is exact.get(name) and result.retention_days < largest.retention_days:
+            lowered.append(Lowered(result, largest))
     days = {name: rule.retention_days for name, rule in by_branch.items()}
     return Expansion(
         rules=GcRules(gc.default_retention_days, days),

@@ -273,7 +273,7 @@ def plan_gates(
     verdicts += [(gate, of_deleting) for gate in of_run]
     results = []
     for gate, of_each in verdicts:
-        if len(of_each) != 1 or not any(_is_refusal(own, gate.gate) for own in of_each[0]):
+        if len(of_each) != 1 or not any(_is_refusal(result, gate.gate) for result in of_each[0]):
             results.append(overrides.decide_whole(gate, of_each))
     unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
     return (*results, *overrides.decide_each(unnamed, None))

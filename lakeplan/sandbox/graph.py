@@ -174,14 +174,14 @@ def resolve(records: Records, ref: str) -> Resolved:
 def log(records: Records, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
     """Commits reachable from ``start``, the newest known one first, ties by the greater id."""
     first = records.commit(start)
-    seen = {start}
+    visited = {start}
     queue = [_Newest(first)]
     while queue:
         commit = heapq.heappop(queue).commit
         yield commit
         for parent in commit.parents[:1] if first_parent else commit.parents:
-            if parent not in seen:
-                seen.add(parent)
+            if parent not in visited:
+                visited.add(parent)
                 heapq.heappush(queue, _Newest(records.commit(parent)))
 
 

@@ -501,8 +501,8 @@ def _step(node: yaml.Node, path: str, problems: Problems) -> PlacedStep | None:
 
 
 def _check_names(seeds: list[RepositorySeed], nodes: list[yaml.Node], problems: Problems) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for seed, node in zip(seeds, nodes, strict=True):
-        if seed.name and seed.name in seen:
+        if seed.name and seed.name in names:
             problems.add(node, "repositories", f"two repositories have the name {seed.name}")
-        seen.add(seed.name)
+        names.add(seed.name)

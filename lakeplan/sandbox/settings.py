@@ -175,10 +175,10 @@ def etag_of(value: object) -> str:
 
 def replace_setting(repo: OpenRepository, request: Request, name: str, value: object) -> None:
     """Replaces a setting. Raises ApiError 412 if the caller has read another value than the current one."""
-    seen = request.headers.get("if-match")
-    if seen == "":
+    e_tag = request.headers.get("if-match")
+    if e_tag == "":
         raise ApiError(400, "Invalid format for parameter If-Match: parameter 'If-Match' is empty")
-    if seen is not None and seen.strip('"') != etag_of(repo.setting(name)):
+    if e_tag is not None and e_tag.strip('"') != etag_of(repo.setting(name)):
         raise ApiError(412, "Precondition failed")
     repo.set(name, value)
 

@@ -78,12 +78,12 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
 def needed_packages() -> tuple[str, ...]:
     """The packages as ``name==version``: first those of workers, then those of the command line."""
     try:
-        own = [
+        packages = [
             re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0]
             for line in metadata.requires("lakeplan") or ()
             if "extra ==" not in line
         ]
-        names = dict.fromkeys([*EXECUTOR_PACKAGES, *sorted(own)])
+        names = dict.fromkeys([*EXECUTOR_PACKAGES, *sorted(packages)])
         return tuple(f"{name}=={metadata.version(name)}" for name in names)
     except metadata.PackageNotFoundError as error:
         raise LakeplanError(

@@ -109,16 +109,16 @@ class StepChecker:
         within = share if len(items) <= FEW_RANGES else math.sqrt(share)
         of_ranges = share / within if within else 0.0
         addresses = known_as(request.store.url, request.storage_namespace)
-        seen: set[str] = set()
+        keys: set[str] = set()
         wanted = [id for id in items if _drawn(seed, id) < of_ranges]
         for id, fetched in fetch_each(metadata, "range", wanted):
             try:
                 entries = read_range(fetched(), name=id, verify_id=id)
                 for entry in entries:
                     key, _ = addresses.meaning(entry.address, entry.address_type)
-                    if key is None or key in seen or _drawn(seed, key) >= within:
+                    if key is None or key in keys or _drawn(seed, key) >= within:
                         continue
-                    seen.add(key)
+                    keys.add(key)
                     item = items[id]
                     yield SampledEntry(key, entry.path, entry.size, entry.e_tag, item.mask, item.last)
             except DAMAGE:
@@ -212,8 +212,8 @@ def _infos(
 
 
 def _damaged_range(item: WorkItem, message: str, info: RangeInfo | None) -> DamagedFile:
-    ends = () if info is None else (info.min_key, info.max_key)
-    paths = tuple(end.decode(errors="backslashreplace") for end in ends)
+    bounds = () if info is None else (info.min_key, info.max_key)
+    paths = tuple(end.decode(errors="backslashreplace") for end in bounds)
     return DamagedFile(
         "range", item.name, message, item.mask, item.last, info.count if info is not None else 0, paths
     )
@@ -232,10 +232,10 @@ def _objects_of(table: pa.Table, limit: int) -> list[NamedObject]:
             mask,
             last,
             size,
-            held=bool(seen & Sighting.HELD),
-            resized=bool(seen & Sighting.RESIZED),
+            held=bool(flags & Sighting.HELD),
+            resized=bool(flags & Sighting.RESIZED),
         )
-        for of_one, address, mask, last, size, seen in zip(paths, *columns, strict=True)
+        for of_one, address, mask, last, size, flags in zip(paths, *columns, strict=True)
     ]
 
 

@@ -146,10 +146,10 @@ def _days_left(request: CurveRequest, graph: CommitGraph, horizon: int) -> array
     """For each commit, minus the number of the day in which it expires, assuming no new commits. Day n ends n
     times 24 hours after ``as_of``. Day 0 means already expired, ``horizon + 1`` later or never."""
     start = to_us(request.as_of)
-    ends = [start + n * DAY_US for n in range(horizon + 1)]
+    day_starts = [start + n * DAY_US for n in range(horizon + 1)]
     kept_until = DocumentedRule(graph, request.rules).kept_until_us(request.zone)
     # It expires just after its last instant, so in the first day that ends after that.
-    return array("i", [-bisect_left(ends, until + 1) for until in kept_until])
+    return array("i", [-bisect_left(day_starts, until + 1) for until in kept_until])
 
 
 @dataclass(frozen=True)

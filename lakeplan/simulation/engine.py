@@ -49,16 +49,16 @@ ByPrefix = dict[str, dict[str, Amount]]
 
 def goes(objects: pa.Table, bits: RuleSetBits, *, listing: bool) -> pa.Table:
     """The rows of ``steps.OBJECTS`` that the server's collector would delete (lakefs/retention.md)."""
-    seen, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
+    flags, both = _ints(objects["seen"]), _ints(objects["mask"]) | _ints(objects["alias_mask"])
     wanted = int(Sighting.OLD if listing else Sighting.ENTRY | Sighting.CANDIDATE)
-    going = (seen & wanted == wanted) & (seen & int(Sighting.UNCOMMITTED) == 0) & (both & bits.server == 0)
+    going = (flags & wanted == wanted) & (flags & int(Sighting.UNCOMMITTED) == 0) & (both & bits.server == 0)
     return objects if going.all() else objects.filter(pa.array(going))
 
 
 def rows_of(going: pa.Table, last_commits: Mapping[int, str], bits: RuleSetBits) -> pa.Table:
     """The columns of ``objects/``, with ``rule_set`` last."""
-    seen, both = _ints(going["seen"]), _ints(going["mask"]) | _ints(going["alias_mask"])
-    committed = seen & int(Sighting.ENTRY | Sighting.ALIAS) != 0
+    flags, both = _ints(going["seen"]), _ints(going["mask"]) | _ints(going["alias_mask"])
+    committed = flags & int(Sighting.ENTRY | Sighting.ALIAS) != 0
     paths = sorted_paths(going["paths"])
     return pa.table(
         {
@@ -180,8 +180,8 @@ def records_of(objects: pa.Table, naming: Naming) -> bytes:
 
 def joined(parts: Sequence[bytes]) -> bytes:
     """The ordered records of several parts as one ordered set."""
-    every = np.frombuffer(b"".join(parts), RECORD)
-    return packed([(np.ascontiguousarray(every["digest"]), every["bits"])])
+    records = np.frombuffer(b"".join(parts), RECORD)
+    return packed([(np.ascontiguousarray(records["digest"]), records["bits"])])
 
 
 CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
@@ -332,8 +332,8 @@ def ask(
         one.end()
     for place in range(len(asking)):
         classes = [
-            ObjectClass(Sighting(seen), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
-            for (seen, mask, alias_mask, holders), amount in counts[place].items()
+            ObjectClass(Sighting(flags), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
+            for (flags, mask, alias_mask, holders), amount in counts[place].items()
         ]
         yield place, Answer(classes, errors.get(place))
 
@@ -383,6 +383,6 @@ class _Kept:
 
 
 def _count(counts: dict[tuple[object, ...], Amount], packet: Packet) -> None:
-    for seen, mask, alias_mask, holders, objects, size in json.loads(bytes(packet.data)):
-        key = (seen, mask, alias_mask, tuple(holders))
+    for flags, mask, alias_mask, holders, objects, size in json.loads(bytes(packet.data)):
+        key = (flags, mask, alias_mask, tuple(holders))
         counts[key] = counts.get(key, Amount()) + Amount(objects, size)

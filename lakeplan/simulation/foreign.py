@@ -409,8 +409,8 @@ def _read_own(path: Path, most: int) -> bytes | None:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
-            own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            if not own or status.st_mode & 0o077 or status.st_size > most:
+            is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if not is_private or status.st_mode & 0o077 or status.st_size > most:
                 return None
             return file.read(most)
     except OSError:

@@ -136,10 +136,10 @@ def hash_strings(strings: pa.Array) -> Hashes:
     if not len(strings):
         return np.zeros(0, np.uint64)
     _, offsets, data = strings.buffers()
-    ends: Ints = np.frombuffer(offsets, np.int32)[strings.offset :][: len(strings) + 1].astype(np.int64)
-    buffer = np.zeros(ends[-1] + WORD, np.uint8)
-    buffer[: ends[-1]] = np.frombuffer(data or b"", np.uint8)[: ends[-1]]
-    return hash_spans(buffer, ends[:-1], ends[1:])[0]
+    offsets_of: Ints = np.frombuffer(offsets, np.int32)[strings.offset :][: len(strings) + 1].astype(np.int64)
+    buffer = np.zeros(offsets_of[-1] + WORD, np.uint8)
+    buffer[: offsets_of[-1]] = np.frombuffer(data or b"", np.uint8)[: offsets_of[-1]]
+    return hash_spans(buffer, offsets_of[:-1], offsets_of[1:])[0]
 
 
 def _is_utf8(key: bytes) -> bool:
@@ -259,8 +259,8 @@ class Inventory:
         for file in (*self.files[:1], *self.files[:0:-1]):
             keys = self._table(file.key, file.md5)["key"]
             if len(keys):
-                ends = [pc.min(keys).as_py(), pc.max(keys).as_py(), *(() if shared is None else (shared,))]
-                shared = os.path.commonprefix(ends)  # noqa: RUF071 - of keys, which are no paths
+                samples = [pc.min(keys).as_py(), pc.max(keys).as_py(), *(() if shared is None else (shared,))]
+                shared = os.path.commonprefix(samples)  # noqa: RUF071 - of keys, which are no paths
             if shared is not None and base.startswith(shared):
                 return
         raise LakeplanError(

@@ -267,8 +267,8 @@ def _names(request: MarkRequest) -> tuple[str, ...]:
 
 
 def _repository(name: str, bits: Mapping[str, int]) -> str:
-    own = f"{REPOSITORY} {name}"
-    return own if own in bits else f"{REPOSITORY} {OTHERS}"
+    key = f"{REPOSITORY} {name}"
+    return key if key in bits else f"{REPOSITORY} {OTHERS}"
 
 
 @dataclass(frozen=True)
@@ -297,10 +297,10 @@ class Marks:
 
     def _rows(self, objects: pa.Table) -> pa.Table:
         """The rows of ``MARKED``."""
-        seen, mask = objects["seen"].to_numpy(), objects["mask"].to_numpy()
-        committed = seen & int(Sighting.ENTRY | Sighting.ALIAS) != 0
-        kinds = {pair: mark_class(*pair) for pair in set(zip(seen.tolist(), mask.tolist(), strict=True))}
-        classes = [kinds[pair] for pair in zip(seen.tolist(), mask.tolist(), strict=True)]
+        flags, mask = objects["seen"].to_numpy(), objects["mask"].to_numpy()
+        committed = flags & int(Sighting.ENTRY | Sighting.ALIAS) != 0
+        kinds = {pair: mark_class(*pair) for pair in set(zip(flags.tolist(), mask.tolist(), strict=True))}
+        classes = [kinds[pair] for pair in zip(flags.tolist(), mask.tolist(), strict=True)]
         last = [self.last_commits.get(at, (None, None)) for at in objects["last"].to_pylist()]
         paths = sorted_paths(objects["paths"])
         columns = [
@@ -349,20 +349,20 @@ class HeldAgain:
         yield 0, Of.OBJECTS, to_bytes(objects.select(["address"]))
 
 
-def mark_class(seen: int, mask: int) -> MarkClass | None:
+def mark_class(flags: int, mask: int) -> MarkClass | None:
     """The class of an object, or None if it is no candidate or the server keeps it. The order of the tests is
     the rule: first what the server keeps, then what anything else keeps. Only the rest may be deleted."""
-    if not seen & Sighting.OLD or seen & Sighting.UNCOMMITTED or mask & Keep.SERVER:
+    if not flags & Sighting.OLD or flags & Sighting.UNCOMMITTED or mask & Keep.SERVER:
         return None
     if mask & Keep.DOCUMENTED:
         return MarkClass.AT_RISK
-    if seen & (Sighting.HELD | Sighting.FOREIGN) or mask & Keep.PROTECTED:
+    if flags & (Sighting.HELD | Sighting.FOREIGN) or mask & Keep.PROTECTED:
         return MarkClass.PROTECTED
-    if seen & Sighting.ALIAS:
+    if flags & Sighting.ALIAS:
         return MarkClass.UNCERTAIN_ADDRESS
     if mask & (Keep.EXPANDED | Keep.MARGIN):
         return MarkClass.NEAR_LIMIT
-    if seen & Sighting.ENTRY:
+    if flags & Sighting.ENTRY:
         return MarkClass.NEWLY_EXPIRED if mask & Keep.BEFORE else MarkClass.BACKLOG
     return MarkClass.NEVER_COMMITTED
 

@@ -215,23 +215,23 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
             named.add(row, text, Code.OUTSIDE)
         for other in may_mean:
             named.add(row, other, Code.ALIAS)
-    every = np.concatenate((rows, np.array(named.rows, np.int64)))
+    chosen = np.concatenate((rows, np.array(named.rows, np.int64)))
     codes = np.concatenate((codes, np.array(named.codes, np.uint8)))
     if source.held_prefixes:
-        held = arrays.paths_begin(every, source.held_prefixes)
+        held = arrays.paths_begin(chosen, source.held_prefixes)
         codes[held & (codes <= Code.CANDIDATE)] += np.uint8(Code.HELD)
     hashes = np.concatenate((arrays.hashes[rows], hash_texts(named.texts)))
     first = rows.size
 
     def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
-        addresses, paths = arrays.texts(every[wanted])
+        addresses, paths = arrays.texts(chosen[wanted])
         if named.texts and (wanted >= first).any():
             known = zip(wanted.tolist(), addresses.to_pylist(), strict=True)
             addresses = pa.array([named.texts[n - first] if n >= first else a for n, a in known], pa.string())
         return addresses, paths
 
-    sizes = np.minimum(arrays.sizes[every], STORED - 1)  # clients choose the size of an entry
-    pairs = pairs_of(hashes, arrays.path_hashes[every], sizes)
+    sizes = np.minimum(arrays.sizes[chosen], STORED - 1)  # clients choose the size of an entry
+    pairs = pairs_of(hashes, arrays.path_hashes[chosen], sizes)
     return Sightings(hashes, pairs, sizes, codes, texts)
 
 
@@ -289,8 +289,8 @@ def _listed(
         rows = chosen(columns, candidates(columns.keys))
         if len(rows):
             old = (rows.modified_us < young_from_us).astype(np.uint8)
-            seen = replace(_stored(strings_of(rows.keys), rows.sizes, old), modified_us=rows.modified_us)
-            yield seen if sizes else replace(seen, sizes=np.zeros_like(seen.sizes))
+            rows_seen = replace(_stored(strings_of(rows.keys), rows.sizes, old), modified_us=rows.modified_us)
+            yield rows_seen if sizes else replace(rows_seen, sizes=np.zeros_like(rows_seen.sizes))
 
 
 def _part(table: pa.Table, kind: Kind) -> Sightings:

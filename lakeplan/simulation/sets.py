@@ -108,11 +108,11 @@ def leaf_of(kind: int, code: int, mask: int, last: int, holders: int) -> Leaf:
     """The leaf of a work item's facts and a code. ``holders``: number of a set of holders, -1 for none."""
     if kind in _LISTINGS:
         return Leaf(Class(int(_LISTED_SEEN.get(code, 0))))
-    seen = int(_SEEN.get(code, 0))
+    flags = int(_SEEN.get(code, 0))
     held = frozenset(() if holders < 0 else (holders,))
     if code == Code.ALIAS:
-        return Leaf(Class(seen, 0, mask, held), last)
-    return Leaf(Class(seen, mask, 0, held), last)
+        return Leaf(Class(flags, 0, mask, held), last)
+    return Leaf(Class(flags, mask, 0, held), last)
 
 
 class Classes:

@@ -216,8 +216,8 @@ class _Reader:
         fold = _Fold(self._new_table(), all_texts)
         for item, fetched in items:
             try:
-                for seen in observe(self._of, item, fetched(), use_compiled=use_compiled):
-                    fold.add(item, seen, self._wanted(item))
+                for rows in observe(self._of, item, fetched(), use_compiled=use_compiled):
+                    fold.add(item, rows, self._wanted(item))
                     if len(fold.table) >= MAX_ROWS:
                         yield from self._flush(fold)
                         fold = _Fold(self._new_table(), all_texts)
@@ -313,32 +313,32 @@ class _Fold:
     texts: list[pa.Table] = field(default_factory=list)
     """The texts of ``pairs``."""
 
-    def add(self, item: WorkItem, seen: Sightings, wanted: Sequence[bool]) -> None:
+    def add(self, item: WorkItem, batch: Sightings, wanted: Sequence[bool]) -> None:
         if not self.items or self.items[-1] is not item:
             self.items.append(item)
         first_leaf = (len(self.items) - 1) * CODES
-        fresh = self.table.add(seen.pairs, seen.hashes, seen.sizes, seen.codes, first_leaf)
+        fresh = self.table.add(batch.pairs, batch.hashes, batch.sizes, batch.codes, first_leaf)
         if item.kind in MARK_PARTS:
             fresh[:] = True
-        rows = np.flatnonzero(fresh if self.all_texts else fresh & np.array(wanted, np.bool_)[seen.codes])
+        rows = np.flatnonzero(fresh if self.all_texts else fresh & np.array(wanted, np.bool_)[batch.codes])
         if rows.size:
-            addresses, paths = seen.texts(rows)
+            addresses, paths = batch.texts(rows)
             nothing = pa.nulls(rows.size, pa.int64())
-            versions = nothing if seen.versions is None else pa.array(seen.versions[rows])
-            modified = nothing if seen.modified_us is None else pa.array(seen.modified_us[rows])
-            columns = [pa.array(seen.hashes[rows]), addresses, paths, versions, modified]
-            self.pairs.append(seen.pairs[rows])
+            versions = nothing if batch.versions is None else pa.array(batch.versions[rows])
+            modified = nothing if batch.modified_us is None else pa.array(batch.modified_us[rows])
+            columns = [pa.array(batch.hashes[rows]), addresses, paths, versions, modified]
+            self.pairs.append(batch.pairs[rows])
             self.texts.append(pa.Table.from_arrays(columns, schema=TEXTS))
 
     def texts_of(self, pairs: Hashes, hashes: Hashes) -> list[pa.Array]:
         """Addresses and paths of all pairs, in the order given."""
-        every = pa.concat_tables([TEXTS.empty_table(), *self.texts])
-        known, of_known = np.concatenate([pairs[:0], *self.pairs]), every["hash"].to_numpy()
+        texts = pa.concat_tables([TEXTS.empty_table(), *self.texts])
+        known, of_known = np.concatenate([pairs[:0], *self.pairs]), texts["hash"].to_numpy()
         order = pairs_in_order(known, of_known)
         once = order[starts_of_pairs(known[order], of_known[order])]
         places = np.empty(pairs.size, np.int64)
         places[pairs_in_order(pairs, hashes)] = once
-        table = every.select(["address", "path"]).take(pa.array(places)).combine_chunks()
+        table = texts.select(["address", "path"]).take(pa.array(places)).combine_chunks()
         return [column.chunk(0) for column in table.columns]
 
 
@@ -376,11 +376,11 @@ def _answers(
     asked: Asked, leaves: Leaves, rows: list[Data], texts: list[Data]
 ) -> Iterator[tuple[int, Of, bytes]]:
     sets, classes = Sets(), Classes()
-    seen = concat([unpack(data, sets) for data in rows])
+    together = concat([unpack(data, sets) for data in rows])
     rows.clear()
-    objects = objects_of(seen, sets, classes, judge_of(leaves))
+    objects = objects_of(together, sets, classes, judge_of(leaves))
     if asked.compares_sizes:
-        objects = with_resized(objects, seen, sets.judged(classes, judge_of(leaves))[0], classes)
+        objects = with_resized(objects, together, sets.judged(classes, judge_of(leaves))[0], classes)
     yield 0, Of.COUNTS, counts_of(objects, classes).encode()
     takes = np.array([asked.question.takes(each) for each in classes.all], np.bool_)
     chosen = objects.part(takes[objects.classes])
@@ -406,11 +406,11 @@ class Objects:
         return Objects(self.hashes[rows], self.sizes[rows], self.classes[rows], self.lasts[rows])
 
 
-def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], Leaf]) -> Objects:
+def objects_of(rows: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], Leaf]) -> Objects:
     """One object for each address, with all places where it was seen, under any path."""
     numbers, lasts = sets.judged(classes, leaf)
-    order = in_order(seen.hashes)
-    hashes, of_row = seen.hashes[order], seen.sets[order]
+    order = in_order(rows.hashes)
+    hashes, of_row = rows.hashes[order], rows.sets[order]
     starts = starts_of(hashes)
     class_of = numbers[of_row[starts]]
     counts = np.diff(starts, append=hashes.size)
@@ -419,16 +419,16 @@ def objects_of(seen: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
         class_of[more] = by_pairs(class_of[more], numbers[of_row[starts[more] + step]], classes.join)
         step += 1
         more = more[counts[more] > step]
-    sizes = most(seen.sizes[order], starts) & (STORED - 1)
+    sizes = most(rows.sizes[order], starts) & (STORED - 1)
     return Objects(hashes[starts], sizes, class_of, most(lasts[of_row], starts))
 
 
-def with_resized(objects: Objects, seen: Rows, numbers: Ints, classes: Classes) -> Objects:
+def with_resized(objects: Objects, all_rows: Rows, numbers: Ints, classes: Classes) -> Objects:
     """The same objects, where those that are stored in another size than a kept entry says have
     ``Sighting.RESIZED`` and that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
     names = np.array([is_kept_entry(each) for each in classes.all], np.bool_)
     stored = np.array([bool(each.seen & Sighting.LISTED) for each in classes.all], np.bool_)
-    entries = seen.part(names[numbers[seen.sets]] & (seen.sizes < STORED))
+    entries = all_rows.part(names[numbers[all_rows.sets]] & (all_rows.sizes < STORED))
     places, _ = places_in(objects.hashes, entries.hashes)
     differs = stored[objects.classes[places]] & (entries.sizes != objects.sizes[places])
     if not differs.any():

@@ -56,8 +56,8 @@ class Places:
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         pairs = list(zip(objects["seen"].to_pylist(), masks.tolist(), strict=True))
         of_pair = {
-            (seen, mask): self.part_of(ObjectClass(Sighting(seen), mask, 0, (), Amount()))
-            for seen, mask in set(pairs)
+            (flags, mask): self.part_of(ObjectClass(Sighting(flags), mask, 0, (), Amount()))
+            for flags, mask in set(pairs)
         }
         parts = pa.array([of_pair[pair] for pair in pairs])
         for part in sorted(set(of_pair.values())):
@@ -101,22 +101,22 @@ class StepSurveyor:
         question: Question = Nothing()
         if request.part_of is not None:
             question = Places(request.part_of, listing is not None, request.as_of_us)
-        counted, amounts = Answer(), ByPrefix()
+        result, amounts = Answer(), ByPrefix()
         with self._open(collected.entries) as (runner, _):
             for _, answer in ask(runner, [Asking(source, question, items, collected.entries)]):
                 if isinstance(answer, Answer):
-                    counted = answer
+                    result = answer
                 elif answer[0] is Of.PREFIXES:
                     add_prefixes(amounts, [from_bytes(answer[1])])
-        if counted.error is not None:
-            raise counted.error
+        if result.error is not None:
+            raise result.error
         sample = tuple(_samples(request, collected, source)) if request.sample else ()
         ages = {int(days): amount for days, amount in amounts.pop(_AGE, {}).items()}
-        return Surveyed(counted.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
+        return Surveyed(result.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
 
 
 def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:
-    draw, seen = random.Random(request.seed), set[str]()
+    draw, keys = random.Random(request.seed), set[str]()
     wanted = {item.name: item for item in collected.items if item.mask & request.sampled_mask}
     others = {
         item.name: item
@@ -124,11 +124,11 @@ def _samples(request: SurveyRequest, collected: Collected, source: Source) -> It
         if item.mask & request.also_sampled and item.name not in wanted
     }
     for items in (wanted, others):
-        yield from _sample(request, items, source, draw, seen)
+        yield from _sample(request, items, source, draw, keys)
 
 
 def _sample(
-    request: SurveyRequest, items: Mapping[str, WorkItem], source: Source, draw: random.Random, seen: set[str]
+    request: SurveyRequest, items: Mapping[str, WorkItem], source: Source, draw: random.Random, keys: set[str]
 ) -> Iterator[SampledEntry]:
     """Draws ranges by their bytes, then entries of each, which is about as good as drawing from all entries.
     Skips objects in ``seen``, and adds drawn ones to it."""
@@ -141,7 +141,7 @@ def _sample(
         entries = list(read_range(data, name=f"{request.name}: range {id}", verify_id=id))
         for entry in draw.sample(entries, min(number, len(entries))):
             key, _ = source.addresses.meaning(entry.address, entry.address_type)
-            if key is not None and key not in seen:
-                seen.add(key)
+            if key is not None and key not in keys:
+                keys.add(key)
                 item = items[id]
                 yield SampledEntry(key, entry.path, entry.size, entry.e_tag, item.mask, item.last)

@@ -163,10 +163,10 @@ class SortedTable:
         return once
 
     def rows(self, sets: Sets) -> tuple[Hashes, Rows]:
-        seen = concat(self._parts)
-        every = np.concatenate([np.zeros(0, np.uint64), *self._pairs])
-        order = pairs_in_order(every, seen.hashes)
-        pairs, hashes, leaves = every[order], seen.hashes[order], seen.sets[order]
+        rows = concat(self._parts)
+        all_pairs = np.concatenate([np.zeros(0, np.uint64), *self._pairs])
+        order = pairs_in_order(all_pairs, rows.hashes)
+        pairs, hashes, leaves = all_pairs[order], rows.hashes[order], rows.sets[order]
         starts = starts_of_pairs(pairs, hashes)
         set_of = sets.added(np.zeros(starts.size, np.int64), leaves[starts])
         counts = np.diff(starts, append=pairs.size)
@@ -175,7 +175,7 @@ class SortedTable:
             set_of[more] = sets.added(set_of[more], leaves[starts[more] + step])
             step += 1
             more = more[counts[more] > step]
-        return _by_hash(pairs[starts], Rows(hashes[starts], most(seen.sizes[order], starts), set_of))
+        return _by_hash(pairs[starts], Rows(hashes[starts], most(rows.sizes[order], starts), set_of))
 
 
 def most(values: Ints, starts: Ints) -> Ints:
@@ -267,14 +267,14 @@ def pack(rows: Rows, sets: Sets, leaves: Ints | None = None) -> bytes:
             numbers[each] = len(leaf)
             before.append(numbers[sets.before[each]])
             leaf.append(one)
-    own = np.zeros(len(sets), np.int64)
-    own[needed] = [numbers[of] for of in needed]
+    set_of = np.zeros(len(sets), np.int64)
+    set_of[needed] = [numbers[of] for of in needed]
     head = np.array([len(rows), len(leaf), 0], "<i8")
     columns = (
         head,
         rows.hashes.astype("<u8", copy=False),
         rows.sizes.astype("<i8", copy=False),
-        own[rows.sets].astype("<u4"),
+        set_of[rows.sets].astype("<u4"),
         np.array(before, "<u4"),
         np.array(leaf, "<i4"),
     )
@@ -300,10 +300,10 @@ def unpack(data: bytes | memoryview, sets: Sets) -> Rows:
     ):
         columns.append(np.frombuffer(data, kind, size, at))
         at += size * width
-    hashes, sizes, own, before, leaf = columns
-    if (own >= nodes).any() or (before[1:] >= np.arange(1, nodes)).any():
+    hashes, sizes, set_of, before, leaf = columns
+    if (set_of >= nodes).any() or (before[1:] >= np.arange(1, nodes)).any():
         raise ValueError("sets of rows are not in order")
     numbers = [0]
     for of, one in zip(before[1:].tolist(), leaf[1:].tolist(), strict=True):
         numbers.append(sets.add(numbers[of], one))
-    return Rows(hashes, sizes, np.array(numbers, np.int64)[own])
+    return Rows(hashes, sizes, np.array(numbers, np.int64)[set_of])

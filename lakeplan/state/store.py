@@ -212,7 +212,7 @@ def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, S
     document = {
         "repository": repository,
         "settings": {
-            name: {**vars(seen), "at": utc_text(seen.at)} for name, seen in {**before, **settings}.items()
+            name: {**vars(one), "at": utc_text(one.at)} for name, one in {**before, **settings}.items()
         },
     }
     state.write(repository_key("baselines", repository), json_text(document), if_version=version)

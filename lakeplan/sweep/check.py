@@ -208,9 +208,9 @@ def check_after(site: Site, ports: SweepPorts, checker: Checker, mark_id: str) -
     """Checks a repository after the sweep of a mark, including the copies that it moved to quarantine."""
     row = check_site(site, ports, checker)
     summary = _summary(row)
-    own = [one for one in row["quarantine"] if one["mark_id"] == mark_id]
-    lost = sum(one["lost"]["objects"] + one["resized"]["objects"] for one in own)
-    known = not lost and all(one["readable"] for one in own)
+    copies = [one for one in row["quarantine"] if one["mark_id"] == mark_id]
+    lost = sum(one["lost"]["objects"] + one["resized"]["objects"] for one in copies)
+    known = not lost and all(one["readable"] for one in copies)
     return {**summary, "lost_copies": lost, "complete": summary["complete"] and known}
 
 
@@ -342,8 +342,8 @@ class _History:
     def branches_of(self, commit_id: str) -> list[str]:
         """The branches with this HEAD, or else some branches that contain the commit."""
         if commit_id not in self._known_branches:
-            own = sorted(branch.id for branch in self.refs.branches if branch.commit_id == commit_id)
-            self._known_branches[commit_id] = own or self._leading_to(commit_id)
+            names = sorted(branch.id for branch in self.refs.branches if branch.commit_id == commit_id)
+            self._known_branches[commit_id] = names or self._leading_to(commit_id)
         return self._known_branches[commit_id]
 
     @cached_property
@@ -363,11 +363,11 @@ class _History:
         for branch in self.refs.branches:
             heads.setdefault(branch.commit_id, []).append(branch.id)
         names: set[str] = set()
-        seen, pending = {commit_id}, [commit_id]
+        visited, pending = {commit_id}, [commit_id]
         while pending:
             for child in self._children.get(pending.pop(), ()):
-                if child not in seen:
-                    seen.add(child)
+                if child not in visited:
+                    visited.add(child)
                     pending.append(child)
                     names.update(heads.get(child, ()))
         return sorted(names, key=lambda name: (name != self._default, name))[:BRANCHES_NAMED]
@@ -399,8 +399,8 @@ class _Confirmed:
         amount = Amount()
         for one, size in self.lost:
             if one.resized == (size is None):
-                own = Amount(1, one.size_bytes)
-                amount = amount - own if one.resized else amount + own
+                object_amount = Amount(1, one.size_bytes)
+                amount = amount - object_amount if one.resized else amount + object_amount
         return amount
 
 

@@ -161,7 +161,7 @@ def copy_one(
 ) -> CopyEnd:
     """Copies an object and compares the size of the copy. Raises StoreBusy if the store stays busy."""
     try:
-        copied, seen = ask(lambda: (store.copy(source, target), store.stat(target)), settings, waiting)
+        copied, stored = ask(lambda: (store.copy(source, target), store.stat(target)), settings, waiting)
     except StoreBusy:
         raise
     except StorageNotFound as error:
@@ -171,7 +171,7 @@ def copy_one(
         return CopyEnd(copied=False, problem="" if gone else f"not copied: {error.message}")
     except StorageError as error:
         return CopyEnd(copied=False, problem=f"not copied: {error.message}")
-    if seen is None or seen.size != copied.size:
+    if stored is None or stored.size != copied.size:
         return CopyEnd(copied=False, problem="not copied: the copy does not exist")
     return CopyEnd(copied=True)
 
@@ -441,8 +441,8 @@ class _Part:
         if not self._settings.verify_all:
             sample = random.Random(self._part.sha256).sample(gone, min(SAMPLE, len(gone)))
         if not self._asked(sample):
-            seen = {*sample}
-            self._asked([key for key in gone if key not in seen])
+            sampled = {*sample}
+            self._asked([key for key in gone if key not in sampled])
 
     def _asked(self, keys: Sequence[str]) -> bool:
         """Whether all of these are gone. Objects that are gone count as verified, others as failed."""

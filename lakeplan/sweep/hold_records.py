@@ -139,15 +139,15 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
 def _first_with_path(metadata: MetadataReader, refs: Refs, prefix: str) -> set[str]:
     """The newest commit with a path below the prefix, searched in the newest metaranges only."""
     key = prefix.encode(errors="surrogateescape")
-    seen: set[str] = set()
+    visited: set[str] = set()
     ranges: set[str] = set()
     for commit in sorted(refs.commits, key=lambda commit: (-commit.creation_us, commit.id)):
         id = commit.meta_range_id
-        if not id or id in seen:
+        if not id or id in visited:
             continue
-        if len(seen) == MAX_METARANGES:
+        if len(visited) == MAX_METARANGES:
             break
-        seen.add(id)
+        visited.add(id)
         for info in read_metarange(metadata.read_metadata("meta_range", id), name=id):
             if info.min_key.startswith(key) or info.max_key.startswith(key):
                 return {commit.id}

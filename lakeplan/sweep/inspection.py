@@ -414,34 +414,34 @@ def _concerns(site: Site, server: str, repository: Repository) -> bool:
 def _of_site(
     site: Site, servers: Mapping[str, _Server], answers: _ForeignByRepository
 ) -> Others | LakeplanError:
-    own = servers[site.server.name]
-    if own.error is not None:
-        return own.error
+    this = servers[site.server.name]
+    if this.error is not None:
+        return this.error
     foreign: list[ForeignRanges] = []
     unreadable: dict[str, str] = {}
     others = {other.name for other, _ in site.other_servers}
     for name, server in servers.items():
         if server.error is not None and name in others:
             unreadable[f"of server {name}"] = server.error.message
-        if server.hides and (server is own or name in others):
-            unreadable[HIDDEN if server is own else f"{HIDDEN} of server {name}"] = server.hides
+        if server.hides and (server is this or name in others):
+            unreadable[HIDDEN if server is this else f"{HIDDEN} of server {name}"] = server.hides
         for repository in server.repositories:
             if not _concerns(site, name, repository):
                 continue
             answer = answers[name, repository]
             if isinstance(answer, str):
-                unreadable[repository.id if server is own else f"{name}/{repository.id}"] = answer
+                unreadable[repository.id if server is this else f"{name}/{repository.id}"] = answer
             elif answer.metaranges:
                 foreign.append(answer)
     return Others(tuple(foreign), unreadable)
 
 
 def only_new(
-    foreign: tuple[ForeignRanges, ...], seen: Mapping[str, frozenset[str]]
+    foreign: tuple[ForeignRanges, ...], known: Mapping[str, frozenset[str]]
 ) -> tuple[ForeignRanges, ...]:
     """The metaranges that a mark did not read. ``seen``: the ids that it read, by repository."""
     fresh = (
-        replace(other, metaranges=tuple(id for id in other.metaranges if id not in seen.get(other.name, ())))
+        replace(other, metaranges=tuple(id for id in other.metaranges if id not in known.get(other.name, ())))
         for other in foreign
     )
     return tuple(other for other in fresh if other.metaranges)
@@ -451,38 +451,38 @@ def recheck_request(
     site: Site,
     mark: Mark,
     parts: tuple[Part, ...],
-    look: Inspection,
+    fresh: Inspection,
     foreign: tuple[ForeignRanges, ...],
-    seen: KnownAtMark,
+    known: KnownAtMark,
 ) -> RecheckRequest:
     """The request that finds which objects of these parts are needed. It leaves out what the mark read."""
-    kept, prefixes = look.kept_metaranges(), look.held_prefixes
+    kept, prefixes = fresh.kept_metaranges(), fresh.held_prefixes
     # The mark compared what it read elsewhere only with the prefixes that were held then.
-    read = seen.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else frozenset()
-    others = look.metaranges().keys() - kept - read if prefixes else ()
+    read = known.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else frozenset()
+    others = fresh.metaranges().keys() - kept - read if prefixes else ()
     return RecheckRequest(
         store=site.store,
         parts=parts,
         prefix=mark_prefix(mark.mark_id),
         storage_namespace=site.repository.storage_namespace,
         metadata=site.reader.metadata_reader(site.desired.name),
-        uncommitted=look.uncommitted,
-        metaranges=tuple(sorted(kept - seen.kept_metaranges)),
-        foreign=only_new(foreign, seen.foreign),
+        uncommitted=fresh.uncommitted,
+        metaranges=tuple(sorted(kept - known.kept_metaranges)),
+        foreign=only_new(foreign, known.foreign),
         other_metaranges=tuple(sorted(others)),
         held_prefixes=prefixes,
     )
 
 
-def marked_on_branches(site: Site, mark: Mark, parts: Sequence[Part], look: Inspection) -> frozenset[str]:
+def marked_on_branches(site: Site, mark: Mark, parts: Sequence[Part], fresh: Inspection) -> frozenset[str]:
     """The addresses of these parts that reading a branch gives. Raises LakeplanError if the branches could
     not be listed."""
-    if isinstance(look.on_branches, LakeplanError):
-        raise look.on_branches.replaced(where=look.on_branches.where or site.key)
-    if not look.on_branches:
+    if isinstance(fresh.on_branches, LakeplanError):
+        raise fresh.on_branches.replaced(where=fresh.on_branches.where or site.key)
+    if not fresh.on_branches:
         return frozenset()
     marked = (read_marked(site.store, mark.mark_id, part).column("address").to_pylist() for part in parts)
-    return frozenset(address for part in marked for address in part if address in look.on_branches)
+    return frozenset(address for part in marked for address in part if address in fresh.on_branches)
 
 
 MOST_NEEDED = 1_000_000
@@ -516,11 +516,11 @@ def needed_now(
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
-    look = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
+    fresh = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
     keep()
     wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(
-        recheck_request(site, mark, wanted, look, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
+        recheck_request(site, mark, wanted, fresh, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
     )
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(
@@ -528,4 +528,4 @@ def needed_now(
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )
-    return Needed(addresses | marked_on_branches(site, mark, wanted, look), inspected_at)
+    return Needed(addresses | marked_on_branches(site, mark, wanted, fresh), inspected_at)

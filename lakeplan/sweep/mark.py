@@ -132,12 +132,12 @@ class _Marker:
             clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
             stored = read_rules(site)
             settle = options.settings.settle_seconds
-            seen = observe_rules(site, ports.state, stored, clocks, settle_seconds=settle)
-            inspection = inspect_repository(site, stored, now=clocks.earliest, before=seen.before)
+            observed = observe_rules(site, ports.state, stored, clocks, settle_seconds=settle)
+            inspection = inspect_repository(site, stored, now=clocks.earliest, before=observed.before)
         except BaseException:
             _drop_listing(site, listing)
             raise
-        return Begun(site, options, listing, now, collectors, seen.lowered_at, inspection)
+        return Begun(site, options, listing, now, collectors, observed.lowered_at, inspection)
 
     def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
         """Judges the repositories of a group, and empties it."""

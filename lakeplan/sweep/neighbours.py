@@ -156,12 +156,12 @@ def _probed(
 def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     store = probes.store(site, neighbour)
     if site.store.url.startswith(FILE) and store.url.startswith(FILE):
-        own, theirs = _real(site.store.url), _real(store.url)
-        if own == theirs or _same_folder(own, theirs):
+        path, theirs = _real(site.store.url), _real(store.url)
+        if path == theirs or _same_folder(path, theirs):
             return "has the same folder under another path"
-        if f"{theirs}/".startswith(f"{own}/"):
+        if f"{theirs}/".startswith(f"{path}/"):
             return "has its folder inside this one's"
-        if f"{own}/".startswith(f"{theirs}/"):
+        if f"{path}/".startswith(f"{theirs}/"):
             return "has a folder that contains this one's"
     ours = place_of(site.repository.storage_namespace).parts
     other = place_of(neighbour.repository.storage_namespace).parts

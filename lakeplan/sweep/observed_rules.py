@@ -111,17 +111,17 @@ def observe_rules(
     return ObservedRules(lowered_at, applied.before if applied is not None else None)
 
 
-def _lowered_at(seen: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
+def _lowered_at(last: _Sighting | None, stored: GcRules, applied: _Applied | None, now: datetime) -> datetime:
     """When the rules were last lowered, by one earlier sighting, or None if its record cannot be used."""
-    if seen is None:
+    if last is None:
         return now
-    if seen.rules == stored:
-        return seen.lowered_at
-    if applied is None or applied.at <= seen.seen_at:
-        return max(now, seen.lowered_at)
-    if applied.before == seen.rules and not lowered(seen.rules, stored):
-        return seen.lowered_at
-    return max(applied.at, seen.lowered_at)
+    if last.rules == stored:
+        return last.lowered_at
+    if applied is None or applied.at <= last.seen_at:
+        return max(now, last.lowered_at)
+    if applied.before == last.rules and not lowered(last.rules, stored):
+        return last.lowered_at
+    return max(applied.at, last.lowered_at)
 
 
 def _recorded(state: StateReader, repository: str, *, since: datetime, now: datetime) -> list[datetime]:

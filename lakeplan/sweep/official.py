@@ -247,14 +247,14 @@ class OfficialSweeper:
         return self._record_all(request, STILL_THERE)
 
     def _record_all(self, request: DeleteRequest, reason: str) -> RoundEnd:
-        ends: list[PartResult] = []
+        results: list[PartResult] = []
         try:
             for part in request.parts:
                 request.keep()
-                ends.append(self._record(part, request.saved, reason))
+                results.append(self._record(part, request.saved, reason))
         except LakeplanError as error:
-            return RoundEnd(ends, _problem_of(error))
-        return RoundEnd(ends)
+            return RoundEnd(results, _problem_of(error))
+        return RoundEnd(results)
 
     def _record(self, part: Part, saved: Mapping[str, str], reason: str) -> PartResult:
         """Records what became of a part. Objects that the collector was to delete are requested one by one,

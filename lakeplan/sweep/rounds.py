@@ -142,11 +142,11 @@ class PartSweeper:
                     results.extend(workers.run(shares, work))
                 except SweepStopped as error:
                     problem = f"{error}"
-        ends = [end for end in results if isinstance(end, PartResult)]
-        if len(ends) < len(request.parts):
+        parts = [end for end in results if isinstance(end, PartResult)]
+        if len(parts) < len(request.parts):
             problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
         problem = problem or next((with_hint(one) for one in results if isinstance(one, LakeplanError)), "")
-        return RoundEnd(ends, problem, runner=choice)
+        return RoundEnd(parts, problem, runner=choice)
 
 
 @contextmanager

@@ -207,13 +207,13 @@ def overlapping(
 ) -> list[tuple[Repository, str]]:
     """The repositories whose namespace equals, contains or is inside this one's in any spelling, and how.
     ``any_store`` includes those that overlap only if another endpoint or account is the same storage."""
-    own = places(repository.storage_namespace)
+    mine = places(repository.storage_namespace)
     neighbours = []
     for other in others:
         if other.id == repository.id:
             continue
         theirs = places(other.storage_namespace)
-        hows = (a.how(b, any_store=any_store) for a in own for b in theirs)
+        hows = (a.how(b, any_store=any_store) for a in mine for b in theirs)
         if how := next(filter(None, hows), ""):
             neighbours.append((other, how))
     return neighbours

@@ -193,8 +193,8 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
     approval = read_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)
     with lease:
-        seen = load_known(site, mark) if stored.recorded else KNOWN_NOTHING
-        runner = _Runner(site, mark, ports, seen, lease.renew, by_text(run))
+        known = load_known(site, mark) if stored.recorded else KNOWN_NOTHING
+        runner = _Runner(site, mark, ports, known, lease.renew, by_text(run))
         settings = mark.settings if approval is None else approval.judged.sweep
         runner.read_records()
         if not runner.was_begun():
@@ -219,8 +219,8 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
     clocks = check_clocks(site, mark, ports, by)
     check_pins(site.reader, ports.state, site.key)
     settle = site.desired.sweep.settle_seconds
-    seen = observe_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
-    check_may_run(site, mark, clocks, seen.lowered_at)
+    observed = observe_rules(site, ports.state, read_rules(site), clocks, settle_seconds=settle)
+    check_may_run(site, mark, clocks, observed.lowered_at)
     judge_again(site, mark, approval, clocks.latest.date())
 
 
@@ -286,21 +286,21 @@ def check_alone(site: Site, mark: Mark) -> None:
 
 def _own_report(site: Site, mark: Mark) -> set[str]:
     """The run ids that this sweep leaves among those of collectors."""
-    own = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
+    runs = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
     if (run_id := official_run(site.store, mark.mark_id)) is not None:
-        own.add(run_id)
-    return own
+        runs.add(run_id)
+    return runs
 
 
 class _Runner:
     def __init__(
-        self, site: Site, mark: Mark, ports: SweepPorts, seen: KnownAtMark, keep: Callable[[], None], by: str
+        self, site: Site, mark: Mark, ports: SweepPorts, known: KnownAtMark, keep: Callable[[], None], by: str
     ) -> None:
         self._by = by
         self._site = site
         self._mark = mark
         self._ports = ports
-        self._seen = seen
+        self._seen = known
         self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
         self._done: dict[str, int] = {}
@@ -417,8 +417,8 @@ class _Runner:
         foreign = all_others(site, keep=self._keep)
         looked_at, self._looked = self._ports.now(), time.monotonic()
         now = check_clocks(site, mark, self._ports, self._by).earliest
-        look = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
-        request = recheck_request(site, mark, tuple(left), look, foreign, self._seen)
+        inspected = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
+        request = recheck_request(site, mark, tuple(left), inspected, foreign, self._seen)
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(
@@ -429,7 +429,7 @@ class _Runner:
         )
         never = NEVER_NOW if site.desired.sweep.never_committed == "keep" else "" if settled else SEEN_ONCE
         try:
-            held |= marked_on_branches(site, mark, left, look)
+            held |= marked_on_branches(site, mark, left, inspected)
         except LakeplanError as error:
             never = f"{UNLISTED}: {error.message}"
         return dict.fromkeys(held, HELD_AGAIN), never, looked_at

@@ -163,15 +163,15 @@ def purge_all(
 ) -> tuple[PurgeDocument, int]:
     """Purges quarantines. Returns the document (``schemas/purge.v1.json``) and the exit code. ``option``: the
     age that a person gave."""
-    ends: list[PurgedRow] = []
+    rows: list[PurgedRow] = []
     refused: list[NotPurgedRow] = []
     codes: list[int] = []
     steps = _PurgeSteps(open_journal(ports.state, run, "sweep purge"))
     for one in old:
         try:
             steps.begin(one.site.key, one.mark_id)
-            ends.append(purge(one, ports, run, older_than=older_than))
-            steps.ended(ends[-1])
+            rows.append(purge(one, ports, run, older_than=older_than))
+            steps.ended(rows[-1])
         except LakeplanError as error:
             steps.failed(one.site.key, error)
             codes.append(error.exit_code)
@@ -188,12 +188,12 @@ def purge_all(
     document: PurgeDocument = {
         "format": PURGE_FORMAT,
         "older_than": option,
-        "quarantines": ends,
+        "quarantines": rows,
         "refused": refused,
     }
-    if len(codes) == 1 and not ends:
+    if len(codes) == 1 and not rows:
         return document, codes[0]
-    partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in ends)
+    partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in rows)
     return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
 
 
@@ -307,14 +307,14 @@ def sweep_marks(
     new_official_id: Callable[[], str],
 ) -> AutomaticEnd:
     """Approves and sweeps the marks that need no person's approval."""
-    ends: dict[str, SweptOrWhy] = {}
+    results: dict[str, SweptOrWhy] = {}
     for mark in report.marks:
         if not mark.goes.objects:
             continue
-        ends[mark.key] = _never_automatic(mark) or _sweep_one(
+        results[mark.key] = _never_automatic(mark) or _sweep_one(
             mark, tree, ports, overrides, shown.get(mark.key), (new_run(), new_official_id())
         )
-    return AutomaticEnd(ends)
+    return AutomaticEnd(results)
 
 
 def _never_automatic(mark: Mark) -> str:

@@ -65,7 +65,7 @@ class SettingsCheck:
             return
         self._alone(node, path, "file")
         self._days(node, "default_retention_days", path)
-        seen: dict[tuple[str, str], Source] = {}
+        places: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "branches", path):
             self._days(item, "retention_days", here)
             self._problems.parsed(item, "min_commits", here, parse_count, None)
@@ -85,14 +85,14 @@ class SettingsCheck:
                 self._pattern(pattern, (*here, "pattern"))
             self._removal(item, here, ("branch_id", "pattern"), needs=("retention_days",))
             for by in ("branch_id", "pattern"):
-                self._once(seen, by, item, here)
+                self._once(places, by, item, here)
 
     def branch_lifecycle(self, node: Node, path: NodePath) -> None:
         if not isinstance(node, MapNode):
             return
         self._alone(node, path, "file", allowed=RUN_SETTINGS)
         self._settings(node, path, LIFECYCLE)
-        seen: dict[tuple[str, str], Source] = {}
+        places: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "policies", path):
             for at, pattern in _texts(item, "patterns", here):
                 self._pattern(pattern, at)
@@ -102,18 +102,18 @@ class SettingsCheck:
                 text = "max_inactivity_time is another name for max_idle_age: write only one of them"
                 self._problems.add(item.where("max_inactivity_time"), here, text)
             self._removal(item, here, ("id",))
-            self._once(seen, "id", item, here)
+            self._once(places, "id", item, here)
 
     def _object_lifecycle(self, node: Node, path: NodePath) -> None:
-        seen: dict[tuple[str, str], Source] = {}
+        places: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "rules", path):
             for at, branch in _texts(item, "branches", here):
                 self._branch_name(branch, at)
             self._removal(item, here, ("id",))
-            self._once(seen, "id", item, here)
+            self._once(places, "id", item, here)
 
     def _holds(self, node: Node, path: NodePath) -> None:
-        seen: dict[tuple[str, str], Source] = {}
+        places: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "", path):
             named = [key for key in HOLD_TARGETS if key in item.items]
             if len(named) != 1:
@@ -130,7 +130,7 @@ class SettingsCheck:
             self._problems.parsed(item, "until", here, parse_date, None)
             self._removal(item, here, HOLD_TARGETS, needs=("reason",))
             for by in named:
-                self._once(seen, by, item, here)
+                self._once(places, by, item, here)
 
     def _sweep(self, node: Node, path: NodePath) -> None:
         if isinstance(node, MapNode):
@@ -217,12 +217,12 @@ class SettingsCheck:
             if key not in item.items:
                 self._problems.add(item.source, path, f"the key {key} is missing")
 
-    def _once(self, seen: dict[tuple[str, str], Source], by: str, item: MapNode, path: NodePath) -> None:
+    def _once(self, places: dict[tuple[str, str], Source], by: str, item: MapNode, path: NodePath) -> None:
         node = item.items.get(by)
         name = text_of(node)
         if node is None or name is None:
             return
-        first = seen.setdefault((by, name), node.source)
+        first = places.setdefault((by, name), node.source)
         if first is not node.source:
             self._problems.add(node.source, (*path, by), f"{by} {name!r} appears twice: first at {first}")
 

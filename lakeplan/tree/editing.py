@@ -218,9 +218,9 @@ def _is_item(node: yaml.Node, item: SettingItem | None) -> bool:
     """Return whether an entry's own item is this one, by its id or else by its patterns."""
     if item is None:
         return False
-    own = _child(node, "id")
-    if item.id is not None or own is not None:
-        return own is not None and own.value == item.id
+    id_node = _child(node, "id")
+    if item.id is not None or id_node is not None:
+        return id_node is not None and id_node.value == item.id
     patterns = _child(node, "patterns")
     names = {n.value for n in patterns.value} if isinstance(patterns, yaml.SequenceNode) else set()
     return names == set(getattr(item, "patterns", ()))

@@ -60,8 +60,8 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
 def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     try:
         # A file in the tree may be a stranger's link. One outside the tree is the user's.
-        own = root if root.absolute() in file.absolute().parents else file.parent
-        text = read_inside(own, file, TREE_FILE_BYTES).decode("utf-8-sig")
+        folder = root if root.absolute() in file.absolute().parents else file.parent
+        text = read_inside(folder, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LeadsOut) else why_unreadable(error)
         raise UsageError(

@@ -91,10 +91,10 @@ def bundled_schema(name: str) -> dict[str, Any]:
     if name != "repository" and _REPOSITORY_DEFINITIONS not in json.dumps(schema):
         return schema
     bundled: dict[str, Any] = _point_inside(schema)
-    own = bundled.setdefault("$defs", {})
+    definitions = bundled.setdefault("$defs", {})
     for key, definition in load_schema("repository")["$defs"].items():
-        own.setdefault(key, definition)
-    own["gate"] = {**own["gate"], "examples": list(GATES)}
+        definitions.setdefault(key, definition)
+    definitions["gate"] = {**definitions["gate"], "examples": list(GATES)}
     return bundled
 
 

@@ -357,12 +357,12 @@ class ApplyFlow:
         """Records in the state that nothing is to be written, so that drift sees edits from now on, and
         claims the repositories."""
         state = self.session.state()
-        seen = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
+        recorded = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
         facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
         journal = open_journal(state, self.run, "apply", **facts)
         notes = (
-            seen.note,
-            note_baselines(journal, seen, self.run) if seen.repositories else "",
+            recorded.note,
+            note_baselines(journal, recorded, self.run) if recorded.repositories else "",
             claim_all(plan.repositories, self.session.tree.name, self.session.connection, self.run),
         )
         for text in filter(None, notes):

@@ -127,6 +127,6 @@ def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:
 def exit_code_of(report: DriftReport, fail_on: frozenset[DriftClass]) -> ExitCode:
     """Failures first: drift that could not be looked for must not pass for none."""
     if report.failed:
-        every = len(report.failed) == len(report.repositories)
-        return ExitCode.ERROR if every else ExitCode.PARTLY_DONE
+        all_failed = len(report.failed) == len(report.repositories)
+        return ExitCode.ERROR if all_failed else ExitCode.PARTLY_DONE
     return ExitCode.CHANGES_PENDING if report.has(fail_on) else ExitCode.OK

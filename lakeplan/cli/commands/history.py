@@ -106,10 +106,10 @@ class TreeEdit(EditedTree):
 
     def _edit(self, item: Disagreement, lines: list[str]) -> None:
         desired = item.desired
-        own = desired is not None and not desired.by_glob and desired.source is not None
-        file = desired.source.file if own and desired and desired.source else ROOT_FILE
-        key = desired.entry if own and desired else item.step.repository
-        edit = set_gc if own else add_entry
+        has_entry = desired is not None and not desired.by_glob and desired.source is not None
+        file = desired.source.file if has_entry and desired and desired.source else ROOT_FILE
+        key = desired.entry if has_entry and desired else item.step.repository
+        edit = set_gc if has_entry else add_entry
         if not self.edit(file, lambda text: edit(text, key, lines)):
             raise ConfigError("an entry is written in a way that lakeplan cannot edit")
 

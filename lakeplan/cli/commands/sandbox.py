@@ -150,13 +150,13 @@ def seed_target(
     ``sandbox``, then lakectl's for the same endpoint, then the sandbox's defaults. The variables' key is only
     for their own endpoint or, where they name none, for that of the option; and a key that is not the
     sandbox's only for an endpoint that somebody named. Raises UsageError."""
-    own = environ.get(f"{SANDBOX}_ENDPOINT_URL") or None
-    chosen = endpoint or own or DEFAULT_ENDPOINT
-    bound = own or endpoint
+    url = environ.get(f"{SANDBOX}_ENDPOINT_URL") or None
+    chosen = endpoint or url or DEFAULT_ENDPOINT
+    bound = url or endpoint
     if bound is not None and _is_same(chosen, bound):
         access_key = access_key or environ.get(f"{SANDBOX}_ACCESS_KEY_ID")
         secret_key = secret_key or environ.get(f"{SANDBOX}_SECRET_ACCESS_KEY")
-    if not (access_key or secret_key) and (endpoint or own) and _is_same(chosen, environ.get(ENDPOINT, "")):
+    if not (access_key or secret_key) and (endpoint or url) and _is_same(chosen, environ.get(ENDPOINT, "")):
         access_key, secret_key = environ.get(ACCESS_KEY_ID), environ.get(SECRET_ACCESS_KEY)
     target = SeedTarget(
         chosen, access_key or _DEFAULTS.access_key_id, secret_key or _DEFAULTS.secret_access_key
@@ -164,7 +164,7 @@ def seed_target(
     is_public = (
         target.access_key == _DEFAULTS.access_key_id and target.secret_key == _DEFAULTS.secret_access_key
     )
-    if not (endpoint or own or is_public):
+    if not (endpoint or url or is_public):
         raise UsageError(
             f"no endpoint was given, so the access key was not sent to {DEFAULT_ENDPOINT}",
             hint="Set the server with --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
