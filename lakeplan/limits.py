@@ -233,7 +233,7 @@ def memory_of_text(data: bytes) -> int:
 
 
 def why_unreadable(error: OSError | ValueError) -> str:
-    """Why ``read_file``, or decoding its bytes, failed."""
+    """Return why ``read_file``, or decoding its bytes, failed."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return str(error) if isinstance(error, TooLarge) else "it is not UTF-8 text"

@@ -223,7 +223,7 @@ class Deleter:
         return None
 
     def _why_not(self, outlook: BranchOutlook) -> BranchEnd | None:
-        """Why a branch must not be deleted now, or None. No read is older than ``FRESH_SECONDS``."""
+        """Return why a branch must not be deleted now, or None. No read is older than ``FRESH_SECONDS``."""
         for _ in range(TRIES):
             self.renew()
             began = self.run.now()
@@ -242,7 +242,7 @@ class Deleter:
         return BranchEnd(outlook, Outcome.FAILED, text)
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:
-        """How a branch differs from the survey or from the reviewed plan, or what keeps it now."""
+        """Return how a branch differs from the survey or from the reviewed plan, or what keeps it now."""
         name, judged = self.survey.desired.name, outlook.facts.commit_id
         if self.reviewed is not None:
             planned = self.reviewed.get(outlook.id)

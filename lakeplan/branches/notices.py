@@ -40,7 +40,7 @@ class Exemption:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The exemption as text for people."""
         who, why = f" by {self.by}" if self.by else "", f": {self.reason}" if self.reason else ""
         return f"exempt until {self.end:%Y-%m-%d %H:%M} UTC{who}{why}"
 

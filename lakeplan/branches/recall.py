@@ -158,8 +158,8 @@ def _distrust(
     stopped: Sequence[DeletionRecord],
     finished: DeletionRecord | None,
 ) -> str:
-    """Why a ledger may be another repository's or an older copy, or "". ``described`` has the repository's
-    address."""
+    """Return why a ledger may be another repository's or an older copy, or "". ``described`` has the
+    repository's address."""
     ledger, mark = stored.ledger, stored.mark
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it describes {ledger.repository} at {mark.endpoint}, {mark.namespace}"

@@ -37,7 +37,7 @@ class RenderContext:
 
     @classmethod
     def of(cls, tree: Tree) -> RenderContext:
-        """For a document about the repositories of a tree."""
+        """Return the context for a document about the repositories of a tree."""
         return cls(owner_of=tree.owner_of, tree_name=tree.name)
 
 

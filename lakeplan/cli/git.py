@@ -77,8 +77,8 @@ class _Blob:
 
 
 def find_work_folder(folder: Path) -> WorkFolder:
-    """Where ``folder`` is in its work tree. Raises LakeplanError outside git, in a submodule, in a bare
-    repository, behind a symbolic link of a work tree, and where git does not trust the repository."""
+    """Return where ``folder`` is in its work tree. Raises LakeplanError outside git, in a submodule, in a
+    bare repository, behind a symbolic link of a work tree, and where git does not trust the repository."""
     logical = _logical(folder)
     for part in (*reversed(logical.parents), logical):
         if part.is_symlink() and _top_of(Path(os.path.realpath(part.parent))) is not None:

@@ -123,7 +123,7 @@ class LazySimulator:
 
 @dataclass(frozen=True)
 class InventoryPlace:
-    """Where an inventory is, how old it may be, and how the store that has it is reached."""
+    """The place of an inventory, its maximum age, and the access to its store."""
 
     url: str
     max_age_seconds: int

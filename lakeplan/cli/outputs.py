@@ -83,7 +83,7 @@ def _check_formats(names: Iterable[str], supported: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where the documents of one command are written. ``kind``: of document, in ``cli.formats``."""
+    """The destinations of the documents of one command. ``kind``: of document, in ``cli.formats``."""
 
     all: tuple[Output, ...]
     no_color: bool = False
@@ -139,7 +139,7 @@ class Outputs:
         return replace(self, all=tuple(output for output in self.all if output.path is not None))
 
     def check(self, supported: Sequence[str]) -> None:
-        """For a command that has fewer formats with one of its options. Raises UsageError."""
+        """Refuse formats that a command does not have with one of its options. Raises UsageError."""
         _check_formats((output.format for output in self.all), supported)
 
     def write(

@@ -81,13 +81,13 @@ APPROVED_BY = "LAKEPLAN_APPROVED_BY"
 
 
 def approver_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Who approved, as the workflow says."""
+    """Return who approved, as the workflow says."""
     by = _short(environ.get(APPROVED_BY, ""))
     return {"by": by} if by else {}
 
 
 def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Who started the job, its page and its pull request, as GitHub and GitLab report them, or nothing
+    """Return who started the job, its page and its pull request, as GitHub and GitLab report them, or nothing
     elsewhere. The variable is for a job after the merge, which does not know its pull request."""
     if environ.get("GITHUB_ACTIONS") == "true":
         site = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"

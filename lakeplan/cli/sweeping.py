@@ -49,7 +49,7 @@ class Engine:
 
     @contextmanager
     def runner(self, entries: int) -> Iterator[tuple[Runner, RunnerChoice]]:
-        """For a marker."""
+        """Return the runner of a marker."""
         if choose(self.runners.asked or AUTO, entries, master=self.runners.master).name == SPARK:
             self._spark()  # the runner takes the session that is active
         with self.runners.open(entries) as opened:
@@ -57,7 +57,7 @@ class Engine:
 
     @contextmanager
     def workers(self, parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
-        """For a sweeper."""
+        """Return the workers of a sweeper."""
         choice = self.runners.choose(None)
         if choice.name == SPARK:
             from lakeplan.sweep.spark import SparkWorkers

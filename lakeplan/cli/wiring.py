@@ -126,7 +126,8 @@ class Session:
         return LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
 
     def identify(self, server: str) -> ServerIdentity:
-        """Who the server says it is, asked once and briefly. Raises CredentialsError and ServerError."""
+        """Return who the server says it is, asked once and briefly. Raises CredentialsError and
+        ServerError."""
         brief, once = Timeouts(connect=10.0, read=10.0, total=30.0), RetryPolicy(tries=1)
         return LakeFSIdentifier.connect(*self._access(server), timeouts=brief, retries=once).identify()
 

@@ -46,8 +46,9 @@ _VERSION = re.compile(r"\d[\w.!+]*")
 
 @dataclass(frozen=True)
 class Source:
-    """Where jobs install lakeplan from. ``package`` is pip's; ``version`` the action's input, ``action`` what
-    ``uses`` names. The action is copied into the repository unless ``action`` is in another one."""
+    """The source from which jobs install lakeplan. ``package`` is pip's; ``version`` the action's input,
+    ``action`` what ``uses`` names. The action is copied into the repository unless ``action`` is in another
+    one."""
 
     package: str
     version: str

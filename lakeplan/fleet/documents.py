@@ -13,8 +13,8 @@ from lakeplan.values.simulation import AmountRow
 
 
 class AuditCommits(TypedDict):
-    """How many commits there are, and how many each rule keeps. ``at_risk``: the documented rule keeps them,
-    the server's walk does not. ``dangling_seen``: whether commits that no branch or tag leads to were
+    """The number of commits, and the numbers that each rule keeps. ``at_risk``: the documented rule keeps
+    them, the server's walk does not. ``dangling_seen``: whether commits that no branch or tag leads to were
     read."""
 
     total: int

@@ -237,7 +237,7 @@ def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], numbe
 
 
 def _message_starts(lanes: Lanes) -> Ints:
-    """Where the messages begin, after the identity. Both have a zigzag length in front."""
+    """Return where the messages begin, after the identity. Both have a zigzag length in front."""
     length, start = read_varints(lanes.array, lanes.value_start)
     middle = start + (length >> 1)
     if ((length & 1) != 0).any() or (middle >= lanes.value_end).any():

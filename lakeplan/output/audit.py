@@ -124,7 +124,7 @@ def _remnants(row: AuditedRow) -> str:
 
 
 def _gone(row: AuditedRow) -> str:
-    """How much is gone of what the documented rule keeps, and of what only tags name."""
+    """Return how much is gone of what the documented rule keeps, and of what only tags name."""
     kept, tagged = row["destroyed"], row["destroyed_tagged"]
     parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
     if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):

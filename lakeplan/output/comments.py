@@ -155,7 +155,7 @@ def changes_of(repository: Json) -> str:
 
 
 def _deletions(setting: Json) -> list[str]:
-    """How many branches the change newly deletes, and the names of the first."""
+    """Return how many branches the change newly deletes, and the names of the first."""
     counts = setting.get("deletions") or {}
     if not any(counts.values()):
         return []
@@ -363,7 +363,7 @@ def _loosened(document: Json, *, compact: bool) -> str:
 
 
 def _short(text: str) -> str:
-    """Somebody's text without what would push everything else out of a comment."""
+    """Return the text, cut so that it cannot push everything else out of a comment."""
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 

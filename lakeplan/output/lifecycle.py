@@ -230,7 +230,7 @@ def losses(branch: Losses) -> list[str]:
 
 
 def reason_of(branch: BranchEntry) -> str:
-    """Why a branch is kept, without its policy."""
+    """Return why a branch is kept, without its policy."""
     return _REASONS.get(branch["reason"], branch["reason"])
 
 

@@ -433,7 +433,7 @@ def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "")
 
 
 def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """How many marks the state knows, approved or not."""
+    """Return how many marks the state knows, approved or not."""
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
     made = Exposition(tree_name)
     for (key, approved), number in sorted(counts.items()):

@@ -250,7 +250,7 @@ def counts(branches: Json) -> list[Cell]:
 
 
 def why_kept(branches: Sequence[BranchEntry]) -> str:
-    """How many are kept for each reason, most first: ``300 not crossed yet, 12 no policy matches``."""
+    """Return how many are kept for each reason, most first: ``300 not crossed yet, 12 no policy matches``."""
     reasons = Counter(reason_of(branch) for branch in branches)
     return ", ".join(f"{count(number)} {reason}" for reason, number in reasons.most_common())
 

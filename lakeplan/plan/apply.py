@@ -165,7 +165,7 @@ def apply_plan(
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
-    """How to sync the pins of every repository that is written and has or requires pins."""
+    """Return how to sync the pins of every repository that is written and has or requires pins."""
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
@@ -202,8 +202,8 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
 
 
 def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
-    """How to plan again: the whole tree is compared, but only the writes are judged. Figures, gates and
-    overrides are today's, whatever the plan file says. ``--allow`` counts later, when it is known which
+    """Return how to plan again: the whole tree is compared, but only the writes are judged. Figures, gates
+    and overrides are today's, whatever the plan file says. ``--allow`` counts later, when it is known which
     repositories it concerns."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
@@ -367,8 +367,8 @@ def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
 
 
 def _moved(reviewed: Plan, live: Plan) -> tuple[str, ...]:
-    """Why the plan is stale, if all repositories could be read and have their reviewed configuration. Empty
-    if it is not stale, or stale for another reason."""
+    """Return why the plan is stale, if all repositories could be read and have their reviewed configuration.
+    Empty if it is not stale, or stale for another reason."""
     again = {r.key: r for r in live.repositories}
     for repository in reviewed.writes:
         current = again.get(repository.key)

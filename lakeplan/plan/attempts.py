@@ -122,7 +122,7 @@ class Attempt(ABC):
 
     @abstractmethod
     def difference(self) -> str:
-        """How the value read last differs from the planned one, in words."""
+        """Return how the value read last differs from the planned one, in words."""
 
     @abstractmethod
     def record(self) -> None:

@@ -289,9 +289,9 @@ GC_RULES = "its GC rules"
 
 @dataclass(frozen=True)
 class RepositoryDrift:
-    """How one repository drifted, if at all, or why that is unknown. ``values`` are those of its GC rules,
-    ``items`` are policies and object rules, and ``stored`` has their whole lists on the server.
-    ``state_note`` says which other records in the state could not be read."""
+    """The drift of one repository, or why it is unknown. ``values`` are those of its GC rules, ``items`` are
+    policies and object rules, and ``stored`` has their whole lists on the server. ``state_note`` says which
+    other records in the state could not be read."""
 
     repository: str
     owner: str | None = None

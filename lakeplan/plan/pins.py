@@ -126,7 +126,7 @@ def _but(entries: Mapping[str, int], pins: Collection[str], stored: StoredRules)
 
 
 def _why_blocked(stored: StoredRules, pins: Collection[str]) -> str:
-    """Why no pin can be changed, or "". Rules of pins that no longer exist do not matter."""
+    """Return why no pin can be changed, or "". Rules of pins that no longer exist do not matter."""
     if stored.bare is None:
         return ""
     names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, pins, stored)))

@@ -57,8 +57,8 @@ def _split(key: str) -> tuple[str, str]:
 def disagreements(
     tree: DesiredTree, steps: Iterable[RunStep], connect: Callable[[str], LakeFSReader]
 ) -> tuple[Disagreement, ...]:
-    """Where the tree, expanded over today's branches, requires other rules than those to restore. Raises
-    ServerError, and StalePlan for a repository on a server that the tree does not name."""
+    """Return where the tree, expanded over today's branches, requires other rules than those to restore.
+    Raises ServerError, and StalePlan for a repository on a server that the tree does not name."""
     differing = []
     for step in steps:
         server, name = _split(step.repository)

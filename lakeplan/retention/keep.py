@@ -127,7 +127,7 @@ def commits_named(hold: Hold, refs: Refs) -> set[str]:
 
 
 def hold_problem(hold: Hold, refs: Refs) -> str:
-    """Why a hold on a branch, tag or commit does not certainly keep a commit, or "" if it does."""
+    """Return why a hold on a branch, tag or commit does not certainly keep a commit, or "" if it does."""
     if hold.kind == "prefix":
         return ""
     named = commits_named(hold, refs)
@@ -165,8 +165,8 @@ def _settled(refs: Refs, commits: Mapping[str, Commit], leaving: Collection[str]
 
 
 def prefix_problem(prefix: str) -> str:
-    """Why no path of an object can begin with this prefix, and what to write instead, or "" if one can. Paths
-    begin without a slash and contain no repository, no branch and no wildcards."""
+    """Return why no path of an object can begin with this prefix, and what to write instead, or "" if one
+    can. Paths begin without a slash and contain no repository, no branch and no wildcards."""
     if (url := _URL.match(prefix)) is not None:
         # lakefs://repository/ref/path
         path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""

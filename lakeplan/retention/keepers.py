@@ -30,7 +30,7 @@ class BranchSets:
     of_commit: array[int]
 
     def count(self, commit: int) -> int:
-        """How many branches keep a commit."""
+        """Return how many branches keep a commit."""
         return self.masks[self.of_commit[commit]].bit_count()
 
     def branches(self, commit: int, limit: int | None = None) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def specificity(pattern: str) -> tuple[int, int, int, int]:
 
 @lru_cache(maxsize=10_000)
 def why_nothing(pattern: str, rule: NameRule) -> str | None:
-    """Why a glob can match no name, or None if it can."""
+    """Return why a glob can match no name, or None if it can."""
     for part in tokens(pattern):
         if part in ("*", "?"):
             continue
@@ -146,8 +146,8 @@ def why_no_repository(pattern: str) -> str | None:
 
 
 def why_no_tag(pattern: str) -> str | None:
-    """Why a glob can match no tag, or None. Tags may have nearly any character except those that lakeFS
-    refuses (``/ ^ : ? * [ \\`` and white space)."""
+    """Return why a glob can match no tag, or None. Tags may have nearly any character except those that
+    lakeFS refuses (``/ ^ : ? * [ \\`` and white space)."""
     for part in tokens(pattern):
         if part.startswith("[^"):
             return f"{part} does not mean `none of these`: write [!{part[2:]}"

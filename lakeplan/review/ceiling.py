@@ -17,7 +17,7 @@ MAX_DETAILS = 5
 
 
 def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
-    """How stored rules changed, such as ``branch dev set to 7; default_retention_days 21 → 30``.
+    """Return how stored rules changed, such as ``branch dev set to 7; default_retention_days 21 → 30``.
 
     At most five differences are listed; "" if there are none.
     """
@@ -61,7 +61,7 @@ CLOCK_SKEW = timedelta(hours=1)
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
-    """Why the plan of a repository is stale, or nothing if it is not, or if it was applied before.
+    """Return why the plan of a repository is stale, or nothing if it is not, or if it was applied before.
 
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
@@ -118,7 +118,8 @@ def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
 def outside(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """Why a plan that was made again might delete something that was not reviewed, or nothing if it cannot.
+    """Return why a plan that was made again might delete something that was not reviewed, or nothing if it
+    cannot.
 
     Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
     deleted, because equal numbers may be other objects. Retention that somebody has lengthened since must not
@@ -199,7 +200,7 @@ def _left_out(live: RepositoryPlan) -> str:
 
 
 def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:
-    """Why a setting is stale. Its ETag shows a change, unless the stored list is the reviewed one."""
+    """Return why a setting is stale. Its ETag shows a change, unless the stored list is the reviewed one."""
     what = reviewed.kind.label
     if live.after_etag != reviewed.after_etag:
         return [f"the {what} that would be written differ from the reviewed ones"]
@@ -229,8 +230,8 @@ def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
 def growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """How the impact now exceeds the reviewed one by more than the tolerance, in figures and in objects,
-    commits and branches that the plan did not name.
+    """Return how the impact now exceeds the reviewed one by more than the tolerance, in figures and in
+    objects, commits and branches that the plan did not name.
 
     The number of objects at risk may not grow at all. A plan older than a day is also compared with its
     figures for 7 days later, because commits expire by time alone.
@@ -269,7 +270,7 @@ def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
 def _more_commits(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta
 ) -> list[str]:
-    """How many more commits expire than were reviewed, if the graph was read then."""
+    """Return how many more commits expire than were reviewed, if the graph was read then."""
     if reviewed.impact.now is None or live.impact.now is None:
         return []
     ceiling = _ceiling(reviewed.impact, "commits_expire", age)
@@ -341,7 +342,8 @@ def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
 
 
 def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
-    """Why a plan's age forbids to apply it: it is too old, or it was made for a moment in the future."""
+    """Return why a plan's age forbids to apply it: it is too old, or it was made for a moment in the
+    future."""
     age = now - plan.as_of
     if -age > CLOCK_SKEW:
         return "the plan is for a future moment (--as-of), so it can be shown but not applied"

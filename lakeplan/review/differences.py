@@ -98,7 +98,7 @@ def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingCha
 
 
 def what_changed(planned: Items | None, stored: Items | None) -> str:
-    """How a list changed since it was planned, in one line."""
+    """Return how a list changed since it was planned, in one line."""
     changes = diff_setting(planned, stored)
     if not changes:
         return "its ETag differs, but its content is the same"

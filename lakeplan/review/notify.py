@@ -108,8 +108,8 @@ class Notifier:
         return done
 
     def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:
-        """Why the channel did not accept a message, or "". A message that may have arrived is sent again only
-        if the receiver can recognize the second one by its id."""
+        """Return why the channel did not accept a message, or "". A message that may have arrived is sent
+        again only if the receiver can recognize the second one by its id."""
         problem = ""
         for attempt in range(TRIES):
             left = end - self.clocks.monotonic()

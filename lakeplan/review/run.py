@@ -28,8 +28,8 @@ from lakeplan.values.progress import Progress
 
 
 class Outcome(str, Enum):
-    """How the write of one setting ended. ``already``: an earlier, interrupted run wrote it. ``uncertain``:
-    it is unknown whether the write took effect or still will."""
+    """The outcome of the write of one setting. ``already``: an earlier, interrupted run wrote it.
+    ``uncertain``: it is unknown whether the write took effect or still will."""
 
     APPLIED = "applied"
     ALREADY = "already"
@@ -98,7 +98,8 @@ class WritableServer(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Who runs, when and where; recorded in the history and in leases. ``sleep`` takes seconds.
+    """The identity of a run: who runs, when and where. It is recorded in the history and in leases. ``sleep``
+    takes seconds.
 
     ``tree_dirty``: the tree's files differ from ``tree_commit``; None if git does not know. ``tree_digest``
     is the SHA-256 of its files. ``ci`` has the CI system's ``actor``, ``pull_request`` and ``run_url``.

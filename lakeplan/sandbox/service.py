@@ -31,9 +31,10 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Options:
-    """How a sandbox behaves. ``clock`` and ``time_zone`` are the server's own. ``max_uncommitted_per_file``
-    is where ``prepare_uncommited`` hands out a continuation token; ``presign`` whether metadata may be read
-    by URLs that need no credentials, and ``presigned_seconds`` how long these work."""
+    """The options of a sandbox. ``clock`` and ``time_zone`` are the server's own.
+    ``max_uncommitted_per_file`` is where ``prepare_uncommited`` hands out a continuation token; ``presign``
+    whether metadata may be read by URLs that need no credentials, and ``presigned_seconds`` how long these
+    work."""
 
     flavor: Flavor = "oss"
     access_key_id: str = "sandbox"

@@ -79,7 +79,7 @@ def get_object(repo: OpenRepository, request: Request, type: str, id: str) -> Re
 @on_repository("GET", "/metadata/meta_range/{id}")
 @on_repository("GET", "/metadata/range/{id}")
 def get_location(repo: OpenRepository, request: Request, id: str) -> Response:
-    """Where the file of an id would be, whether or not it exists."""
+    """Return where the file of an id would be, whether or not it exists."""
     location = metadata_key(id)
     return json_response(200, {"location": location}, {"Location": location})
 

@@ -75,7 +75,7 @@ class UncommittedPreparer(Protocol):
         distinct runs with their folders (usually one). Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
-        """How long the server asks collectors to keep young objects, or None if it does not say."""
+        """Return how long the server asks collectors to keep young objects, or None if it does not say."""
 
 
 Holders = tuple[int, ...]

@@ -256,7 +256,8 @@ def _settings(options: SparkOptions) -> dict[str, str]:
 
 
 def archive_path() -> Path:
-    """Where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: in the installation."""
+    """Return where ``lakeplan.simulation.warm`` puts Java's archive of Spark's classes: in the
+    installation."""
     return Path(sys.prefix) / "share" / "lakeplan" / "spark.jsa"
 
 

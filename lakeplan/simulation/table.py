@@ -199,7 +199,7 @@ def pairs_in_order(pairs: Hashes, hashes: Hashes) -> Ints:
 
 
 def starts_of_pairs(ascending: Hashes, hashes: Hashes) -> Ints:
-    """Where another pair begins, or an equal pair of another address."""
+    """Return where another pair begins, or an equal pair of another address."""
     others = (ascending[1:] != ascending[:-1]) | (hashes[1:] != hashes[:-1])
     starts: Ints = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), others)))
     return starts[: ascending.size]

@@ -197,7 +197,8 @@ class Adapters(Generic[L]):
 
 @dataclass(frozen=True)
 class Opener(Generic[L]):
-    """How to open one kind of storage. ``parse`` raises StorageError, without the credentials of the URL."""
+    """The opener of one kind of storage. ``parse`` raises StorageError, without the credentials of the
+    URL."""
 
     parse: Callable[[str], L]
     load: Callable[[], Adapters[L]]

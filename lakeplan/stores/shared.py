@@ -52,7 +52,7 @@ class LazyClient(ABC, Generic[C]):
 
     @abstractmethod
     def _make(self) -> C:
-        """Raises StorageError."""
+        """Return a new client. Raises StorageError."""
 
 
 class Opened:

@@ -359,7 +359,7 @@ class _Part:
         return left
 
     def _saves(self, row: _Row, now: StoredObject, before: tuple[Status, str] | None) -> str:
-        """Why a stored object is kept, or ""."""
+        """Return why a stored object is kept, or ""."""
         if before is not None and before[0] is Status.SAVED:
             return before[1]
         if why := self._work.saved.get(row.address):

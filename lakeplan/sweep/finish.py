@@ -74,7 +74,7 @@ def _settings_from(end: SweepEnd) -> dict[str, Literal["approval", "mark", "tree
 
 
 def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
-    """Why deleted bytes may still use storage, or ""."""
+    """Return why deleted bytes may still use storage, or ""."""
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""

@@ -264,6 +264,6 @@ def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
 
 
 def by_text(run: Run) -> str:
-    """Who runs the command, as records name them."""
+    """Return who runs the command, as records name them."""
     holder: Mapping[str, object] = run.holder
     return "@".join(str(holder[k]) for k in ("user", "host") if k in holder) or "unknown"

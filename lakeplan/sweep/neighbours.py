@@ -135,8 +135,8 @@ def _related(site: Site) -> list[Neighbour]:
 def _probed(
     site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour], probes: Probes
 ) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
-    """How each neighbour overlaps this namespace by what is stored there: in words, "" if it does not, or why
-    it could not be read."""
+    """Return how each neighbour overlaps this namespace by what is stored there: in words, "" if it does not,
+    or why it could not be read."""
     probes.check(site)
     # a folder of this machine may be reached by any path
     is_file = site.store.url.startswith(FILE)

@@ -169,7 +169,8 @@ class OfficialSweeper:
         return changed
 
     def _kept_now(self, request: DeleteRequest) -> str:
-        """Why objects that were never committed must be kept now, or "" if the mark names none of them."""
+        """Return why objects that were never committed must be kept now, or "" if the mark names none of
+        them."""
         return request.keep_never_committed if self._mark.collects else ""
 
     def _have_marked(self, request: DeleteRequest) -> None:

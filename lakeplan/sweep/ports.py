@@ -236,9 +236,9 @@ HIDDEN = "hidden from these credentials"
 
 
 def why_hidden(reader: LakeFSReader) -> str:
-    """Why a server may leave repositories out of its list, or "". Since 2026 lakeFS silently leaves out those
-    that the user may not list. For an unknown repository it answers "not found" to users who may read all,
-    and "not permitted" to others."""
+    """Return why a server may leave repositories out of its list, or "". Since 2026 lakeFS silently leaves
+    out those that the user may not list. For an unknown repository it answers "not found" to users who may
+    read all, and "not permitted" to others."""
     try:
         reader.get_repository(secrets.token_hex(16))
     except RepositoryNotFound:

@@ -179,7 +179,8 @@ class _Purge:
             self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
 
     def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
-        """Why the inspection is too old to delete by it: ``why``, or that the clock was set back. Else ""."""
+        """Return why the inspection is too old to delete by it: ``why``, or that the clock was set back. Else
+        ""."""
         if (now := self._ports.now()) < self._last:
             return SET_BACK  # until the next inspection
         self._last = now

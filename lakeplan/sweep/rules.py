@@ -189,7 +189,7 @@ class Place:
     parts: tuple[str, ...]
 
     def how(self, other: Place, *, any_store: bool) -> str:
-        """How another namespace overlaps this one, in words, or "" if it does not."""
+        """Return how another namespace overlaps this one, in words, or "" if it does not."""
         if self.kind != other.kind or not (any_store or self.store == other.store):
             return ""
         shorter = min(len(self.parts), len(other.parts))
@@ -291,7 +291,7 @@ class Window:
     closes: datetime
 
     def problem(self, *, earliest: datetime, latest: datetime) -> str:
-        """Why the mark may not be swept now, by the earliest and the latest clock, or "" if it may."""
+        """Return why the mark may not be swept now, by the earliest and the latest clock, or "" if it may."""
         if latest >= self.closes:
             hours = MARK_MAX_AGE_SECONDS // 3600
             return f"the mark is older than {hours} hours, and too much may have changed since"

@@ -398,7 +398,8 @@ class _Runner:
         )
 
     def _came_back(self, end: SweepEnd) -> int:
-        """How many deleted objects are needed now, by a last inspection. Restored ones do not count."""
+        """Return how many deleted objects are needed now, by a last inspection. Restored ones do not
+        count."""
         if not end.amount(Status.DELETED).objects:
             return 0
         held, never, _ = self._inspect(list(self._mark.marked.going))

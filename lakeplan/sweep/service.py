@@ -318,7 +318,7 @@ def sweep_marks(
 
 
 def _never_automatic(mark: Mark) -> str:
-    """Why a person must approve a mark whatever the plan showed, or ""."""
+    """Return why a person must approve a mark whatever the plan showed, or ""."""
     if not mark.settings.automatic:
         return "awaiting approval"
     if mark.settings.engine != "builtin":
@@ -329,8 +329,8 @@ def _never_automatic(mark: Mark) -> str:
 
 
 def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
-    """Why a person must approve a mark with objects that the plan did not show, or "". Compares the objects
-    of the mark's parts one by one, because equal numbers prove nothing."""
+    """Return why a person must approve a mark with objects that the plan did not show, or "". Compares the
+    objects of the mark's parts one by one, because equal numbers prove nothing."""
     never, others = 0, 0
     for part in mark.marked.going:
         rows = read_marked(site.store, mark.mark_id, part)
@@ -434,7 +434,7 @@ def _search(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> _Search:
 def _not_of(
     mark: Mark, mark_id: str, desired: DesiredRepository, server: ServerConfig, repository: Repository
 ) -> str:
-    """Why a record is not of a mark of this repository, or ""."""
+    """Return why a record is not of a mark of this repository, or ""."""
     if mark.mark_id != mark_id or mark.key != desired.key:
         return f"it is mark {mark.mark_id} of {mark.key}"
     if mark.endpoint_url != server.endpoint_url:

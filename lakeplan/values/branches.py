@@ -56,7 +56,8 @@ class PullRequest:
 
 
 class Keep(str, Enum):
-    """Why a branch is kept. The first three are documented exemptions (lakefs/branch-lifecycle.md)."""
+    """The reasons to keep a branch. The first three are documented exemptions
+    (lakefs/branch-lifecycle.md)."""
 
     DEFAULT_BRANCH = "default_branch"
     NO_CREATION_TIME = "no_creation_time"

@@ -83,7 +83,7 @@ TAG_GLOBS = Kind("globs", tuple, recorded="strings")
 
 
 class Order(Enum):
-    """How the values of a setting compare, and so what ``plan --base`` lists."""
+    """The order of a setting's values, which decides what ``plan --base`` lists."""
 
     STRICTER = "one of two values may be stricter: a weaker one is listed"
     UNORDERED = "no value is stricter, but the choice matters: every change is listed"

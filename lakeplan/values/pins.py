@@ -63,7 +63,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Kept:
-    """How many of the newest commits on a branch's main line to keep, like restic's ``forget``: the last
+    """The number of newest commits on a branch's main line to keep, like restic's ``forget``: the last
     ``commits``, and the newest commit of each of the last days, weeks and months that have one."""
 
     branches: str
@@ -144,7 +144,7 @@ class PinsPlan:
 
     @property
     def incomplete(self) -> str:
-        """Why pins that the tree requires cannot be created now, or "" if they can."""
+        """Return why pins that the tree requires cannot be created now, or "" if they can."""
         return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))
 
     @property

@@ -178,7 +178,7 @@ class GateResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a repository could not be planned."""
+    """The reason why a repository could not be planned."""
 
     message: str
     where: str = ""

@@ -227,7 +227,7 @@ else:
 
 
 class MarkClass(str, Enum):
-    """Why an object is in a mark. ``deleted_classes`` returns those that a sweep may delete."""
+    """The reason why an object is in a mark. ``deleted_classes`` returns those that a sweep may delete."""
 
     BACKLOG = "backlog"
     """Expired already under the rules before their last change."""

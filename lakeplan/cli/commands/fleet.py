@@ -63,7 +63,7 @@ PriceText = Annotated[str | None, option("Price per GB per month, for example '0
 
 @dataclass(frozen=True)
 class Storage:
-    """How namespaces are reached from here. ``no_listing``: not at all."""
+    """The options by which namespaces are opened. ``no_listing``: they are not."""
 
     no_listing: namespaces.NoListing = False
     endpoint_url: namespaces.EndpointUrl = None

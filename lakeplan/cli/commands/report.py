@@ -42,7 +42,7 @@ HOW_NAMESPACE = "Write --namespace server/name=URL"
 
 @dataclass(frozen=True)
 class Sources:
-    """Where histories are read: namespaces (``urls`` by key), else the servers of a session, else nowhere.
+    """The sources of histories: namespaces (``urls`` by key), else the servers of a session, else nowhere.
     ``time_zone`` is that of the namespaces' server."""
 
     urls: Mapping[str, str] = field(default_factory=dict)

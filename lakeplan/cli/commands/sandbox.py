@@ -136,7 +136,7 @@ def seed(
 
 @dataclass(frozen=True)
 class SeedTarget:
-    """Where to seed. Its repr shows no secret."""
+    """The server to seed. Its repr shows no secret."""
 
     endpoint: str
     access_key: str

@@ -112,7 +112,7 @@ def _listed(
 
 
 def objects_of(session: Session, site: Site, stored: StoredMark, listed: Listed) -> ObjectsDocument:
-    """Raises as ``list_objects``."""
+    """Return the objects of a mark that ``--objects`` lists. Raises the errors of ``list_objects``."""
     parts = len(stored.mark.marked.going) + len(stored.mark.marked.kept)
     with session.progress.task("reading the mark", parts) as step:
         return list_objects(site.store, stored.mark, classes=listed.classes, prefix=listed.prefix, step=step)

@@ -135,7 +135,7 @@ def import_(
 
 
 def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetime) -> str:
-    """Why the state could not record what was read, or "". The tree is written either way."""
+    """Return why the state could not record what was read, or "". The tree is written either way."""
     try:
         session = opening.session(tree)
         if session.approve is not None:
