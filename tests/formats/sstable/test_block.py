@@ -70,7 +70,9 @@ class DescribeAStoredBlock:
             monkeypatch.setattr(limits, "BLOCK_BYTES", 100)
             assert load_block(data, handle, end) == bytes(100)
             monkeypatch.setattr(limits, "BLOCK_BYTES", 99)
-            with pytest.raises(FormatError, match="the block at 5 claims to hold more than any"):
+            with pytest.raises(
+                FormatError, match="the block at 5 claims a larger decompressed size than lakeFS ever writes"
+            ):
                 load_block(data, handle, end)
 
     def it_claims_no_more_than_snappy_can_hold(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +145,10 @@ class DescribeEntries:
             (block(entry(0, b"a", b"1")[:-1]), "runs past the end of its block"),
             (block(b"\x00\x02\x00a"), "runs past the end of its block"),
             (block(b"\x00\x01"), "a number runs past the end"),
-            (block(entry(0, b"a", b"1"), entry(2, b"b", b"")), "shares more than the key before it has"),
+            (
+                block(entry(0, b"a", b"1"), entry(2, b"b", b"")),
+                "shares more bytes with the key before it than that key has",
+            ),
             (block(entry(1, b"a", b"")), "an entry at a restart point shares bytes with the key before it"),
             (
                 block(entry(0, b"a", b"1"), entry(1, b"b", b""), restarts=(0, 5)),
@@ -175,7 +180,9 @@ class DescribeEntries:
         monkeypatch.setattr(limits, "KEY_BYTES", spare)
         assert len(read_entries(data)) == 10
         monkeypatch.setattr(limits, "KEY_BYTES", spare - 1)
-        with pytest.raises(FormatError, match="longer, or more, than any that lakeFS writes"):
+        with pytest.raises(
+            FormatError, match="a block has more keys, or longer ones, than any that lakeFS writes"
+        ):
             read_entries(data)
         monkeypatch.setattr(limits, "KEY_RATIO", 2)
         assert len(read_entries(data)) == 10
@@ -185,7 +192,9 @@ class DescribeEntries:
         monkeypatch.setattr(limits, "TABLE_RECORDS", 3)
         assert len(read_entries(data)) == 3
         monkeypatch.setattr(limits, "TABLE_RECORDS", 2)
-        with pytest.raises(FormatError, match="longer, or more, than any that lakeFS writes"):
+        with pytest.raises(
+            FormatError, match="a block has more keys, or longer ones, than any that lakeFS writes"
+        ):
             read_entries(data)
 
 
