@@ -442,8 +442,8 @@ def _tiles(
 
 
 def _parent(prefix: str) -> str | None:
-    """The folder that contains a prefix, or None for the root."""
-    return "".join(f"{part}/" for part in prefix.rstrip("/").split("/")[:-1]) if prefix else None
+    """The folder that contains a prefix, or None for the root. The name of a folder may be empty."""
+    return prefix[: prefix[:-1].rfind("/") + 1] if prefix else None
 
 
 def _tile(box: Box, cls: str, title: str, name: str) -> Markup:

@@ -136,7 +136,7 @@ def keeper_words(row: KeeperName) -> str:
 _CLASSES: Mapping[ClassName, tuple[str, str]] = {
     "backlog": ("backlog", "had expired before the rules last changed"),
     "newly_expired": ("newly expired", "expired because of the last change of the rules"),
-    "never_committed": ("never committed", "in no commit, and not uncommitted"),
+    "never_committed": ("never committed", "in no commit, and not listed as uncommitted (upper bound)"),
     "at_risk": ("at risk", "the server would delete it, but the documented rule keeps it"),
     "protected": ("protected", "kept by a tag, a hold or another repository"),
     "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may mean it"),

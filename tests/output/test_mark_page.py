@@ -86,6 +86,13 @@ def it_says_what_would_be_deleted_and_what_keeps_the_rest() -> None:
     assert "4 more are in the JSON document." in text
 
 
+def it_says_that_what_was_never_committed_is_an_upper_bound() -> None:
+    """Only a sweep finds objects that were uploaded again unchanged."""
+    made = document()
+    made["mark"]["classes"]["never_committed"] = amount(7)
+    assert "not listed as uncommitted (upper bound)" in render_mark_page(made)
+
+
 def it_holds_no_markup_of_others_and_loads_nothing() -> None:
     page = render_mark_page(document())
     assert "<img" not in page

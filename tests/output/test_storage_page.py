@@ -74,6 +74,13 @@ def it_colours_by_what_could_be_deleted() -> None:
     assert classes["models/"] == classes["no folder"] == "own"
 
 
+def it_draws_a_folder_without_a_name_in_the_folder_above_it() -> None:
+    places = [place("", 90), place("a/", 90), place("a//", 60), place("a//b/", 40)]
+    made = document(listed=True, stored=amount(90), prefixes=places, prefixes_left_out=0, ages=[])
+    titles = re.findall(r"<rect [^>]*><title>([^<]*)<", render_storage_page(made))
+    assert titles == ["a//: 60 B, 0 B reclaimable now", "a/: 30 B directly"]
+
+
 def it_asks_no_network_and_lets_no_name_act() -> None:
     page = render_storage_page(several(branches=[{"name": EVIL, "held": NOTHING, "exclusive": NOTHING}]))
     assert "<script>alert" not in page
