@@ -124,8 +124,8 @@ def _one_batch(
 def changed_since(
     store: ObjectProber, keys: Sequence[str], expected: Mapping[str, StoredObject]
 ) -> list[str]:
-    """The keys (given in ascending order) that now have another object than the expected one."""
-    return [key for key, stored in store.find(keys).items() if stored != expected.get(key, stored)]
+    """The keys (given in ascending order) that now have an object, and not the expected one."""
+    return [key for key, stored in store.find(keys).items() if stored != expected.get(key)]
 
 
 def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
 from lakeplan.simulation.requests import DeleteSettings
-from lakeplan.sweep.deleting import CopyEnd, copy_one, delete_all
+from lakeplan.sweep.deleting import LONG_AGO, CopyEnd, changed_since, copy_one, delete_all
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
@@ -100,6 +100,7 @@ def it_tells_what_stayed_busy_to_the_end() -> None:
     assert answers["a"].deleted
     assert answers["c"].deleted
     assert store.gone == ["a", "c"]
+    assert len(store.asked) == SETTINGS.tries
 
 
 def it_does_not_ask_again_for_what_failed_for_good() -> None:
@@ -123,6 +124,22 @@ def it_keeps_to_the_rate_when_it_asks_again_too() -> None:
     list(delete_all(store, list("abcdefghi"), SETTINGS, Throttle(3.0), time.waiting()))
     assert len(store.asked) == 4
     assert time.at - started >= 3.0
+
+
+def it_counts_failures_anew_after_some_of_a_batch_succeeded() -> None:
+    store, time = Scripted([{"a", "b", "c"}, {"a", "b", "c"}, {"a"}]), FakeTime()
+    list(delete_all(store, list("abc"), SETTINGS, Throttle(None), time.waiting()))  # type: ignore[arg-type]
+    assert time.slept == [0.5, 1, 0.5]
+
+
+def it_hands_the_store_its_settings() -> None:
+    asked, store = [], Scripted()
+    delete = store.delete
+    store.delete = lambda keys, **more: asked.append(more) or delete(keys)  # type: ignore[method-assign]
+    settings, known = replace(SETTINGS, versions=Versions.ALL), {"a": StoredObject("a", 1, 5)}
+    throttle, waiting = Throttle(None), FakeTime().waiting()
+    list(delete_all(store, ["a"], settings, throttle, waiting, expected=known))  # type: ignore[arg-type]
+    assert asked == [{"versions": Versions.ALL, "expected": known}]
 
 
 class Careless:
@@ -150,6 +167,29 @@ class Careless:
 
 
 class DescribeAStoreThatDoesNotCompare:
+    def it_keeps_an_object_that_nobody_expected(self) -> None:
+        known = StoredObject("a", 1, 5)
+        store = Careless(known, StoredObject("b", 1, 5))
+        assert changed_since(store, ["a", "b", "c"], {"a": known}) == ["b"]  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(("seconds", "lists"), [(LONG_AGO, False), (LONG_AGO + 0.5, True)])
+    def it_is_listed_again_only_if_the_listing_is_old(self, seconds: float, lists: bool) -> None:
+        known = {"a": StoredObject("a", 1, 5)}
+        store, time = Careless(*known.values()), FakeTime(at=0.0)
+        store.lost, find, found = False, store.find, list[Sequence[str]]()
+        store.find = lambda keys: found.append(keys) or find(keys)  # type: ignore[method-assign]
+        later = delete_all(
+            store,  # type: ignore[arg-type]
+            ["a"],
+            SETTINGS,
+            Throttle(None),
+            time.waiting(),
+            expected=known,
+            before_each=lambda: time.sleep(seconds),
+        )
+        assert [answer.deleted for answer in later] == [True]
+        assert found == ([["a"]] if lists else [])
+
     def it_is_not_sent_a_deletion_twice_without_another_listing(self) -> None:
         known = {key: StoredObject(key, 1, 5) for key in "abc"}
         store, new = Careless(*known.values()), StoredObject("b", 1, 6)
