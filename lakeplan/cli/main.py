@@ -199,7 +199,17 @@ def interrupt_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+def open_standard_streams() -> None:
+    """Opens those that the caller closed, such as by ``2>&-``, so that no record gets their numbers."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
 def main() -> None:
+    open_standard_streams()
     interrupt_on_sigterm()
     try:
         set_environment(safe_environment(os.environ))

@@ -19,7 +19,7 @@ from lakeplan.cli.git import tree_prefix
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.redact import redact_plan, redacted
 from lakeplan.output.text import KEY, json_for, safe_json, safe_output
-from lakeplan.values.local import write_file
+from lakeplan.values.local import check_writable, write_file
 from lakeplan.values.plan_document import dump_plan, encode, to_document
 
 if TYPE_CHECKING:
@@ -141,6 +141,13 @@ class Outputs:
     def check(self, supported: Sequence[str]) -> None:
         """Refuse formats that a command does not have with one of its options. Raises UsageError."""
         _check_formats((output.format for output in self.all), supported)
+
+    def check_files(self) -> None:
+        """For a command that deletes or writes: its report must not be lost because of a wrong path. Raises
+        LakeplanError."""
+        for output in self.all:
+            if output.path is not None:
+                check_writable(output.path)
 
     def write(
         self,

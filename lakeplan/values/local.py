@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import BinaryIO
@@ -55,13 +55,30 @@ def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
     followed. Links on the way to it, below the current folder, are refused. Only absolute paths may name a
     device or a pipe. Raises LakeplanError."""
     content = data.encode() if isinstance(data, str) else data
-    try:
+    with _write_errors(path):
         refuse_links(path)
         if path.is_absolute() and _is_special(path):
             with path.open("wb") as file:
                 file.write(content)
             return
         _replace(path, content, mode)
+
+
+def check_writable(path: Path) -> None:
+    """Raise the LakeplanError of ``write_file`` if the file certainly cannot be written."""
+    with _write_errors(path):
+        refuse_links(path)
+        if not (path.is_absolute() and _is_special(path)):
+            _refuse_other_kinds(path)
+            new = _beside(path)
+            os.close(os.open(new, _NEW, PRIVATE))
+            new.unlink()
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, TooLarge) as error:
         raise LakeplanError(
             f"cannot write: {getattr(error, 'strerror', None) or error}",
@@ -97,17 +114,27 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _replace(path: Path, content: bytes, mode: int) -> None:
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}")
+
+
+def _refuse_other_kinds(path: Path) -> None:
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
         kind = stat.S_IFREG
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise TooLarge("it is not a regular file")
-    new = path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}")
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    _refuse_other_kinds(path)
+    new = _beside(path)
     try:
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with open(handle, "wb") as file:
+        with open(os.open(new, _NEW, mode), "wb") as file:
             file.write(content)
         new.replace(path)
     finally:

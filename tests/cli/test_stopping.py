@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -157,6 +158,12 @@ class DescribeOutputThatGoesNowhere:
             done = subprocess.run([*self.COMMAND, command], stdout=full, stderr=subprocess.PIPE, check=False)
         assert done.returncode == ExitCode.ERROR
         assert done.stderr.startswith(b"error: cannot write the output: No space left on device\n")
+
+    @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+    def it_works_with_closed_streams(self, closed: str) -> None:
+        command = f"{shlex.join(self.COMMAND)} plan {closed}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
 
 
 class DescribeStopping:

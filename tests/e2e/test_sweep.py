@@ -296,6 +296,22 @@ def it_lists_marks_with_amounts_and_how_far_each_is(make_site: Any) -> None:
     assert listed() == ("purged", amount, amount)
 
 
+@pytest.mark.parametrize("command", ["run", "restore", "purge", "abort"])
+def it_deletes_nothing_if_its_report_could_not_be_written(make_site: Any, command: str) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    mark_id = site.mark()["mark_id"]
+    assert site.world.lakeplan(("sweep", "approve"), mark_id, "--reason", "x").code == 0
+    if command != "run":
+        assert site.world.lakeplan(("sweep", "run"), mark_id).code == 0
+        site.age()
+    before = {file for file in site.folder.rglob("*") if file.is_file()}
+    words = ("--auto-approve",) if command == "purge" else (mark_id,)
+    refused = site.world.lakeplan(("sweep", command), *words, "--out", "/nowhere/report.json")
+    assert refused.code == 1
+    assert "cannot write: No such file or directory" in " ".join(refused.err.split())
+    assert {file for file in site.folder.rglob("*") if file.is_file()} == before
+
+
 def it_compares_a_mark_with_the_plan_of_its_rules(make_site: Any) -> None:
     site = make_site(NOW)
     site.world.api.set_rules("lake", 365)

@@ -201,6 +201,7 @@ def apply(
     if plan_file is None and not (auto_approve or only_refresh):
         hint = "Apply a reviewed plan file, or add --auto-approve."
         require_terminal("apply without a plan file", hint=hint)
+    outputs.check_files()
     session = opening.session(tree, runners=runners, cache=cache)
     flow = ApplyFlow(
         session,

@@ -115,6 +115,7 @@ def run(
         )
     cron = schedule(every) if every is not None else None
     reviewed = read_reviewed(plan_file) if plan_file is not None else None
+    outputs.check_files()
     with stopping() as stop:
         runner = _Runner(tree, selection, allowed, outputs, opening, reviewed, stop.is_set)
         if cron is None:
@@ -144,6 +145,7 @@ def undo(
       lakeplan branches undo --branch feature-login
       lakeplan branches undo --run 20260331T120000.000000Z-1a2b3c4d
     """
+    outputs.check_files()
     session = opening.session(tree)
     with stopping() as stop:
         done = undo_lifecycle(

@@ -51,6 +51,7 @@ def sync(
       lakeplan pins sync --target analytics
       lakeplan pins sync --adopt
     """
+    outputs.check_files()
     session = opening.session(tree, runners=runners, cache=cache)
     check_lasting_state(session.tree.state_url, os.environ)  # what is not on record is never deleted
     report = sync_pins(

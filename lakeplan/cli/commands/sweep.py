@@ -241,6 +241,7 @@ def run(
         raise UsageError(
             "sweep run --close is now a separate command", hint=f"Run `lakeplan sweep abort {mark_id}`."
         )
+    outputs.check_files()
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with (
@@ -290,6 +291,7 @@ def abort(
     Examples:
       lakeplan sweep abort 20260331T120000-1a2b3c4d
     """
+    outputs.check_files()
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     check_lasting_state(session.tree.state_url, os.environ)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
@@ -418,6 +420,7 @@ def restore(
       lakeplan sweep restore 20260331T120000-1a2b3c4d
       lakeplan sweep restore 20260331T120000-1a2b3c4d --path raw/2026/
     """
+    outputs.check_files()
     session = opening.session(tree, runners=runners)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
         site, stored = find_mark(session.tree, mark_id, ports)
@@ -453,6 +456,7 @@ def purge(
     """
     age = 0 if older_than is None else parse_age("--older-than", older_than)
     before = now_utc() - timedelta(seconds=age)
+    outputs.check_files()
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
         old = quarantines(session.tree, selection, ports, older_than=before)
