@@ -84,8 +84,9 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         ("May be swept", moment(mark["sweep_from"]), f"to {moment(mark['sweep_until'])}"),
     ]
     unreadable = ", ".join(sorted(mark["unreadable"])[:5])
+    mode = mark["settings"]["mode"]
     body = [
-        el("p", f"A sweep of this mark would delete {volume(goes, cost)}.", cls="lead"),
+        el("p", f"A sweep of this mark would delete {volume(goes, cost)} (sweep.mode: {mode}).", cls="lead"),
         el(
             "p",
             f"Blocked: repositories that may hold addresses here could not be read: {unreadable}",

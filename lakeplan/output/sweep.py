@@ -213,7 +213,8 @@ def _mark(page: Page, mark: MarkDocument) -> None:
     if not classes.rows:
         page.line("nothing to delete", indent=2)
     page.dim(
-        f"by {mark['by']}; of {count_of(mark['candidates']['objects'], 'object')} older than"
+        f"by {mark['by']}; sweep.mode: {mark['settings']['mode']}; of"
+        f" {count_of(mark['candidates']['objects'], 'object')} older than"
         f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])} to"
         f" {moment(mark['sweep_until'])}"
     )

@@ -33,7 +33,7 @@ def document(**more: Any) -> Any:
         "sweep_from": "2026-03-31T12:00:00Z",
         "sweep_until": "2026-04-03T12:00:00Z",
         "tree_commit": "c" * 40,
-        "settings": {"never_committed": "keep"},
+        "settings": {"never_committed": "keep", "mode": "quarantine"},
         "rules_before": {"known": "rules", "rules": None},
         "goes": amount(70),
         "candidates": amount(900),
@@ -76,6 +76,7 @@ def it_says_what_would_be_deleted_and_what_keeps_the_rest() -> None:
     page = render_mark_page(document())
     text = re.sub(r"<[^>]+>", " ", page.partition("<main")[2])
     for words in (
+        "sweep.mode: quarantine",
         "70 objects",
         "newly expired",
         "7 to 30 days",
