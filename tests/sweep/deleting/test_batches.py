@@ -71,6 +71,12 @@ def it_waits_longer_and_longer_while_the_store_is_busy() -> None:
     assert len(store.asked) == 6
 
 
+def it_waits_as_its_settings_say() -> None:
+    store, time = Scripted([StoreBusy("SlowDown")] * 3), FakeTime()
+    deleted(store, ["a"], time, replace(SETTINGS, least_wait=2.0, most_wait=3.0))
+    assert time.slept == [1, 1.5, 1.5]
+
+
 def it_gives_up_after_the_last_try_and_says_busy() -> None:
     store, time = Scripted([StoreBusy("SlowDown")] * 20), FakeTime()
     with pytest.raises(StoreBusy):
