@@ -77,13 +77,14 @@ class DescribeGoingOn:
         assert ends(sweep.run(hidden))[0].amounts == {Status.SAVED: Amount(1, 1)}
         assert len(list(sweep.store.list_objects(f"{SWEEP_PREFIX}results/"))) == 1
 
-    def it_names_the_record_that_was_there_first_if_it_is_damaged(self, sweep: Sweep) -> None:
+    @pytest.mark.parametrize("attempt", [0, 1])
+    def it_names_the_record_that_was_there_first_if_it_is_damaged(self, sweep: Sweep, attempt: int) -> None:
         sweep.mark(["data/a"])
-        key = result_key(SWEEP_PREFIX, sweep.parts[0].name)
+        key = result_key(SWEEP_PREFIX, sweep.parts[0].name, attempt)
         sweep.store.put(key, b"PAR1")
         hidden = FaultyStore(sweep.store)
         hidden.before = raising(deleting.StorageNotFound("not yet"), on="read", key="results/", times=1)
-        (error,) = sweep.run(hidden)
+        (error,) = sweep.run(hidden, attempts={sweep.parts[0].name: attempt})
         assert isinstance(error, FormatError)
         assert error.where == f"{sweep.store.url}/{key}"
 
