@@ -198,7 +198,7 @@ def metarange_facts(graph: CommitGraph, scales: Scales) -> tuple[dict[str, Facts
 class Histograms:
     """Histograms of objects. ``scales``: for each scale, objects by the number that they need. ``masks``:
     objects by the server's bits. All are candidates for deletion: stored where collectors look, old enough,
-    and not uncommitted."""
+    and not uncommitted. The scale of a horizon also has those that are too young now."""
 
     scales: list[dict[int, Amount]]
     masks: dict[int, Amount]
@@ -206,16 +206,27 @@ class Histograms:
 
 
 def histograms(
-    classes: Iterable[ObjectClass], holder_sets: Sequence[Holders], coding: Coding, *, listing: bool
+    classes: Iterable[ObjectClass],
+    holder_sets: Sequence[Holders],
+    coding: Coding,
+    *,
+    listing: bool,
+    old_on_day: int | None = None,
 ) -> Histograms:
     """The histograms of the classes, which refer to ``holder_sets`` by number. An object needs the least
-    number of all its holders, whatever the path or doubtful URL by which they hold it."""
+    number of all its holders, whatever the path or doubtful URL by which they hold it. ``old_on_day``: the
+    day of the horizon, which has the last scale, that ends when objects written now are old enough."""
     scales: list[dict[int, Amount]] = [defaultdict(Amount) for _ in coding.values]
     masks: dict[int, Amount] = defaultdict(Amount)
     never_committed = Amount()
     needs = [coding.decode(holders) for holders in holder_sets]
     for each in classes:
-        if not each.is_candidate(listing) or each.seen & Sighting.UNCOMMITTED:
+        if each.seen & Sighting.UNCOMMITTED:
+            continue
+        if not each.is_candidate(listing):
+            if old_on_day is not None and listing and each.counts(listing) and each.is_committed:
+                expires = min(needs[number][-1] for number in each.holders)
+                scales[-1][min(expires, -old_on_day)] += each.amount
             continue
         if not each.is_committed:
             never_committed += each.amount
@@ -432,5 +443,15 @@ def curve(
     assert isinstance(answer, Answer), "only counts were asked for"
     if answer.error is not None:
         raise answer.error
-    histogram = histograms(answer.classes, collected.holder_sets, coding, listing=given.listing is not None)
+    old_on_day = None
+    if request.horizon_days is not None:
+        min_age_us = to_us(request.as_of) - source.young_from_us
+        old_on_day = min(-(-min_age_us // DAY_US), request.horizon_days + 1)
+    histogram = histograms(
+        answer.classes,
+        collected.holder_sets,
+        coding,
+        listing=given.listing is not None,
+        old_on_day=old_on_day,
+    )
     return curve_document(request, given, scales, histogram, RangesRead(collected, choice))

@@ -142,6 +142,16 @@ class DescribeADrawnHistory:
         assert found["committed"] == {"objects": 1, "size_bytes": 30}  # 1 is young, 3 staged, keep not stored
         assert [goes(found["curves"][0], n)[0] for n in (0, 5, 6)] == [1, 1, 0]
 
+    def it_forecasts_what_is_too_young_now(self, runners: Runners) -> None:
+        stored = {"data/1": Stored(100, 0.5), "data/2": Stored(30, 0.2)}
+        history = History(LINE, {"main": "d"}, stored, staged=[])
+        found = run(history, CurveRequest(GcRules(7), NOW, horizon_days=5), runners)
+        assert found["committed"]["objects"] == found["horizon"]["gone_now"]["objects"] == 0
+        assert [(d["day"], d["size_bytes"]) for d in found["horizon"]["days_with_losses"]] == [
+            (1, 100),  # expired, and old enough in half a day
+            (2, 30),
+        ]
+
     def it_has_nothing_to_say_of_a_repository_that_holds_nothing(self, runners: Runners) -> None:
         found = run(History((Snapshot("a", 3),), {"main": "a"}), CurveRequest(GcRules(7), NOW), runners)
         assert found["curves"][0]["points"] == [{"days": 0, "objects": 0, "size_bytes": 0}]
@@ -210,7 +220,11 @@ def test_every_day_of_every_curve_is_what_the_reference_says(
         {d["day"]: d["objects"] for d in later["days_with_losses"]},
     )
     for day in range(horizon + 1):
-        aged = replace(history, commits=[replace(c, age=c.age + day) for c in history.commits])
+        aged = replace(
+            history,
+            commits=[replace(c, age=c.age + day) for c in history.commits],
+            stored={key: replace(one, age=one.age + day) for key, one in history.stored.items()},
+        )
         reference = Reference(aged, rules, listing=listing, url_known=True)
         so_far = gone_now + sum(objects for n, objects in by_day.items() if n <= day)
         assert so_far == _gone(reference, documented=True)[0], day
