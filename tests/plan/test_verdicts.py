@@ -37,7 +37,7 @@ from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import commit_digests, object_digests, packed
-from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount
+from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount, Transition
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 UTC = timezone.utc
@@ -359,3 +359,23 @@ def it_judges_branches_that_are_absent_before_or_after_the_change():
     assert expiring(Missing(lambda moment, proposed: frozenset({"f"} if proposed else ()))) == ["b"]
     later = Missing(lambda moment, proposed: frozenset({"f"} if moment > NOW else ()))
     assert expiring(later) == []
+
+
+def it_asks_for_both_courses_and_for_the_backlog_of_the_stored_rules():
+    asked = transitions(backlog=True)
+    assert [len(asked[name].others) for name in ("expire_now", "expire_plus_7_days")] == [1, 1]
+    assert asked[BACKLOG] == Transition(EXISTS_BIT, side_bits(Horizon.NOW, proposed=False).server)
+    masks = judge(chain(50, 1), GcRules(15), GcRules(15), NOW, UTC).masks
+    assert not any(mask & EXISTS_BIT for mask in masks)
+
+
+def it_says_of_one_commit_that_it_would_expire_sooner():
+    (later,) = expires_later(chain(50, 1), GcRules(365), GcRules(100), NOW, UTC)
+    assert later.startswith("1 commit that would expire sooner")
+
+
+def it_has_a_digest_of_tags_that_are_no_text():
+    graph = chain(50, 40, 20, 10, 1)
+    tagged = replace(graph, tags=(Tag("\udcfc", "c1"),))
+    digests = {judge(one, GcRules(30), GcRules(5), NOW, UTC).digest() for one in (graph, tagged)}
+    assert len(digests) == 2
