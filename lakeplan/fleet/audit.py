@@ -104,12 +104,13 @@ class AuditSettings:
 
 @dataclass(frozen=True)
 class AuditPorts:
-    """Access to servers and storage. ``store`` opens a namespace, or returns why it cannot be read.
-    ``grace_seconds`` is the server's grace period for young objects, or None if unknown."""
+    """Access to servers and storage. ``store`` opens the namespace of a server's repository, or returns
+    why it cannot be read. ``grace_seconds`` is the server's grace period for young objects, or None if
+    unknown."""
 
     reader: Callable[[str], LakeFSReader]
     branches: Callable[[str], BranchReader]
-    store: Callable[[Repository], NamespaceReader | str]
+    store: Callable[[str, Repository], NamespaceReader | str]
     surveyor: Surveyor
     grace_seconds: Callable[[str], int | None]
     progress: Progress
@@ -257,7 +258,7 @@ class Inspection:
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
         masks = self._masks(graph, refs, rules)
-        store = self._ports.store(self._repository)
+        store = self._ports.store(self._server, self._repository)
         surveyed, why = self._survey(graph, masks, store)
         (gone, gone_tagged), not_sampled = self._destroyed(surveyed, graph)
         runs = self._runs(store) if surveyed.listed else None

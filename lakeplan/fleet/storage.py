@@ -175,7 +175,7 @@ class _Stored(Inspection):
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
         names, holders = holders_of(graph, refs, rules, self._settings)
-        store = self._ports.store(self._repository)
+        store = self._ports.store(self._server, self._repository)
         surveyed, why = self._survey(graph, keeping(graph, refs, rules, self._settings), store, holders)
         listed = surveyed.listed
         parts = _parts(surveyed) if listed else {}

@@ -301,7 +301,10 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
         parts = (repository["branches"], repository["noticed"], repository["failure"], repository["warnings"])
         if not any(parts):
             continue
-        page.heading(repository["repository"], f"{count_of(repository['kept'], 'branch')} kept")
+        counted = repository["kept"] or not repository["failure"]
+        page.heading(
+            repository["repository"], f"{count_of(repository['kept'], 'branch')} kept" if counted else ""
+        )
         page.warnings(repository["warnings"])
         rows: Sequence[Sequence[str | Cell]] = [
             [_name(b), b["commit_id"][:12], b["policy"] or "", _ENDS[b["outcome"]], b["message"]]

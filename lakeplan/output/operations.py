@@ -76,8 +76,14 @@ def _render_written(page: Page, document: DriftDocument) -> None:
                 Cell(refused["repository"], "bold"), f"{_name(refused['path'])}: {refused['reason']}"
             )
     if not rows and not document["not_written"]:
+        where, failed = "on the servers", document["summary"]["failed"]
+        if failed:
+            where = "in the repositories that were compared"
+        why = f"the tree already has every value that was changed {where}"
+        if failed == document["summary"]["checked"]:
+            why = "no repository was compared"
         page.blank()
-        page.line("Nothing was written: the tree already has every value that was changed on the servers.")
+        page.line(f"Nothing was written: {why}.")
 
 
 def _repository(page: Page, repository: DriftedRow) -> None:

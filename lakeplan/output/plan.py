@@ -105,8 +105,12 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
             f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}."
         )
         parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
+    unread = sum(bool(r["lifecycle"] and r["lifecycle"]["unknown"]) for r in document["repositories"])
     if summary["branches_delete"] is not None:
         parts.append([Cell("Branches:", "bold"), _branches(summary)])
+    if unread:
+        unknown = Cell(f"UNKNOWN in {count_of(unread, 'repository')}", "bold red")
+        parts.append([Cell("Branches to delete:", "bold"), " ", unknown, "."])
     if summary["refused_gates"]:
         parts.append([Cell(f"BLOCKED by {count_of(summary['refused_gates'], 'gate')}.", "bold red")])
     return parts

@@ -358,7 +358,8 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
         raise GateRefused(
             f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
             where=site.key,
-            hint="Grant the user of this tree read access (retention and List permissions).",
+            hint="If it lacks permission, grant the user of this tree read access (retention and List"
+            " permissions). Otherwise run the command again.",
         )
     return others.foreign
 

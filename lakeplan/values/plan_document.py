@@ -86,15 +86,16 @@ def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
 
 
 def _branches(plan: Plan) -> dict[str, Json]:
-    """Return what the next ``branches run`` does. All figures are None if the plan lists no branches for it;
-    those of objects are None if not all were read."""
+    """Return what the next ``branches run`` does. All figures are None if the plan could list no branches for
+    it; those of objects are None if not all were read."""
     listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
     settled = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
     known = not any(b.unknown for b in listed) and all(t.objects is not None for t in settled)
-    expired = sum(b.expired for b in listed)
+    counted = [b for b in listed if not b.unknown]
+    expired = sum(b.expired for b in counted)
     return {
-        "branches_delete": expired if listed else None,
-        "branches_keep": sum(len(b.branches) for b in listed) - expired if listed else None,
+        "branches_delete": expired if counted else None,
+        "branches_keep": sum(len(b.branches) for b in counted) - expired if counted else None,
         "objects_follow": sum(t.objects or 0 for t in settled) if listed and known else None,
         "bytes_follow": sum(t.size_bytes or 0 for t in settled) if listed and known else None,
     }

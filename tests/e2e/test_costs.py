@@ -75,6 +75,21 @@ def it_is_in_a_curve(priced):
     assert "USD" in shown
 
 
+def it_reads_storage_where_the_tree_says_that_it_is(priced, monkeypatch):
+    def figures(storages):
+        root = (priced.tree / "lakeplan.yaml").read_text().partition("    storages:")[0]
+        priced.write("lakeplan.yaml", f"{root}    storages: {storages}\n")
+        (row,) = valid("storage", priced.lakeplan("storage", "--format", "json").json)["repositories"]
+        return row
+
+    assert figures('{"": {type: local, path: %s}}' % (priced.folder / "sandbox"))["stored"] is not None
+    monkeypatch.delenv("LAKEPLAN_PROD_STORAGE_URL", raising=False)
+    row = figures('{"": {type: s3, endpoint_url: "https://elsewhere.example"}}')
+    assert row["stored"] is None
+    assert row["not_listed"].startswith("LAKEPLAN_PROD_STORAGE_URL: ")
+    assert row["not_listed"].endswith("nothing was sent")
+
+
 def it_is_the_trees_for_storage_unless_another_is_given(priced):
     place = ("storage", "--storage-path", priced.folder / "sandbox", "--format", "json")
     (row,) = valid("storage", priced.lakeplan(*place).json)["repositories"]

@@ -131,6 +131,14 @@ def it_writes_nothing_when_nothing_drifted(commented: Any) -> None:
     assert "written" not in commented.lakeplan("drift", "--format", "json").json
 
 
+def it_says_that_nothing_was_compared(commented: Any) -> None:
+    commented.handle.faults.deny("GET .*/settings/gc_rules")
+    result = commented.lakeplan("drift", "--write")
+    assert result.code == 1
+    assert "Nothing was written: no repository was compared." in result.out
+    commented.handle.faults.clear()
+
+
 def it_leaves_alone_what_the_tree_changed_too(commented: Any) -> None:
     commented.write("repositories/all.yaml", COMMENTED.replace("days: 28 ", "days: 60 "))
     rules(commented, main=5, dev=9)

@@ -143,7 +143,11 @@ class DescribeListing:
         document = planned(lake, "--no-simulate", "--allow", "unknown-impact")
         assert "damaged" in lifecycle_of(document)["unknown"]
         assert document["summary"]["add"] == 1
-        assert "could not be determined" in lake.lakeplan("plan", "--no-simulate").out
+        assert document["summary"]["branches_delete"] is None
+        shown = lake.lakeplan("plan", "--no-simulate").out
+        assert "could not be determined" in shown
+        assert "Branches to delete: UNKNOWN in 1 repository." in shown
+        assert "none to delete" not in shown
 
     def it_tells_a_person_which_command_deletes_them(self, lake):
         result = lake.lakeplan("plan", "--no-simulate")

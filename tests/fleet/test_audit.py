@@ -43,7 +43,7 @@ def ports(lake: Lake, *, listed: bool = True, **more: Any) -> AuditPorts:
     reader: LakeFSServer = LakeFSServer.connect(config, credentials, retries=RetryPolicy(tries=1))
     pinger: LakeFSBranchReader = LakeFSBranchReader.connect(config, credentials, retries=RetryPolicy(tries=1))
 
-    def store(repository: Repository) -> NamespaceReader | str:
+    def store(_: str, repository: Repository) -> NamespaceReader | str:
         folder = lake.folder / repository.storage_namespace.removeprefix("local://")
         return open_namespace(str(folder)) if listed else "no credentials"
 
@@ -214,7 +214,7 @@ def it_falls_back_when_storage_cannot_be_listed(lake: Lake, repo: LakeRepository
         def __getattr__(self, name: str) -> Any:
             raise StorageError("the connection was refused")
 
-    row = audited(lake, store=lambda repository: Broken())
+    row = audited(lake, store=lambda *_: Broken())
     assert (row["estimated"], row["not_listed"]) == (True, "the connection was refused")
     assert row["next_run"]["expired"]["objects"] == 2
 
@@ -372,12 +372,12 @@ def it_gives_the_same_figures_in_s3_and_what_the_bucket_keeps_besides(
     # uploads of a test are young: two days from now they are not
     lake.clock.at = datetime.now(timezone.utc) + timedelta(days=2)
     repo.set_rules(int(7 + (lake.clock.at - datetime(2024, 3, 4, 12, tzinfo=timezone.utc)).days))
-    row = audited(lake, store=lambda repository: open_namespace(f"s3://{s3_bucket}/repo1"))
+    row = audited(lake, store=lambda *_: open_namespace(f"s3://{s3_bucket}/repo1"))
     same = ("objects", "destroyed", "next_run", "freeable", "estimated")
     assert {key: row[key] for key in same} == {key: at_home[key] for key in same}
     assert row["remnants"]["noncurrent"] == NOTHING
     client.delete_object(Bucket=s3_bucket, Key=f"repo1/{gone}")
-    row = audited(lake, store=lambda repository: open_namespace(f"s3://{s3_bucket}/repo1"))
+    row = audited(lake, store=lambda *_: open_namespace(f"s3://{s3_bucket}/repo1"))
     assert row["remnants"]["noncurrent"] == {"objects": 1, "size_bytes": len(b"second")}
     assert row["remnants"]["delete_markers"] == 1
     assert row["next_run"]["expired"]["objects"] == at_home["next_run"]["expired"]["objects"] - 1
@@ -396,13 +396,13 @@ def it_gives_the_same_figures_in_google_cloud_storage_and_its_older_versions(
     for file in repo.folder.rglob("*"):
         if file.is_file():
             store.put(file.relative_to(repo.folder).as_posix(), file.read_bytes())
-    row = audited(lake, store=lambda repository: store)
+    row = audited(lake, store=lambda *_: store)
     same = ("objects", "destroyed", "next_run", "freeable", "estimated")
     assert {key: row[key] for key in same} == {key: at_home[key] for key in same}
     assert row["remnants"]["noncurrent"] == NOTHING
     gone = address_of(repo, "main~2").relative_to(repo.folder).as_posix()
     store.delete([gone], versions=Versions.MARKER)
-    row = audited(lake, store=lambda repository: store)
+    row = audited(lake, store=lambda *_: store)
     assert row["remnants"] == {
         "noncurrent": {"objects": 1, "size_bytes": len(b"second")},
         "delete_markers": 0,

@@ -311,8 +311,8 @@ def it_counts_storage_classes_of_data_alone(lake: Lake, repo: LakeRepository) ->
     found = measured(lake, classes=True)
     assert found["classes"] is None, "folders have none"
 
-    def store(repository: Any) -> Any:
-        return Classed(plain.store(repository))
+    def store(_: str, repository: Any) -> Any:
+        return Classed(plain.store("prod", repository))
 
     row = measured(lake, classes=True, store=store)
     files = [file for file in (repo.folder / "data").rglob("*") if file.is_file()]

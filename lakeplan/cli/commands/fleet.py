@@ -24,6 +24,7 @@ from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import new_mark_id, now_utc, stopping
+from lakeplan.cli.sweeping import bind_storage
 from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
@@ -39,7 +40,7 @@ from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
-from lakeplan.values.desired import Price
+from lakeplan.values.desired import Price, server_variable
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
@@ -203,12 +204,32 @@ def audit_ports(session: Session, storage: Storage, stop: Callable[[], bool]) ->
     return AuditPorts(
         reader=session.reader,
         branches=lambda server: session.branch_readers(server).branches,
-        store=lambda repository: open_store(repository, storage),
+        store=lambda server, repository: open_described(session, server, repository, storage),
         surveyor=StepSurveyor(Runners(LOCAL).open),
         grace_seconds=lambda server: session.preparer(server).grace_period_seconds(),
         progress=session.progress,
         stop=stop,
     )
+
+
+def open_described(
+    session: Session, server: str, repository: Repository, storage: Storage
+) -> NamespaceReader | str:
+    """As ``open_store``. What the options leave out is as ``servers.<name>.storages`` of the tree says."""
+    found = session.tree.servers[server]
+    config = found.storages.get(repository.storage_id)
+    if config is not None and not storage.no_listing:
+        if storage.endpoint_url is None:
+            try:
+                bind_storage(session, found, config)
+            except LakeplanError as error:
+                return f"{server_variable(server, 'STORAGE_URL')}: {error.message}"
+        storage = Storage(
+            endpoint_url=storage.endpoint_url or config.endpoint_url,
+            region=storage.region or config.region,
+            storage_path=storage.storage_path or (Path(config.path) if config.path else None),
+        )
+    return open_store(repository, storage)
 
 
 def open_store(repository: Repository, storage: Storage) -> NamespaceReader | str:
@@ -286,7 +307,8 @@ def storage(
     *,
     repositories: Names = None,
     tree: Annotated[
-        Path | None, option("Use the servers, owners and prices of this tree.", "DIR", names=("-C", "--tree"))
+        Path | None,
+        option("Use the servers, storages, owners and prices of this tree.", "DIR", names=("-C", "--tree")),
     ] = None,
     endpoint: Endpoints = None,
     storage: StorageOptions,
@@ -313,9 +335,9 @@ def storage(
 ) -> int:
     """Show what repositories store, which branches and tags hold it, and what could be deleted.
 
-    Needs no tree: it uses lakectl's server and credentials. With --tree, it uses the servers, owners and
-    prices of the tree. Changes nothing. Where storage cannot be listed, figures come from metadata, and those
-    that need a listing are unknown.
+    Needs no tree: it uses lakectl's server and credentials. With --tree, it uses the servers, storages,
+    owners and prices of the tree. Changes nothing. Where storage cannot be listed, figures come from
+    metadata, and those that need a listing are unknown.
 
     \b
     Examples:
