@@ -12,6 +12,7 @@ from lakeplan.doctor.repositories import (
     Check,
     Purpose,
     Result,
+    check_branch_protectors,
     check_engine,
     check_hidden_branches,
     check_lifecycle,
@@ -157,6 +158,8 @@ def _check_server(
         yield check_engine(engine)
     if live is None:
         return
+    if purpose in ("plan", "apply") and engine == "lakeplan":
+        yield from check_branch_protectors(selected, live, connection.branches)
     if purpose == "apply":
         yield from check_hidden_branches(selected, live, reader)
         yield from check_may_claim(tree.name, selected, live, reader)

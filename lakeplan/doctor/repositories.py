@@ -20,6 +20,7 @@ from lakeplan.values.pins import may_be_pin
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
+from lakeplan.values.settings import LifecycleSettings
 
 POLICIES = "docs/permissions.md has the whole policy"
 SHOWN = 5
@@ -96,6 +97,15 @@ def clock(name: str, date: datetime, now: datetime, hint: str) -> Check:
     return Check(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)
 
 
+def check_branch_protectors(
+    selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: BranchReader
+) -> list[Check]:
+    """Check what protects branches from the policies of the tree's selected repositories."""
+    managed = [d for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
+    settings = {d.name: d.lifecycle_settings for d in managed}
+    return summed(on_each(list(settings), lambda name: _read_protectors(name, settings[name], reader)))
+
+
 def check_lifecycle(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], branches: BranchReader
 ) -> Iterator[Check]:
@@ -106,6 +116,7 @@ def check_lifecycle(
         yield Check("policies", "warn", text, "Run doctor again after you add some.")
         return
     yield from summed(on_each(managed, lambda name: _read_branches(live[name], branches)))
+    yield from check_branch_protectors(selected, live, branches)
     text = "not tested: doctor does not create or delete branches"
     hint = "Grant it and fs:UpdateRepository, and also fs:CreateBranch for undo."
     yield Check("fs:DeleteBranch", "warn", text, hint)
@@ -128,14 +139,19 @@ def _read_branches(repository: Repository, reader: BranchReader) -> list[Check]:
         ("branches, including hidden ones", "fs:ListBranches", lambda: reader.list_live(name)),
         ("one branch", "fs:ReadBranch", lambda: reader.find_branch(name, default)),
         ("uncommitted changes", "fs:ListObjects", lambda: reader.staged(name, default)),
-        ("open pull requests", "pr:ListPullRequests", lambda: next(iter(reader.open_pulls(name)), None)),
-        (
-            "branch protection rules",
-            "branches:GetBranchProtectionRules",
-            lambda: next(iter(reader.protected_patterns(name)), None),
-        ),
     ]
     return [_tried(what, permission, ask) for what, permission, ask in asked]
+
+
+def _read_protectors(name: str, settings: LifecycleSettings, reader: BranchReader) -> list[Check]:
+    checks = []
+    if settings.keep_with_open_pull_request:
+        pulls = partial(reader.open_pulls, name)
+        checks.append(_tried("open pull requests", "pr:ListPullRequests", lambda: next(iter(pulls()), None)))
+    if settings.keep_protected:
+        rules, permission = partial(reader.protected_patterns, name), "branches:GetBranchProtectionRules"
+        checks.append(_tried("branch protection rules", permission, lambda: next(iter(rules()), None)))
+    return checks
 
 
 def _tried(what: str, permission: str, ask: Callable[[], object]) -> Check:

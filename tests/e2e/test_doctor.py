@@ -207,6 +207,16 @@ class DescribeForLifecycle:
         assert f"grant {permission}" in failed[0]["hint"]
         assert "(on events)" in failed[0]["message"]
 
+    @pytest.mark.parametrize("purpose", ["plan", "apply"])
+    def it_also_names_them_where_a_plan_judges_branches(self, policies, purpose):
+        policies.handle.faults.deny(r"GET .*/events/pulls")
+        policies.handle.faults.deny(r"GET .*/events/settings/branch_protection")
+        found = checks(policies, "--for", purpose, code=1)
+        assert [name for name, c in found.items() if c["result"] == "fail"] == [
+            "open pull requests (pr:ListPullRequests)",
+            "branch protection rules (branches:GetBranchProtectionRules)",
+        ]
+
     def it_does_not_let_a_state_vanish(self, policies, monkeypatch):
         monkeypatch.setenv("CI", "true")
         assert checks(policies, "--for", "branches", code=1)["is kept"]["result"] == "fail"
