@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -379,3 +380,35 @@ def it_has_a_digest_of_tags_that_are_no_text():
     tagged = replace(graph, tags=(Tag("\udcfc", "c1"),))
     digests = {judge(one, GcRules(30), GcRules(5), NOW, UTC).digest() for one in (graph, tagged)}
     assert len(digests) == 2
+
+
+def it_judges_in_the_zone_of_the_server():
+    # Between now and the month the clocks of Berlin go forward, so there 40 days end an hour sooner
+    graph = chain(50, 10 - 0.5 / 24, 1)
+
+    def in_a_month(zone: tzinfo) -> tuple[int, int]:
+        month = judge(graph, GcRules(90), GcRules(40), NOW, zone).commit_impact(Horizon.MONTH)
+        return month.commits_expire, month.commits_at_risk
+
+    assert in_a_month(UTC) == (0, 0)
+    assert in_a_month(ZoneInfo("Europe/Berlin")) == (1, 0)
+
+
+def it_adds_up_what_is_at_risk():
+    stored, proposed = (side_bits(Horizon.NOW, proposed=p) for p in (False, True))
+    risk = stored.server | proposed.documented
+    masks = [risk, risk | stored.documented, stored.server]
+    verdicts = Verdicts(chain(3, 2, 1), masks, dict.fromkeys(Horizon, NOW))
+    now = verdicts.commit_impact(Horizon.NOW)
+    assert (now.commits_expire, now.commits_at_risk) == (3, 2)
+    result = ImpactResult({mask: Amount(2, 20) for mask in masks}, ranges_read=1)
+    objects = simulated(verdicts, result, backlog=False).now
+    assert objects is not None
+    assert (objects.objects_expire, objects.objects_at_risk, objects.bytes_at_risk) == (6, 4, 40)
+
+
+def it_has_a_digest_of_the_verdicts_of_now_alone():
+    graph = chain(10, 1)
+    proposals = [judge(graph, GcRules(10), GcRules(days), NOW, UTC) for days in (10, 5)]
+    assert [one.commit_impact(Horizon.WEEK).commits_expire for one in proposals] == [0, 1]
+    assert proposals[0].digest() == proposals[1].digest()
