@@ -184,6 +184,7 @@ class DescribeWhatOnlyMoved:
     )
     def it_is_what_the_server_has(self, live):
         assert ceiling.only_moved(repository(), live)
+        assert ceiling.only_moved(repository(endpoint_url="http://127.0.0.1:8000/"), live)
 
     def it_is_no_setting_that_the_tree_left(self):
         policies = repository(branch_lifecycle=PoliciesPlan(Action.CHANGE))
