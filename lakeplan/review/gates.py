@@ -201,11 +201,9 @@ def by_limit(value: float, limit: float) -> GateOutcome:
 
 def percent_text(value: float, limit: float) -> str:
     """``value`` in percent, with one decimal, or as many as show on which side of the limit it is."""
-    shown = (f"{value:,.{decimals}f}" for decimals in range(1, 9))
+    shown = (f"{value:.{decimals}f}" for decimals in range(1, 9))
     outcome = by_limit(value, limit)
-    return next(
-        (text for text in shown if by_limit(float(text.replace(",", "")), limit) is outcome), f"{value:,}"
-    )
+    return next((text for text in shown if by_limit(float(text), limit) is outcome), str(value))
 
 
 def _by_policy(policy: Policy) -> GateOutcome:

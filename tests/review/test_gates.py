@@ -8,8 +8,16 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lakeplan.errors import UsageError
-from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates, repository_gates
+from lakeplan.review.gates import (
+    GateOverrides,
+    contributes,
+    one_by_one,
+    percent_text,
+    plan_gates,
+    repository_gates,
+)
 from lakeplan.values.desired import Override, Safety, Source
+from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import (
     Failure,
     GateOutcome,
@@ -250,6 +258,24 @@ class DescribeWhatAGateReports:
         (gate,) = repository_gates(a_plan(horizon(expire=expire, kept=kept)), safety, SHUT)
         assert gate.message.startswith(f"{shown} percent of the kept objects expire")
         assert gate.outcome.value == outcome
+
+    def it_has_all_decimals_where_eight_do_not_show_it(self):
+        assert percent_text(30.00000001, 30) == "30.00000001"
+        assert percent_text(30.0000000014, 30) == "30.0000000014"
+
+    def it_counts_pins_once_one_is_missing(self):
+        def judged(limit: int, *states: PinState) -> list[tuple[object, ...]]:
+            rows = tuple(PinRow(f"c{n}", f"pin-{n}", state) for n, state in enumerate(states))
+            plan = a_plan(horizon(), pins=PinsPlan(NOW, rows, limit=limit))
+            return [row for row in told(repository_gates(plan, Safety(), SHUT)) if row[0] == "pins"]
+
+        kept, missing, retired = PinState.KEPT, PinState.MISSING, PinState.RETIRED
+        place = ("pins", "prod/analytics")
+        two, one = "2 pins in all; the limit is", "1 pin in all; the limit is"
+        assert judged(1, kept, missing, retired) == [(*place, "refused", f"{two} 1", 2, 1, "pins", "now")]
+        assert judged(2, kept, missing, retired) == [(*place, "passed", f"{two} 2", 2, 2, "pins", "now")]
+        assert judged(0, missing) == [(*place, "refused", f"{one} 0", 1, 0, "pins", "now")]
+        assert judged(1, kept, kept, retired) == []
 
     def it_is_the_figure_the_limit_and_the_moment_of_the_worst(self):
         horizons = {
@@ -561,3 +587,17 @@ class DescribeTheWholePlan:
 
     def it_ignores_unmanaged_repositories_when_told(self):
         assert plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="ignore") == ()
+
+    def it_tells_who_contributes_to_a_gate(self):
+        deletes = PoliciesPlan(Action.CHANGE, deletions={Horizon.WEEK.value: 1})
+        expiring = a_plan(horizon(expire=1))
+        deleting = a_plan(horizon(), branch_lifecycle=deletes)
+
+        def gates_of(plan: RepositoryPlan) -> list[str]:
+            names = ("expired-objects", "expired-bytes", "deleted-branches", "unmanaged")
+            gates = [GateResult(name, "*", GateOutcome.REFUSED, "") for name in names]
+            return [gate.gate for gate in gates if contributes(plan, gate)]
+
+        assert gates_of(expiring) == ["expired-objects", "expired-bytes"]
+        assert gates_of(deleting) == ["deleted-branches"]
+        assert gates_of(a_plan(horizon())) == []
