@@ -222,20 +222,24 @@ def newest_of(
 
 
 def _newest_by(graph: CommitGraph, head: int, period: Period, count: int, zone: tzinfo) -> list[int]:
-    """The newest commit of each of the last ``count`` periods that have one, which is the first on the way
-    from the HEAD. A commit with a date outside the calendar is in no period."""
-    commit_of: dict[tuple[int, ...], int] = {}
+    """The newest commit of each of the last ``count`` periods that have one, newest first; of equal dates the
+    one nearer the HEAD. A commit may have an older date than its ancestors. One with a date outside the
+    calendar is in no period."""
+    newest: dict[tuple[int, ...], int] = {}
+    us = graph.creation_us
     for commit in _line(graph, head):
+        if len(newest) == count and graph.newest_ancestor_us[commit] <= us[newest[min(newest)]]:
+            break
         try:
-            made = (_EPOCH + timedelta(microseconds=graph.creation_us[commit])).astimezone(zone)
+            made = (_EPOCH + timedelta(microseconds=us[commit])).astimezone(zone)
         except OverflowError:
             continue
         at = period(made.date())
-        if at not in commit_of:
-            if len(commit_of) == count:
-                break
-            commit_of[at] = commit
-    return list(commit_of.values())
+        if at not in newest or us[commit] > us[newest[at]]:
+            newest[at] = commit
+        if len(newest) > count:
+            del newest[min(newest)]
+    return [newest[at] for at in sorted(newest, reverse=True)]
 
 
 def _line(graph: CommitGraph, head: int) -> Iterator[int]:

@@ -327,6 +327,19 @@ def test_a_history_without_pins() -> None:
     assert without_pin_branches(replace(MEASURED, branches=(moved,))).branches == (moved,)
 
 
+def test_a_commit_with_an_older_date_than_its_ancestors_does_not_replace_a_newer_period() -> None:
+    refs = draw_refs("""
+             -> a 9
+             -> b 2 a
+             -> c 2.1 b
+             -> d 1 c
+        main -> e 40 d
+    """)
+    graph = CommitGraph.from_refs(refs)
+    ((_, numbers),) = newest_of(graph, graph.index["e"], Kept("main", daily=3))
+    assert [graph.ids[n] for n in numbers] == ["d", "b", "a"]
+
+
 def test_an_entry_that_a_pin_must_not_have_is_taken_out() -> None:
     assert with_entries(GcRules(7, {pin_name("c2"): 0, "main": 1}), [Pin("c2")]) == GcRules(7, {"main": 1})
 
