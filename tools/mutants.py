@@ -93,7 +93,11 @@ MODULES = {
         "tests/review/test_replanned.py",
     ],
     "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
-    "review/strictness": ["tests/review/test_strictness.py", "tests/review/test_loosening.py"],
+    "review/strictness": [
+        "tests/review/test_strictness.py",
+        "tests/review/test_loosening.py",
+        "tests/review/test_weaker_later.py",
+    ],
     "state/clocks": ["tests/state/test_clocks.py"],
     "sweep/deleting": [
         "tests/sweep/deleting/test_batches.py",

@@ -19,7 +19,8 @@ from lakeplan.review.strictness import (
 from lakeplan.values.declare import ALL_OF_BOTH, LESS, POLICY, Setting
 from lakeplan.values.desired import SAFETY, BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
 from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
-from lakeplan.values.plan import Plan
+from lakeplan.values.pins import PinSettings
+from lakeplan.values.plan import Loosening, Plan
 from lakeplan.values.settings import LifecycleSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 from tests.review.declared import strategy, strictest, values, weakest
@@ -104,6 +105,7 @@ class DescribeTheStricterOfBoth:
         assert (held.impact_tolerance_percent, held.max_plan_age_seconds) == (10.0, 5)
 
 
+BOUNDS_TRIED = ((5, 6), (6, 6), (5, 5), (6, 7), (4, 4))
 OPS = NotifyConfig({"ops": Channel("ops", ChannelKind.SLACK)}, {"team-a": "ops"})
 
 
@@ -173,6 +175,25 @@ class DescribeOverrides:
     def it_lists_none_that_opens_no_more(self, change: dict[str, Any]) -> None:
         head = Guards(overrides=(note(**change),))
         assert loosened(Guards(overrides=(note(),)), head, TODAY) == ()
+
+    def it_goes_on_past_those_that_open_no_more(self) -> None:
+        over = note(gate="clear", expires=TODAY - timedelta(days=1))
+        head = Guards(overrides=(over, note(), note(gate="pins", max=None, expires=TODAY)))
+        assert loosened(Guards(overrides=(note(),)), head, TODAY) == (
+            Loosening(
+                "tree",
+                "overrides: pins of analytics",
+                "absent",
+                "no maximum, until 2026-03-31: archived",
+                "lakeplan.yaml:7:3",
+            ),
+        )
+
+    def it_shows_every_one_of_the_base(self) -> None:
+        base = Guards(overrides=(note(max=2_000), note(max=None, expires=TODAY)))
+        (found,) = loosened(base, Guards(overrides=(note(max=3_000),)), TODAY)
+        assert found.before == "up to 2,000, until 2026-12-31; no maximum, until 2026-03-31"
+        assert found.after == "up to 3,000, until 2026-12-31: archived"
 
 
 def repository(**more: Any) -> DesiredRepository:
@@ -250,7 +271,64 @@ class DescribeHoldsAndSweep:
         assert paths(theirs, repository(owner="data", notice_channel="others")) == []
 
 
+class DescribeWhatIsSaidOfARepository:
+    THERE = Source("teams/a.yaml", 9, 5)
+
+    def holds(self, *base: Hold, head: DesiredRepository | None) -> list[Loosening]:
+        return [*loosened_repository(repository(holds=base), head, TODAY)]
+
+    def it_says_when_holds_end_and_where(self) -> None:
+        path = "holds[prefix audit/]"
+        sooner = replace(AUDIT, until=date(2026, 12, 31))
+        ends, place = "until 2027-01-01", "lakeplan.yaml:7:3"
+        assert self.holds(AUDIT, head=repository(holds=(sooner,))) == [
+            Loosening("prod/analytics", path, ends, "until 2026-12-31", place)
+        ]
+        endless = replace(AUDIT, until=None)
+        assert self.holds(endless, head=repository(holds=(AUDIT,))) == [
+            Loosening("prod/analytics", path, "no end date", ends, place)
+        ]
+        assert self.holds(AUDIT, head=repository()) == [
+            Loosening("prod/analytics", path, ends, "absent", place)
+        ]
+        for head in (None, replace(repository(), source=None)):
+            assert self.holds(AUDIT, head=head) == [Loosening("prod/analytics", path, ends, "absent", "")]
+        assert self.holds(AUDIT, head=repository(holds=(AUDIT,))) == []
+
+    def it_is_at_the_value_or_at_the_entry(self) -> None:
+        theirs = repository(owner="data", notice_channel="a")
+        mine = repository(owner="web", notice_channel="b")
+        named = replace(mine, values={"/owner": self.THERE})
+        for head, place in ((mine, "lakeplan.yaml:7:3"), (named, "teams/a.yaml:9:5")):
+            (found,) = loosened_repository(theirs, head, TODAY)
+            assert found == Loosening("prod/analytics", "owner", "data", "web", place)
+
+    def it_is_about_sweeps_branches_and_pins(self) -> None:
+        base = repository(
+            sweep=SweepSettings(min_age_seconds=7_200),
+            lifecycle_settings=LifecycleSettings(min_keep=2),
+            pins=PinSettings(tags=("v*", "w*")),
+        )
+        head = repository(
+            sweep=SweepSettings(min_age_seconds=3_600),
+            lifecycle_settings=LifecycleSettings(min_keep=1),
+            pins=PinSettings(tags=("w*",)),
+        )
+        pins = replace(head, values={"/pins/tags": self.THERE})
+        place = "lakeplan.yaml:7:3"
+        assert [*loosened_repository(base, pins, TODAY)] == [
+            Loosening("prod/analytics", "sweep.min_age", "2h", "1h", place),
+            Loosening("prod/analytics", "branch_lifecycle.min_keep", "2", "1", place),
+            Loosening("prod/analytics", "pins.tags", "v*", "absent", "teams/a.yaml:9:5"),
+        ]
+
+
 class DescribeBounds:
+    def it_takes_the_bounds_themselves(self) -> None:
+        wanted = replace(repository(), gc=GcDesired(5, (BranchRule("dev", False, 6, HERE),), HERE))
+        found = {bounds: [days for *_, days in outside_bounds(wanted, *bounds)] for bounds in BOUNDS_TRIED}
+        assert found == {(5, 6): [], (6, 6): [5], (5, 5): [6], (6, 7): [5], (4, 4): [5, 6]}
+
     def it_finds_every_retention_outside_them(self) -> None:
         rules = (BranchRule("dev", False, 1, HERE), BranchRule("rel-*", True, 90, HERE))
         wanted = replace(repository(), gc=GcDesired(2, rules, HERE))
