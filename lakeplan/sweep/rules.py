@@ -125,7 +125,7 @@ _UNKNOWN_TO_IT = {
     MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
     MarkClass.PROTECTED: "protected by a tag, a hold or another repository",
     MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may mean",
-    MarkClass.NEAR_LIMIT: "near a limit (sweep.margin)",
+    MarkClass.NEAR_LIMIT: "near a cutoff (sweep.margin)",
     MarkClass.NEVER_COMMITTED: "never committed, and sweep.never_committed is keep",
 }
 

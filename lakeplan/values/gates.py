@@ -36,7 +36,7 @@ EXPIRED_OBJECTS = Gate(
 )
 EXPIRED_BYTES = Gate(
     "expired-bytes",
-    "more than this would newly expire",
+    "more than this many bytes would newly expire",
     refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_bytes",),
     unit="bytes",
@@ -58,7 +58,7 @@ AT_RISK = Gate(
     max_ends="",
 )
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
-CLEAR = Gate("clear", "all rules or policies of a repository would be removed")
+CLEAR = Gate("clear", "the plan would remove all rules or policies of a repository")
 UNKNOWN_IMPACT = Gate("unknown-impact", "what would expire is unknown, or object rules are set")
 CHECK = Gate(
     "check",
@@ -74,7 +74,7 @@ UNMANAGED = Gate(
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "policies would delete more branches than this: newly by the server's own job, or in one `branches run`",
+    "policies would delete more than this many branches: newly by the server's own job, or in one `branches run`",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -82,13 +82,13 @@ DELETED_BRANCHES = Gate(
 )
 HELD_BRANCH = Gate(
     "held-branch",
-    "a server's own policies would delete a branch that a hold names, or that is the only way to data that a"
-    " hold keeps",
+    "a server's own policies would delete a branch that a hold names, or whose deletion would make held data"
+    " unreachable",
     settings=("holds",),
     unit="branches",
 )
 PINS = Gate(
-    "pins", "a repository would have more pins than this", settings=("pins.max",), unit="pins", max_ends=""
+    "pins", "a repository would have more than this many pins", settings=("pins.max",), unit="pins", max_ends=""
 )
 MIN_AGE = Gate(
     "min-age",

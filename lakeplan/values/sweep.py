@@ -121,7 +121,7 @@ class SweepSettings:
         False,
         stricter=OFF,
         since_mark=SinceMark.PERSON,
-        help="`apply --sweep` approves its own mark if it would delete no more than the plan showed.",
+        help="`apply --sweep` sweeps without approval if the reviewed plan named every object in the mark.",
     )
     mode: Literal["delete", "quarantine"] = setting(
         words("delete", "quarantine"),
@@ -143,8 +143,8 @@ class SweepSettings:
         AGE,
         "24h",
         stricter=MORE,
-        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping. The"
-        " data of a hold that is removed from the tree is kept for the same time, and at least a day.",
+        help="Wait this long after retention is shortened, or a rule is first seen, before sweeping."
+        " After a hold is removed from the tree, its data is kept for the same time, but for at least a day.",
     )
     margin_seconds: int = setting(
         AGE,

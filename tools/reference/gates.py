@@ -11,8 +11,8 @@ _HEAD = f"""{GENERATED}
 # Gates
 
 A gate refuses a plan, an apply, a branch run or a sweep that would delete too much, or that would delete
-something unknown. The command then exits with 4. [Concepts](concepts.md#gates) says when gates are judged
-and how to override one."""
+something unknown. The command then exits with 4. [Concepts](concepts.md#gates) explains how to override a
+gate."""
 
 
 def gates_page() -> str:
@@ -21,7 +21,7 @@ def gates_page() -> str:
         (code(gate.name), gate.when, ", ".join(gate.refuses), _settings(gate), _overridden(gate))
         for gate in GATES.values()
     ]
-    head = ("gate", "refuses when", "refuses", "settings (default)", "overridden with")
+    head = ("gate", "condition", "applies to", "settings (default)", "overridden with")
     return f"{_HEAD}\n\n{table(head, rows)}\n"
 
 

@@ -54,7 +54,7 @@ OTHERS: Mapping[str, str] = {
     "XDG_STATE_HOME": "Where the key is kept that signs what marks remember of other repositories; "
     "`~/.local/state` without it.",
     "JAVA_HOME": "The Java that Spark starts with; else `java` of the PATH.",
-    "AZURE_STORAGE_CONNECTION_STRING": "An Azure account with its key or SAS.",
+    "AZURE_STORAGE_CONNECTION_STRING": "Connection string of an Azure storage account, with a key or SAS.",
     "AZURE_STORAGE_KEY": "The key of an Azure account.",
     "AZURE_STORAGE_ACCOUNT": "Binds key and SAS to this account: they are sent to no other.",
     "AZURE_STORAGE_SAS_TOKEN": "A SAS, in place of a key. Requires `AZURE_STORAGE_ACCOUNT`.",
@@ -64,9 +64,10 @@ OTHERS: Mapping[str, str] = {
     "AZURE_CLIENT_SECRET": "Its secret.",
     "GOOGLE_APPLICATION_CREDENTIALS": "A file of application default credentials, as google-auth reads it.",
     "STORAGE_EMULATOR_HOST": "An emulator of Google Cloud Storage for `gs://` URLs. No token is sent to it.",
+    "SPARK_HOME": "The Spark installation in which lakeplan looks for settings of the official collector.",
     **dict.fromkeys(
-        ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
-        "Where settings of the official collector's Spark and Hadoop are looked for.",
+        ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+        "A folder in which lakeplan looks for settings of the official collector's Spark and Hadoop.",
     ),
 }
 
