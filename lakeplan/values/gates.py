@@ -74,7 +74,7 @@ UNMANAGED = Gate(
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "policies would delete more than this many branches: newly by the server's own job, or in one `branches run`",
+    "policies would delete more branches than this: newly by the server's own job, or in one `branches run`",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -88,7 +88,11 @@ HELD_BRANCH = Gate(
     unit="branches",
 )
 PINS = Gate(
-    "pins", "a repository would have more than this many pins", settings=("pins.max",), unit="pins", max_ends=""
+    "pins",
+    "a repository would have more than this many pins",
+    settings=("pins.max",),
+    unit="pins",
+    max_ends="",
 )
 MIN_AGE = Gate(
     "min-age",
