@@ -78,7 +78,11 @@ MODULES = {
         "tests/retention/test_graph.py",
         "tests/retention/test_metaranges.py",
     ],
-    "retention/keep": ["tests/retention/test_keep.py", "tests/retention/test_protectors.py"],
+    "retention/keep": [
+        "tests/retention/test_keep.py",
+        "tests/retention/test_named.py",
+        "tests/retention/test_protectors.py",
+    ],
     "retention/keepers": ["tests/retention/test_keepers.py"],
     "retention/patterns": ["tests/retention/test_globs.py", "tests/retention/test_patterns.py"],
     "retention/rules": [
