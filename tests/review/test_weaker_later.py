@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakeplan.review.strictness import changed_server, weaker_later
+from lakeplan.review.strictness import changed_server, held_to_guard, weaker_later
 from lakeplan.values.desired import (
     BranchRule,
     Cleared,
@@ -18,8 +18,9 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.pins import Kept
-from lakeplan.values.plan import Loosening
+from lakeplan.values.plan import Loosening, SweepGuard
 from lakeplan.values.settings import Policy
+from lakeplan.values.sweep import Hold
 
 HERE, THERE = Source("a.yaml", 7, 3), Source("b.yaml", 9, 5)
 GC, RULE = Source("gc.yaml", 1, 1), Source("rule.yaml", 2, 2)
@@ -198,3 +199,10 @@ def it_lists_what_changes_on_a_server() -> None:
         Loosening("tree", "servers.prod.branch_lifecycle.engine", "none", "lakeplan", "")
     ]
     assert [*changed_server(base, replace(base, endpoint_url="http://other"))] == []
+
+
+def it_keeps_the_holds_of_a_repository_and_of_its_guard() -> None:
+    own, other = (Hold("prefix", name, None, "legal") for name in ("a/", "b/"))
+    desired = DesiredRepository("prod", "lake", "lake", None, "5f", {}, {}, holds=(own,))
+    guard = SweepGuard(desired.safety, (other,), desired.sweep)
+    assert held_to_guard(desired, guard).holds == (own, other)
