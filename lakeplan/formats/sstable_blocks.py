@@ -85,10 +85,7 @@ def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
     try:
         size = int(cramjam.snappy.decompress_raw_len(raw)) if is_packed else len(raw)
         if is_packed and size > limits.SNAPPY_RATIO * len(raw):
-            raise damaged(
-                f"the block at {handle.offset} claims a larger decompressed size than Snappy compression "
-                "allows"
-            )
+            raise damaged(f"the block at {handle.offset} claims more data than Snappy can compress into it")
         if size > limits.BLOCK_BYTES:
             raise damaged(
                 f"the block at {handle.offset} claims a larger decompressed size than lakeFS ever writes"

@@ -98,8 +98,7 @@ def _read(row: CheckedRow) -> str:
 
 
 def findings_table(row: CheckedRow) -> Table:
-    """The missing or damaged objects, with the commits that name them and the runs that may have deleted
-    them."""
+    """The missing or damaged objects, their commits, and the runs that may have deleted them."""
     rows: list[list[Value]] = [
         [
             Name(names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2)),

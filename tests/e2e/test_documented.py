@@ -65,7 +65,7 @@ class DescribeInitsExample:
 class DescribeTimeLimits:
     def it_has_the_options_exactly_where_the_lakectl_map_says(self) -> None:
         (said,) = re.findall(
-            r"`--connect-timeout` \((\d+)\), `--read-timeout` \((\d+)\) of (.*?)\.", page("lakectl.md")
+            r"`--connect-timeout` \((\d+)\), `--read-timeout` \((\d+)\) in (.*?)\.", page("lakectl.md")
         )
         named = set(re.findall(r"`([a-z ]+)`", said[2]))
         for option in ("--connect-timeout", "--read-timeout"):

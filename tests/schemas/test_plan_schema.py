@@ -374,8 +374,10 @@ class DescribeShowingAPlan:
         stream = io.StringIO()
         render_plan(to_document(plan), Console(file=stream, width=2_000, highlight=False))
         last = stream.getvalue().splitlines()[-1]
-        unknown = [r for r in plan.writes if not r.impact_known]
-        assert ("UNKNOWN" in last) == bool(unknown)
+        unknown = any(not r.impact_known for r in plan.writes)
+        unread = any(r.lifecycle and r.lifecycle.unknown for r in plan.repositories)
+        assert ("UNKNOWN" in last) == (unknown or unread)
+        assert ("Branches to delete: UNKNOWN" in last) == unread
         assert ("BLOCKED" in last) == bool(plan.refused)
 
 

@@ -83,7 +83,7 @@ class DescribeAStoredBlock:
         monkeypatch.setattr(limits, "SNAPPY_RATIO", Fraction(99, len(raw)))
         with pytest.raises(
             FormatError,
-            match="the block at 5 claims a larger decompressed size than Snappy compression allows",
+            match="the block at 5 claims more data than Snappy can compress into it",
         ):
             load_block(data, handle, end)
 

@@ -113,7 +113,7 @@ class DescribeDamage:
             (table([(b"a" + bytes(8), b"")]), "kind 0"),
             (table([(b"short", b"")]), "too short"),
             (table([], kind=1, raw=b"\xff\xff\xff\xff\xff snappy it is not"), "does not decompress"),
-            (table([], kind=1, raw=b"\xff\xff\xff\xff\x0f"), "more bytes than snappy can hold"),
+            (table([], kind=1, raw=b"\xff\xff\xff\xff\x0f"), "more data than Snappy can compress into it"),
             (table([], kind=7, raw=bytes(8)), "unknown compression 7"),
             (table([], raw=b"abc"), "too short"),
             (table([], raw=bytes(8)), "restart points"),
