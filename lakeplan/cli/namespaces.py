@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Age = Annotated[str, option("Keep objects younger than this, for example 24h.", "AGE")]
 NoListing = Annotated[bool, option("Do not list stored objects. Figures are then upper bounds.")]
-UncommittedAge = Annotated[str, option("Maximum age of the record of uncommitted objects.", "AGE")]
+UncommittedAge = Annotated[str, option("Fail if the newest list of uncommitted addresses is older.", "AGE")]
 StorageNamespace = Annotated[
     str | None, option("Storage namespace URL on the server, if it differs from the URL given here.", "URL")
 ]

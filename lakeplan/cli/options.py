@@ -211,7 +211,7 @@ def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
         if not equals or not key.strip():
             raise UsageError(
                 f"--spark-conf {setting!r} is not KEY=VALUE",
-                hint="Use for example --spark-conf spark.executor.memory=4g",
+                hint="For example, use --spark-conf spark.executor.memory=4g.",
             )
         values[key.strip()] = value
     return values

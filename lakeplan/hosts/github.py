@@ -304,5 +304,5 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
         f"there is no plan for pull request {request.number} at {request.head}, or the plan has expired",
-        hint="Open a pull request that plans it again.",
+        hint="Open a new pull request, whose workflow makes a new plan.",
     )

@@ -136,7 +136,7 @@ class GitLab:
             raise NoPlan(
                 f"there is no plan for merge request {request.number} at {request.head}, "
                 "or the plan has expired",
-                hint="Open a merge request that plans it again.",
+                hint="Open a new merge request, whose pipeline makes a new plan.",
             )
         kept = f"{self._project}/jobs/{max(jobs)}/artifacts/{FOLDER}"
         write_file(folder / PLAN_FILE, self.client.download(f"{kept}/{PLAN_FILE}"))

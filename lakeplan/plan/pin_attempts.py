@@ -257,7 +257,7 @@ class PinnedRulesAttempt(RulesAttempt):
             raise GateRefused(
                 f"a branch changed during this run: {loss}",
                 where=self.repository.key,
-                hint="Nothing is kept for less time than before. Run `lakeplan plan` again.",
+                hint="No retention of this repository was shortened. Run `lakeplan plan` again.",
             )
 
     # ---- retired pins

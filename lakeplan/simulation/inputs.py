@@ -179,7 +179,7 @@ def parse_rules(data: bytes, *, name: str) -> GcRules:
     branches: dict[str, int] = {}
     listed = rules.get("branches")
     if listed is not None and not isinstance(listed, list):
-        raise _bad("branches is not a list", name)
+        raise _bad("`branches` is not a list", name)
     for n, item in enumerate(listed or ()):
         at = f"branches[{n}]"
         if not isinstance(item, dict):

@@ -180,7 +180,7 @@ def _strict(parse: Callable[[str], T], url: str, example: str) -> T:
     try:
         return parse(url)
     except BadUrl as error:
-        raise StorageError(str(error), where=shown_url(url), hint=f"Use for example {example}.") from None
+        raise StorageError(str(error), where=shown_url(url), hint=f"For example, use {example}.") from None
 
 
 L = TypeVar("L", bound=Location)
@@ -306,7 +306,7 @@ def _opener(url: str) -> Opener[Any]:
         raise StorageError(
             "a storage URL must have a scheme or be an absolute path",
             where=url if _WORD.fullmatch(url) else shown_url(url),
-            hint="Use for example file:///data/repo or s3://bucket/repo.",
+            hint="For example, use file:///data/repo or s3://bucket/repo.",
         )
     kind = BY_SCHEME.get(scheme)
     if kind is None:

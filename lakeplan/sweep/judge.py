@@ -129,7 +129,7 @@ def approve(
     overrides.check_named([mark.key])
     if not reason.strip():
         raise UsageError(
-            "an approval needs a reason", hint=('Add for example --reason "quarterly cleanup, ticket 42".')
+            "an approval needs a reason", hint=('For example, add --reason "quarterly cleanup, ticket 42".')
         )
     if not mark.goes.objects:
         raise UsageError("there is nothing to approve: the mark deletes nothing", where=mark.key)

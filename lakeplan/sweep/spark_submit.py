@@ -450,7 +450,7 @@ class SparkSubmit:
         if program is None:
             raise UsageError(
                 f"{self._options.command}, which runs the official collector, was not found",
-                hint="Install Spark, or give the program with --spark-submit PATH.",
+                hint="Install Spark, or set the path of the program with --spark-submit PATH.",
             )
         return program
 

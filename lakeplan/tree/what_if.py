@@ -20,7 +20,7 @@ OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)
 _PART = re.compile(r"(?:^|\.)(?P<key>[^.\[\]=]+)(?:\[(?P<name>.+?)\](?=[.=]|$))?")
 _HINT = (
-    "Use for example --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or --set"
+    "For example, use --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or --set"
     " sweep.min_age=2d. The value is YAML."
 )
 

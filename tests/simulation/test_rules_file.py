@@ -40,7 +40,7 @@ def it_refuses_a_file_without_rules(data: bytes) -> None:
         ('{"default_retention_days": 4294967296}', "32 bits"),
         ('{"default_retention_days": 7, "default_retention_days": 8}', "appears twice"),
         ('{"default_retention_days": 7, "branchs": []}', "unknown key 'branchs'"),
-        ('{"default_retention_days": 7, "branches": {}}', "branches is not a list"),
+        ('{"default_retention_days": 7, "branches": {}}', "`branches` is not a list"),
         ('{"default_retention_days": 7, "branches": [1]}', r"branches\[0\] is not an object"),
         ('{"default_retention_days": 7, "branches": [{"retention_days": 1}]}', r"branches\[0\].branch_id"),
         ('{"default_retention_days": 7, "branches": [{"branch_id": "a"}]}', r"branches\[0\].retention_days"),

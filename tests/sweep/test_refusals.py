@@ -541,7 +541,7 @@ class DescribeRunning:
         self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
     ) -> None:
         world.holds = [{"prefix": "a", "reason": "legal"}]
-        with pytest.raises(StalePlan, match="has a hold on a that the mark does not have"):
+        with pytest.raises(StalePlan, match="has a hold on a that was not in force when the mark was made"):
             world.run(mark)
         assert untouched()
 

@@ -64,9 +64,9 @@ def apply(
 ) -> int:
     """Apply the plans of the pull requests that a push merged, and post the results on them.
 
-    A plan must come from a run of the same workflow for that pull request, at its last commit. If a plan is
-    stale only because the servers changed, lakeplan plans again, and applies the new plan if it deletes only
-    what was reviewed (`lakeplan apply --replan`).
+    Each plan must come from a run of this workflow on the last commit of its pull request. If a plan is stale
+    only because the servers changed, lakeplan plans again, and applies the new plan if it deletes only what
+    was reviewed (`lakeplan apply --replan`).
 
     \b
     Examples:

@@ -42,8 +42,8 @@ def claim(
 ) -> None:
     """Record that this tree manages a repository, or release it.
 
-    `lakeplan apply` claims every repository that it manages when the tree has a name. Use this command to
-    move a repository from one tree to another: release it with the old tree, or take it over with the new
+    If the tree has a name, `lakeplan apply` claims every repository that the tree manages. Use this command
+    to move a repository from one tree to another: release it with the old tree, or take it over with the new
     one.
 
     \b

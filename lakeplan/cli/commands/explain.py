@@ -308,6 +308,6 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
             else "give a repository and WHAT",
             hint="Run `lakeplan explain --namespace URL --rules FILE WHAT`."
             if offline
-            else "Run for example `lakeplan explain analytics main:raw/a.csv`.",
+            else "For example, run `lakeplan explain analytics main:raw/a.csv`.",
         )
     return ("", words[0]) if offline else (words[0], words[1])

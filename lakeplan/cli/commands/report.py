@@ -208,7 +208,7 @@ def _given(
     return of_repository(repository.key, history.graph, metadata, url, history.blind_to)
 
 
-EXAMPLE = "Run for example `lakeplan report plan.json --html report.html`."
+EXAMPLE = "For example, run `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
     "commit graphs, and the ages of branches: the plan file has no history; read it from the servers with"
     " -C DIR, or from a namespace with --namespace server/name=URL"

@@ -186,7 +186,7 @@ def show(
     if (plan_file is None) == (resolved is None):
         raise UsageError(
             "give either a plan file or --resolved REPO",
-            hint="Run for example `lakeplan show plan.json`.",
+            hint="For example, run `lakeplan show plan.json`.",
         )
     if resolved is not None:
         show_resolved(tree, resolved, outputs)

@@ -171,7 +171,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not (left and equals and right):
         example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
         raise UsageError(
-            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"Use for example {option} {example}"
+            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"For example, use {option} {example}"
         )
     return left, right
 
