@@ -473,12 +473,12 @@ class _Runner:
 
 
 def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> None:
-    """Records the fate of a branch that a stopped run may have deleted, from what exists now. A branch with
-    another HEAD may have been created again, so undo still needs the HEAD on record."""
+    """Records the fate of a branch that a stopped run may have deleted, from what exists now. Undo still
+    needs the HEAD of one that exists: it may have been made again, or a hook may hold the request back."""
     if there is None:
         record.settle(name, Fate.DELETED)
     elif there.facts.commit_id == record.branches[name].head:
-        record.settle(name, Fate.KEPT, "the run was stopped; the branch still existed")
+        record.settle(name, Fate.INTENDED, "the run was stopped; the branch still existed")
     else:
         text = "the run was stopped; a branch of this name has another HEAD now"
         record.settle(name, Fate.INTENDED, text, there.facts.commit_id)

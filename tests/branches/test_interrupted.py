@@ -116,6 +116,22 @@ class DescribeBeingKilled:
         idle.undo(None, "feature-1")
         assert idle.lakefs.branches["feature-1"].commit_id == head
 
+    @pytest.mark.parametrize("runs", [1, 2])
+    def it_can_undo_a_deletion_that_the_server_carries_out_after_the_next_run(self, idle, killed, runs):
+        """A hook may hold the killed run's request back for a while."""
+        head = idle.lakefs.branches["feature-1"].commit_id
+        idle.kill_after(5)  # at the first deletion
+        with pytest.raises(killed):
+            idle.run()
+        idle.kill_after(None)
+        for _ in range(runs):
+            assert idle.ends() == {}
+        del idle.lakefs.branches["feature-1"]
+        idle.run()
+        idle.undo()
+        assert idle.lakefs.branches["feature-1"].commit_id == head
+        assert "feature-2" in idle.lakefs.branches
+
     def it_remembers_what_two_killed_runs_in_a_row_may_have_deleted(self, idle, killed):
         old, other = idle.tree.policies, (Policy("other", ("other-*",), max_age_seconds=DAY),)
         idle.lakefs.branch("other-1")
