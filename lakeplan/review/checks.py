@@ -155,7 +155,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
     name, *arguments = check.run
     for word in check.run:
         if os.path.isabs(word) and not place.may_use(word):
-            raise _Failed(f"{word} is an absolute path into the checkout under review; use a path relative to the tree")
+            raise _Failed(f"{word} is an absolute path into the checkout under review; make it relative")
         if os.path.normpath(word).partition(os.sep)[0] == os.pardir:
             raise _Failed(f"{word} leads out of the tree")
     if "/" not in name:

@@ -260,7 +260,9 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
         raise StalePlan(
-            f"the tree has a hold on {new[0]} that was not in force when the mark was made", where=where, hint=MARK_AGAIN
+            f"the tree has a hold on {new[0]} that was not in force when the mark was made",
+            where=where,
+            hint=MARK_AGAIN,
         )
 
 

@@ -20,8 +20,8 @@ OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)
 _PART = re.compile(r"(?:^|\.)(?P<key>[^.\[\]=]+)(?:\[(?P<name>.+?)\](?=[.=]|$))?")
 _HINT = (
-    "For example, use --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or --set"
-    " sweep.min_age=2d. The value is YAML."
+    "For example, use --set gc.default_retention_days=14, --set 'gc.branches[main].retention_days=30' or"
+    " --set sweep.min_age=2d. The value is YAML."
 )
 
 Path = tuple[str | Item, ...]
