@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lakeplan.errors import GateRefused, StalePlan
+from lakeplan.errors import GateRefused, StalePlan, UsageError, WriteConflict
 from lakeplan.review.gates import GateOverrides
+from lakeplan.review.run import Run
+from lakeplan.stores.folder import FolderState
+from lakeplan.stores.protocols import Versioned
 from lakeplan.sweep.judge import (
+    approve,
     held_to_approval,
     judge_again,
     judge_for_approval,
@@ -20,6 +26,7 @@ from lakeplan.sweep.judge import (
 )
 from lakeplan.sweep.mark_record import Allowance, Approval, Judged
 from lakeplan.sweep.ports import Site
+from lakeplan.sweep.records import StoredMark
 from lakeplan.values.desired import DesiredRepository, Override, Safety, Source
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.simulation import Amount
@@ -65,6 +72,97 @@ def approval(
 
 def again(given: Approval, now: Site, today: date = TODAY) -> None:
     judge_again(held_to_approval(now, MARK, given), MARK, given, today)
+
+
+ID = "20260331T120000Z-0123abcd"
+KEY = f"sweep/approvals/{ID}.json"
+FULL = SimpleNamespace(**vars(MARK) | {"mark_id": ID, "unreadable": ()})
+NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
+
+
+def run(**more: Any) -> Run:
+    return Run("r1", {"user": "ann", "host": "ci"}, lambda: NOW, lambda _: False, **more)
+
+
+def record(
+    state: Any, mark: Any = FULL, by: Run | None = None, *, reason: str = " ok ", **more: Any
+) -> Approval:
+    stored, given = StoredMark(mark, "d1", shown="s1"), {"overrides": CLOSED} | more
+    return approve(given.pop("site", site()), stored, state, by or run(), reason=reason, **given)
+
+
+class DescribeTheRecordOfAnApproval:
+    @pytest.fixture
+    def state(self, tmp_path: Path) -> FolderState:
+        return FolderState(str(tmp_path))
+
+    def it_has_the_mark_its_figures_and_who_approved_when_and_why(self, state: FolderState) -> None:
+        approval = record(state)
+        judged = Judged(Safety(), SETTINGS, 60, (), False)
+        assert approval == Approval(ID, "d1", 20, 2_000, "ann@ci", "2026-03-31T12:00:00Z", "ok", judged, "s1")
+        written = state.read(KEY)
+        assert written is not None
+        document = json.loads(written.data)
+        assert (document["mark_id"], document["digest"], document["shown"]) == (ID, "d1", "s1")
+        assert (document["by"], document["reason"]) == ("ann@ci", "ok")
+
+    def it_names_a_known_approver_but_for_automatic_ones_the_run(self, state: FolderState) -> None:
+        by = run(approver={"by": "bob"})
+        assert record(state, by=by).by == "bob"
+        assert record(state, by=by, automatic=True).by == "ann@ci"
+        assert record(state, automatic=True).judged.automatic
+
+    def it_replaces_an_earlier_one_and_no_concurrent_one(
+        self, state: FolderState, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        record(state)
+        assert record(state, reason="again").reason == "again"
+
+        def read_before_another_writes(key: str) -> Versioned | None:
+            monkeypatch.undo()
+            current = state.read(key)
+            assert current is not None
+            state.write(key, b"another", if_version=current.version)
+            return current
+
+        monkeypatch.setattr(state, "read", read_before_another_writes)
+        with pytest.raises(WriteConflict):
+            record(state, reason="third")
+        kept = state.read(KEY)
+        assert kept is not None
+        assert kept.data == b"another"
+
+    def it_needs_a_reason(self, state: FolderState) -> None:
+        with pytest.raises(UsageError, match="an approval needs a reason"):
+            record(state, reason=" ")
+        assert state.read(KEY) is None
+
+    def it_needs_something_to_delete(self, state: FolderState) -> None:
+        empty = SimpleNamespace(**vars(FULL) | {"goes": Amount(0, 0)})
+        with pytest.raises(UsageError, match="the mark deletes nothing") as caught:
+            record(state, empty)
+        assert caught.value.where == "prod/lake"
+
+    def it_needs_every_repository_of_the_server(self, state: FolderState) -> None:
+        names = tuple(f"r{i}" for i in (6, 5, 4, 3, 2, 1))
+        with pytest.raises(GateRefused, match=r"6 other .* \(r1, r2, r3, r4, r5\)") as caught:
+            record(state, SimpleNamespace(**vars(FULL) | {"unreadable": names}))
+        assert caught.value.where == WHERE
+        assert state.read(KEY) is None
+
+    def it_needs_gates_that_pass_or_are_overridden(self, state: FolderState) -> None:
+        shut = site(Safety(max_expired_objects_percent=1.0))
+        with pytest.raises(GateRefused):
+            record(state, site=shut)
+        assert state.read(KEY) is None
+        opened = GateOverrides(frozenset({"lake=expired-objects"}), (), TODAY)
+        allowed = record(state, site=shut, overrides=opened).judged.allowed
+        assert [one.gate for one in allowed] == ["expired-objects"]
+
+    def it_refuses_an_override_for_a_repository_that_is_not_the_marks(self, state: FolderState) -> None:
+        with pytest.raises(UsageError, match="loke is not among the repositories"):
+            record(state, overrides=GateOverrides(frozenset({"loke=expired-objects"}), (), TODAY))
+        assert state.read(KEY) is None
 
 
 class DescribeApproving:
