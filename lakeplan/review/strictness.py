@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from lakeplan.retention.patterns import matches
+from lakeplan.review.differences import item_name, item_values
 from lakeplan.values.declare import (
     ALL_OF_BOTH,
     LESS,
@@ -291,12 +292,9 @@ def weaker_later(
     if runs_policies and isinstance(head.branch_lifecycle, PoliciesDesired):
         for policy, place in zip(head.branch_lifecycle.policies, head.branch_lifecycle.sources, strict=True):
             if not any(_deletes_no_more(policy, other) for other in old):
-                named = ", ".join(policy.patterns)
-                same = [
-                    other for other in old if (other.id or other.patterns) == (policy.id or policy.patterns)
-                ]
-                before = "; ".join(map(_policy_text, same)) or ABSENT
-                path = f"branch_lifecycle.policies[{policy.id or named}]"
+                name = item_name(policy)
+                before = "; ".join(_policy_text(other) for other in old if item_name(other) == name) or ABSENT
+                path = f"branch_lifecycle.policies[{name}]"
                 yield Loosening(base.key, path, before, _policy_text(policy), str(place))
 
 
@@ -338,9 +336,9 @@ def _deletes_no_more(policy: BranchPolicy, other: BranchPolicy) -> bool:
 
 
 def _policy_text(policy: BranchPolicy) -> str:
-    ages = {"max_age": policy.max_age_seconds, "max_idle_age": policy.max_idle_seconds}
-    shown = (f"{name} {duration_text(age)}" for name, age in ages.items() if age is not None)
-    return f"{', '.join(policy.patterns)}: {', '.join(shown)}"
+    values = item_values(policy)
+    ages = (f"{key} {values[key]}" for key in ("max_age", "max_idle_age") if key in values)
+    return f"{', '.join(policy.patterns)}: {', '.join(ages)}"
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
