@@ -69,7 +69,11 @@ MODULES = {
         "tests/formats/sstable/test_checksum.py",
         "tests/formats/sstable/test_bombs.py",
     ],
-    "formats/sstable_blocks": ["tests/formats/sstable/test_block.py", "tests/formats/sstable/test_reader.py"],
+    "formats/sstable_blocks": [
+        "tests/formats/sstable/test_block.py",
+        "tests/formats/sstable/test_checksum.py",
+        "tests/formats/sstable/test_reader.py",
+    ],
     "lakefs/transport": ["tests/lakefs/test_faults.py", "tests/lakefs/test_transport.py"],
     "plan/impact": ["tests/plan/test_verdicts.py"],
     "retention/graph": [
@@ -122,7 +126,7 @@ MODULES = {
         "tests/sweep/test_pacing.py",
         "tests/sweep/test_settling.py",
     ],
-    "sweep/service": ["tests/sweep/test_lost_mark_search.py", "tests/sweep/test_lost_marks.py"],
+    "sweep/service": ["tests/sweep/test_lost_mark_search.py", "tests/sweep/test_service.py"],
     "values/declare": [
         "tests/review/test_strictness.py",
         "tests/review/test_loosening.py",
@@ -130,9 +134,20 @@ MODULES = {
     ],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
-AT_IMPORT = tuple(
-    f"lakeplan.values.declare.x_{name}__"
-    for name in ("words", "or_unlimited", "strictest_first", "neutral", "unordered", "setting", "settings_of")
+AT_IMPORT = (
+    "lakeplan.branches.notices.x__record_of__",
+    *(
+        f"lakeplan.values.declare.x_{name}__"
+        for name in (
+            "words",
+            "or_unlimited",
+            "strictest_first",
+            "neutral",
+            "unordered",
+            "setting",
+            "settings_of",
+        )
+    ),
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan import limits
-from lakeplan.branches.verdicts import facts_of, fates_of, first_deletion, held_deletions, judge_branch
+from lakeplan.branches.verdicts import (
+    deleted_while_held,
+    facts_of,
+    fates_of,
+    first_deletion,
+    held_deletions,
+    judge_branch,
+)
+from lakeplan.values.branches import BranchOutlook
 from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.repository import Branch
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
@@ -129,6 +138,11 @@ class DescribeTheFirstDeletion:
             2026, 4, 3, 3, 30, tzinfo=timezone.utc
         )
 
+    def it_reads_the_schedule_in_the_zone_of_the_server(self) -> None:
+        found = fates([branch("f-a", 8)], None, [AGE])
+        first = first_deletion(found, NOW, "30 3 * * *", ZoneInfo("Asia/Tokyo"))
+        assert first == datetime(2026, 4, 2, 18, 30, tzinfo=timezone.utc)
+
     def it_is_none_when_no_branch_goes(self) -> None:
         assert first_deletion((), NOW, "0 * * * *", timezone.utc) is None
 
@@ -160,6 +174,26 @@ class DescribeHeldBranches:
         assert self.held(Hold("branch", "feature-2", before), young, other) == ()
         assert self.held(Hold("branch", "keep"), young, other) == ()
         assert self.held(Hold("prefix", "feature-"), young, other) == ()
+
+    def it_names_no_default_branch(self) -> None:
+        every = Policy("all", ("*",), max_age_seconds=DAY)
+        branches, holds = [branch("main", 40), branch("next", 40)], [Hold("branch", "main")]
+        assert self.held(*holds, *branches, policies=[every]) == ()
+        (text,) = held_deletions(holds, branches, [every], NOW, default_branch="next")
+        assert text.startswith("main (all, ")
+
+    def it_has_the_facts_of_those_that_policies_delete(self) -> None:
+        old, young = branch("feature-1", 40), branch("feature-2", 1)
+        held = [Hold("branch", "feature-1")]
+        found = deleted_while_held(held, [old, young], [self.POLICY], NOW, default_branch="main")
+        verdict = judge_branch(facts_of(old), [self.POLICY], NOW, default_branch="main")
+        assert found["feature-1"] == BranchOutlook(facts_of(old), verdict)
+
+    def it_counts_idle_time_of_branches_that_do_not_exist_yet(self) -> None:
+        idle = Policy("idle", ("feature-*",), max_idle_seconds=7 * DAY)
+        before, then = days(6).date(), days(7).date()
+        assert self.held(Hold("branch", "*-legal", before), policies=[idle]) == ()
+        assert len(self.held(Hold("branch", "*-legal", then), policies=[idle])) == 1
 
     def it_gives_up_comparing_patterns_and_counts_them_as_held(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "GLOB_PAIRS", 100)

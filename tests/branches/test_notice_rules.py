@@ -93,6 +93,28 @@ class DescribeTheVerdict:
         late = verdict(after=PERIOD + LAPSE)
         assert late == BranchVerdict(Keep.NOTICE_DUE, "old", NOW - DAY, NOW + 2 * PERIOD + LAPSE)
 
+    @pytest.mark.parametrize(
+        ("accepted_by", "now", "counts"),
+        [
+            ("ops", "ops", True),
+            ("ops", None, True),
+            ("", "ops", True),
+            ("ops", "", False),
+            ("ops", "team", False),
+        ],
+    )
+    def it_counts_by_the_channel_that_the_tree_has_now(
+        self, accepted_by: str, now: str | None, counts: bool
+    ) -> None:
+        found = notice(channel=accepted_by)
+        result = after_notice(outlook(), found, None, PERIOD, NOW + PERIOD, channel=now)
+        assert result.deletes is counts
+        assert counts or result.kept_by is Keep.NOTICE_DUE
+
+    def it_counts_by_any_channel_without_a_period(self) -> None:
+        early = after_notice(outlook(), notice(), None, timedelta(), NOW + DAY, channel="team")
+        assert early.kept_by is Keep.NOTICE_GIVEN
+
     def it_counts_thirty_days_and_two_years(self) -> None:
         assert timedelta(days=30) == LAPSE
         assert timedelta(days=730) == EXEMPTIONS_KEPT

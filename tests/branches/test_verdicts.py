@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.verdicts import judge_branch
+from lakeplan.branches.verdicts import check_default_branch, judge_branch
+from lakeplan.errors import ConfigError
 from lakeplan.retention.patterns import matches
 from lakeplan.values.branches import Keep
+from lakeplan.values.desired import Cleared, DesiredRepository, PoliciesDesired, PoliciesSetting, Source
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -129,3 +131,30 @@ class DescribeTime:
         verdict = judge_branch(facts("f-1", 0, None), [policy], NOW, default_branch="main")
         assert verdict.kept_by is Keep.NOT_CROSSED
         assert verdict.due is None
+
+
+class DescribePoliciesThatMatchTheDefaultBranch:
+    SOURCE = Source("a.yaml", 3, 5)
+
+    def desired(self, setting: PoliciesSetting) -> DesiredRepository:
+        return DesiredRepository("prod", "lake", "lake", None, "0", {}, {}, branch_lifecycle=setting)
+
+    def policies(self, *patterns: str) -> DesiredRepository:
+        policies = tuple(Policy(None, (pattern,), max_age_seconds=1) for pattern in patterns)
+        return self.desired(PoliciesDesired(policies, (self.SOURCE,) * len(policies), self.SOURCE))
+
+    def it_refuses_them_and_names_each(self) -> None:
+        with pytest.raises(ConfigError) as caught:
+            check_default_branch(self.policies("f-*", "m*", "*"), "main")
+        message = caught.value.message
+        assert all(text in message for text in ("policy 2", "'m*'", "policy 3", "'*'", "'main'"))
+        assert "policy 1" not in message
+        assert caught.value.where == "prod/lake at a.yaml:3:5"
+
+    def it_passes_others(self) -> None:
+        check_default_branch(self.policies("f-*", "m*"), "trunk")
+        check_default_branch(self.policies(), "main")
+
+    @pytest.mark.parametrize("setting", [None, Cleared.CLEAR])
+    def it_passes_a_repository_without_policies(self, setting: PoliciesSetting) -> None:
+        check_default_branch(self.desired(setting), "main")

@@ -15,7 +15,7 @@ import pytest
 from lakeplan.errors import FormatError, StorageError
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.sweep import hold_records as module
-from lakeplan.sweep.hold_records import LEAST_GRACE, keep_held
+from lakeplan.sweep.hold_records import LEAST_GRACE, keep_held, recorded_holds
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.sweep import Deletion, HeldCommit, Hold, Versions
@@ -57,23 +57,32 @@ class Case:
         self.store = OneByOne(folder_store(self.path))
         self.commits = [Commit("c1", 1, ""), Commit("c2", 2, "", ("c1",)), Commit("c3", 3, "", ("c2",))]
 
-    def keep(self, *holds: Hold, at: datetime = NOW) -> set[HeldCommit]:
+    def site(self, *holds: Hold) -> Any:
         sweep = SimpleNamespace(settle_seconds=int(self.settle.total_seconds()))
-        site: Any = SimpleNamespace(
+        return SimpleNamespace(
             key="prod/lake",
             desired=SimpleNamespace(name="lake", holds=holds, sweep=sweep),
             reader=SimpleNamespace(metadata_reader=self.reader),
             store=self.store,
         )
+
+    def keep(self, *holds: Hold, at: datetime = NOW) -> set[HeldCommit]:
         self.store.calls.clear()
         refs = Refs(
             tuple(self.commits),
             tuple(Branch(*each) for each in self.branches.items()),
             tuple(Tag(*each) for each in self.tags.items()),
         )
-        kept = keep_held(site, refs, at)
+        kept = keep_held(self.site(*holds), refs, at)
         assert len(set(kept)) == len(kept)
         return set(kept)
+
+    def recorded(self, *holds: Hold, at: datetime = NOW) -> set[HeldCommit]:
+        """What a command that writes nothing knows."""
+        self.store.calls.clear()
+        found = recorded_holds(self.site(*holds), at)
+        assert self.written() == self.store.called("delete") == []
+        return set(found)
 
     def reader(self, repository: str) -> Any:
         assert repository == "lake"
@@ -174,6 +183,31 @@ def it_follows_the_last_day_of_a_hold(case: Case) -> None:
     assert sorted(case.written()) == [f"{ON_BRANCH}c2.json", f"{ON_BRANCH}c3.json"]
     assert case.keep(longer) == {HeldCommit("branch", "ma*", id) for id in ("c2", "c3")}
     assert case.written() == []
+
+
+class DescribeWhatIsRecorded:
+    def it_is_what_holds_named_when_last_inspected(self, case: Case) -> None:
+        case.tags = {"v1": "c1"}
+        holds = BRANCH, Hold("tag", "v1")
+        assert case.recorded(*holds) == set()
+        kept = case.keep(*holds)
+        case.branches, case.tags = {}, {}
+        assert case.recorded(*holds) == kept
+
+    def it_counts_on_a_hold_s_last_day_and_not_after_it(self, case: Case) -> None:
+        kept = case.keep(BRANCH)
+        assert case.recorded(BRANCH, at=datetime(2026, 6, 30, 23, 59, tzinfo=timezone.utc)) == kept
+        assert case.recorded(BRANCH, at=datetime(2026, 7, 1, tzinfo=timezone.utc)) == set()
+
+    def it_counts_while_a_removed_hold_still_keeps(self, case: Case) -> None:
+        kept = case.keep(BRANCH)
+        assert case.recorded() == kept
+        case.keep()
+        assert case.recorded() == kept
+
+    def it_has_nothing_of_a_release_alone(self, case: Case) -> None:
+        put_object(case.path, f"{ON_BRANCH}released.json", b'{"at": "2026-03-01T12:00:00+00:00"}')
+        assert case.recorded(BRANCH) == set()
 
 
 class DescribeAHoldThatIsNotInTheTree:
@@ -360,6 +394,18 @@ class DescribeAPrefix:
         assert caplog.messages == ["prod/lake: the hold on prefix 'm/' matches no path of recent commits"]
         self.commit(case, case.state(["m/a"]))
         assert self.held(case) == "c1"
+
+    def it_reads_no_range_that_begins_after_it_or_ends_before_it(self, case: Case) -> None:
+        self.commit(case, case.state(["a", "l"], ["n", "z"]))
+        assert self.held(case) == ""
+        assert [kind for kind, _ in case.asked] == ["meta_range"]
+
+    def it_takes_names_that_are_not_utf_8(self, case: Case) -> None:
+        name = "m\udcff/"
+        self.commit(case, case.state(["a", "z"]))
+        case.keep(Hold("prefix", name))
+        digest = hashlib.sha256(b"m\xff/").hexdigest()[:32]
+        assert case.there() == {f"{HOLDS}prefix-{digest}/none.json"}
 
     def it_refuses_a_range_that_is_another(self, case: Case) -> None:
         id = case.state(["a", "m/b", "z"])

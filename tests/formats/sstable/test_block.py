@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product, takewhile
 
@@ -15,7 +16,9 @@ from lakeplan.formats.sstable_blocks import (
     TRAILER_SIZE,
     BlockBuilder,
     Handle,
+    TableFacts,
     _common_prefix,
+    engine_properties,
     load_block,
     masked_crc32c,
     read_entries,
@@ -220,3 +223,36 @@ def it_finds_what_two_keys_have_in_common() -> None:
     for one, other in product(words, repeat=2):
         same = [*takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
         assert _common_prefix(one, other) == len(same)
+
+
+class DescribeProperties:
+    FACTS = TableFacts(b"a", b"z", 300, 400, 500, 600, 700, 800, 900)
+
+    def it_has_every_figure_under_the_name_that_the_server_gives_it(self) -> None:
+        properties = engine_properties(self.FACTS, {"type": "ranges"})
+        names = {
+            b"rocksdb.num.entries": uvarint(300),
+            b"rocksdb.data.size": uvarint(500),
+            b"rocksdb.num.data.blocks": uvarint(600),
+            b"rocksdb.raw.key.size": uvarint(700),
+            b"rocksdb.raw.value.size": uvarint(800),
+            b"rocksdb.index.size": uvarint(900),
+            b"rocksdb.block.based.table.index.type": b"\0\0\0\0",
+            b"count": b"300",
+            b"estimated_size_bytes": b"400",
+            b"min_key": b"a",
+            b"max_key": b"z",
+            b"type": b"ranges",
+        }
+        assert {name: properties.get(name) for name in names} == names
+
+    def it_has_figures_of_a_two_level_index_for_one_only(self) -> None:
+        added = {
+            b"rocksdb.block.based.table.index.type": b"\2\0\0\0",
+            b"rocksdb.index.partitions": uvarint(1),
+            b"rocksdb.top-level.index.size": uvarint(1000),
+        }
+        one = engine_properties(self.FACTS, {})
+        two = engine_properties(replace(self.FACTS, index_partitions=1, top_index_size=1000), {})
+        assert two == one | added
+        assert len(two) == len(one) + 2
