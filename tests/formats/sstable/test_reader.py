@@ -255,6 +255,18 @@ class DescribeLimits:
         with pytest.raises(FormatError, match=message):
             read_sstable(data, name="x")
 
+    def it_reads_indexes_of_so_many_blocks_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = File()
+        blocks = [file.put(records(b"%d" % n)) for n in range(4)]
+        top = file.index(file.index(*blocks[:2]), file.index(*blocks[2:]))
+        properties = {b"count": b"4", b"rocksdb.block.based.table.index.type": b"\x02\0\0\0"}
+        data = file.finish(top, properties)
+        monkeypatch.setattr(limits, "TABLE_RECORDS", 4)
+        assert len(read_sstable(data, name="x")) == 4
+        monkeypatch.setattr(limits, "TABLE_RECORDS", 3)
+        with pytest.raises(FormatError, match="its index names more blocks"):
+            read_sstable(data, name="x")
+
     def it_reads_files_up_to_a_size(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "TABLE_BYTES", len(data))
         assert len(read_sstable(data, name="x")) == 6
