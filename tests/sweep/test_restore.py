@@ -120,6 +120,11 @@ class Case:
         for address in addresses:
             put_object(self.folder, QUARANTINE_PREFIX + address, b"copy")
 
+    def history(self) -> dict[str, Any]:
+        stored = self.ports.state.read("history/run-7.json")
+        found: dict[str, Any] = json.loads(stored.data)
+        return found
+
     def back(self) -> set[str]:
         """Addresses at which a copy is."""
         found = (one.key for one in self.store.list_objects("data/"))
@@ -299,6 +304,47 @@ def it_says_when_nothing_is_in_quarantine(case: Case, mode: str, message: str, h
     assert case.order == ["lease", "released"]
 
 
+class DescribeTheHistory:
+    def it_has_the_restore_before_anything_is_copied(self, case: Case) -> None:
+        case.copies("data/a")
+        before: list[Any] = []
+        case.store.before = lambda name, args: before.append(case.history()) if name == "copy" else None
+        case.restore()
+        (history,) = before
+        assert history["command"] == "sweep restore"
+        assert history["repositories"] == {"prod/lake": {"status": "pending", "mark_id": "m1"}}
+
+    def it_has_its_end(self, case: Case) -> None:
+        case.copies("data/a")
+        case.restore()
+        assert case.history()["finished_at"] == NOW.isoformat()
+        assert case.history()["repositories"]["prod/lake"] == {
+            "status": "applied",
+            "mark_id": "m1",
+            "counts": {"restored": 1, "already_there": 0, "failed": 0},
+        }
+
+    def it_has_failed_when_any_copy_failed(self, case: Case) -> None:
+        case.copies("data/a", "data/b")
+
+        def fail(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy" and args[1] == "data/b":
+                raise StorageError("no network")
+
+        case.store.before = fail
+        assert case.restore()["restored"] == 1
+        assert case.history()["repositories"]["prod/lake"]["status"] == "failed"
+
+    def it_is_not_needed(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*args: object, **more: object) -> str:
+            raise StorageError("no permission")
+
+        monkeypatch.setattr(case.ports.state, "write", refuse)
+        case.copies("data/a")
+        assert case.restore()["restored"] == 1
+        assert case.back() == {"data/a"}
+
+
 class DescribeAChoice:
     @pytest.fixture
     def case(self, case: Case) -> Case:
@@ -333,6 +379,11 @@ class DescribeAChoice:
         assert ("list_objects", (QUARANTINE_PREFIX,)) not in case.calls
         asked = next(args for name, args in case.calls if name == "find")
         assert asked == ([QUARANTINE_PREFIX + key for key in ("data/b", "data/many", "data/not-copied")],)
+
+    def it_asks_for_one_copy_that_is_wanted(self, case: Case) -> None:
+        case.copies("data/a", paths=["a"])
+        assert case.restore(path="a")["restored"] == 1
+        assert case.store.called("list_objects") == []
 
     def it_lists_the_quarantine_when_many_are_wanted(
         self, case: Case, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,36 @@ def it_separates_two_keys(one: bytes, other: bytes) -> None:
     assert last <= _successor(last)
 
 
+@pytest.mark.parametrize(
+    ("last", "following", "between"),
+    [
+        (b"abc", b"abf", b"abd"),
+        (b"abc", b"abdx", b"abd"),
+        (b"abc", b"abd", b"abc"),
+        (b"abcd", b"abd", b"abce"),
+        (b"abc\xff", b"abd", b"abc\xff"),
+        (b"abc\xffa", b"abd", b"abc\xffb"),
+        (b"abc\xfe", b"abd", b"abc\xff"),
+        (b"abc", b"abcx", b"abc"),
+        (b"a", b"c", b"b"),
+        (b"a", b"b", b"a"),
+        (b"az", b"b", b"a{"),
+        (b"", b"a", b""),
+        (b"aa", b"ab\0", b"ab"),
+    ],
+)
+def it_separates_keys_as_the_server_does(last: bytes, following: bytes, between: bytes) -> None:
+    assert _separator(last, following) == between
+
+
+@pytest.mark.parametrize(
+    ("last", "after"),
+    [(b"", b""), (b"abc", b"b"), (b"\xfe", b"\xff"), (b"\xffab", b"\xffb"), (b"\xff\xff", b"\xff\xff")],
+)
+def it_ends_with_a_short_key_after_the_last(last: bytes, after: bytes) -> None:
+    assert _successor(last) == after
+
+
 class Layout:
     """The blocks of a written table."""
 
