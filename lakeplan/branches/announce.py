@@ -86,7 +86,7 @@ def _recorded(
     refused = Counter((p.channel, p.problem) for p in parts.values() if p.problem)
     problems = [_postponed(count, channel, why) for (channel, why), count in sorted(refused.items())]
     accepted = {o.id: o for o in survey.to_announce if not parts[o.id].problem}
-    period = timedelta(seconds=survey.desired.lifecycle_settings.notice_period_seconds)
+    period = timedelta(seconds=survey.desired.branch_settings.notice_period_seconds)
     notices = {
         name: Notice(
             o.facts.commit_id,
@@ -135,7 +135,7 @@ def _branches(count: int) -> str:
 
 def _deleted_from(survey: Survey, now: datetime) -> datetime:
     """The moment that the notice gives: the first full minute after the period."""
-    moment = now + timedelta(seconds=survey.desired.lifecycle_settings.notice_period_seconds, minutes=1)
+    moment = now + timedelta(seconds=survey.desired.branch_settings.notice_period_seconds, minutes=1)
     return moment.replace(second=0, microsecond=0)
 
 

@@ -93,7 +93,7 @@ class RepositoryEnd:
 
 
 @dataclass(frozen=True)
-class LifecycleReport:
+class BranchesReport:
     run_id: str
     at: datetime
     repositories: tuple[RepositoryEnd, ...]

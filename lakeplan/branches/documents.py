@@ -10,13 +10,13 @@ from typing import Any, Final, Literal, NotRequired, TypedDict
 from lakeplan.branches.announce import Exempted
 from lakeplan.branches.deleting import (
     BranchEnd,
-    LifecycleReport,
+    BranchesReport,
     Outcome,
     RepositoryEnd,
     ReviewedBranch,
     is_held_elsewhere,
 )
-from lakeplan.branches.plan import EVEREST, LifecyclePlan, RepositoryOutlook
+from lakeplan.branches.plan import EVEREST, BranchPolicyPlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
 from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
 from lakeplan.errors import ExitCode, FormatError
@@ -79,7 +79,7 @@ class PlanDocument(TypedDict):
     summary: PlanSummary
 
 
-def plan_document(plan: LifecyclePlan) -> PlanDocument:
+def plan_document(plan: BranchPolicyPlan) -> PlanDocument:
     branches = [o for r in plan.repositories for o in r.outlooks]
     return {
         "format": PLAN_FORMAT,
@@ -110,9 +110,7 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
         "totals": {name: _total(t) for name, t in repository.totals.items()},
         "objects_unknown": repository.objects_unknown,
         "gates": [gate_row(g) for g in repository.gates],
-        "settings": encode(
-            ReviewedSettings(repository.desired.lifecycle_settings, repository.desired.safety)
-        ),
+        "settings": encode(ReviewedSettings(repository.desired.branch_settings, repository.desired.safety)),
         "warnings": list(repository.warnings),
         "blind_to": list(survey.blind_to) if survey else [],
         "failure": failure_row(repository.failure),
@@ -181,7 +179,7 @@ def _written(text: Any) -> datetime | None:
     return moment_in(text)
 
 
-def plan_exit_code(plan: LifecyclePlan, *, detailed: bool) -> ExitCode:
+def plan_exit_code(plan: BranchPolicyPlan, *, detailed: bool) -> ExitCode:
     if plan.failed:
         return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
     if plan.refused:
@@ -238,7 +236,7 @@ class RunDocument(TypedDict):
     summary: dict[str, int]
 
 
-def run_document(report: LifecycleReport) -> RunDocument:
+def run_document(report: BranchesReport) -> RunDocument:
     results = [b for r in report.repositories for b in r.branches]
     return {
         "format": "lakeplan.lifecycle-run/v1",
@@ -284,7 +282,7 @@ def _branch_end(end: BranchEnd) -> RunBranch:
     }
 
 
-def run_exit_code(report: LifecycleReport) -> ExitCode:
+def run_exit_code(report: BranchesReport) -> ExitCode:
     """The exit code for the worst that happened: an error, another run, a refused gate, a partial failure."""
     failed = [r for r in report.repositories if r.failure is not None]
     gates = (*report.gates, *(g for r in report.repositories for g in r.gates))

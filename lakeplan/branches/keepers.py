@@ -19,7 +19,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, StagedData
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.repository import Refs
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
@@ -28,7 +28,7 @@ _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def is_exempt(branch_id: str, settings: LifecycleSettings) -> bool:
+def is_exempt(branch_id: str, settings: BranchSettings) -> bool:
     return any(matches(branch_id, pattern) for pattern in settings.exempt)
 
 
@@ -40,7 +40,7 @@ def is_protected(branch_id: str, patterns: Iterable[str]) -> bool:
 
 def keeper_of(
     outlook: BranchOutlook,
-    settings: LifecycleSettings,
+    settings: BranchSettings,
     *,
     merged: bool | None = None,
     protected: Iterable[str] = (),

@@ -169,13 +169,13 @@ EVEREST = "writes through an Everest mount count only once they are synced"
 
 
 @dataclass(frozen=True)
-class LifecycleOptions(InspectionOptions):
+class BranchesOptions(InspectionOptions):
     selection: Selection = field(default_factory=Selection)
     allowed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class LifecyclePorts:
+class BranchesPorts:
     """Access to servers and the state. ``readers`` gives a server's readers by name."""
 
     readers: Callable[[str], Readers]
@@ -206,7 +206,7 @@ class RepositoryOutlook:
 
 
 @dataclass(frozen=True)
-class LifecyclePlan:
+class BranchPolicyPlan:
     now: datetime
     as_of: datetime
     repositories: tuple[RepositoryOutlook, ...]
@@ -229,7 +229,7 @@ class LifecyclePlan:
 
 
 def select(
-    tree: DesiredTree, options: LifecycleOptions, readers: Callable[[str], Readers]
+    tree: DesiredTree, options: BranchesOptions, readers: Callable[[str], Readers]
 ) -> tuple[list[DesiredRepository], list[RepositoryOutlook], list[str]]:
     """The repositories whose policies lakeplan enforces, those of servers that do not answer, and those whose
     server enforces policies itself. Raises UsageError if no selected repository has policies."""
@@ -282,7 +282,7 @@ def _has_policies(desired: DesiredRepository) -> bool:
     return isinstance(desired.branch_lifecycle, PoliciesDesired)
 
 
-def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: LifecyclePorts) -> LifecyclePlan:
+def plan_branches(tree: DesiredTree, options: BranchesOptions, ports: BranchesPorts) -> BranchPolicyPlan:
     """Inspects every selected repository, judges every branch, and simulates what follows. Writes nothing."""
     wanted, broken, others = select(tree, options, ports.readers)
 
@@ -307,7 +307,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
     named = gates.one_by_one(judged)
     gated = [replace(r, gates=named[r.key]) for r in outlooks]
     repositories = sorted((*gated, *broken), key=lambda r: r.key)
-    return LifecyclePlan(
+    return BranchPolicyPlan(
         options.now,
         options.as_of,
         tuple(repositories),
@@ -317,7 +317,7 @@ def plan_lifecycle(tree: DesiredTree, options: LifecycleOptions, ports: Lifecycl
 
 
 def _simulated(
-    inspections: Sequence[Inspection | RepositoryOutlook], ports: LifecyclePorts
+    inspections: Sequence[Inspection | RepositoryOutlook], ports: BranchesPorts
 ) -> list[RepositoryOutlook]:
     """The outlooks with the answers of the simulation, which is asked once for all repositories."""
     requests = [r for each in inspections if isinstance(each, Inspection) for r in each.requests]

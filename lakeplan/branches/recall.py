@@ -141,7 +141,7 @@ def _recall_ledger(
     if why:
         text = f"the record of its branches cannot be trusted ({why}): ages count from now, and {NOT_ASSUMED}"
         return Recalled(None, version, new, notes=(text,))
-    assumes = desired.lifecycle_settings.assume_created != "never"
+    assumes = desired.branch_settings.assume_created != "never"
     if stored is None:
         return Recalled(None, version, replace(new, assumable=True), notes=(FIRST,) if assumes else ())
     reached = max(stored.mark.generation, witness.generation if witness else 0)

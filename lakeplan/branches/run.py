@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from lakeplan.branches.announce import Announced, give_notice
 from lakeplan.branches.deleting import (
     BranchEnd,
+    BranchesReport,
     Deleter,
-    LifecycleReport,
     Outcome,
     RepositoryEnd,
     ReviewedBranch,
@@ -33,7 +33,7 @@ from lakeplan.branches.notices import read_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
     WORKERS,
-    LifecycleOptions,
+    BranchesOptions,
     follow,
     repository_gates,
     select,
@@ -152,14 +152,14 @@ Reviewed = Mapping[str, Mapping[str, ReviewedBranch]]
 """The deletions of a reviewed plan, by ``server/name`` and branch."""
 
 
-def run_lifecycle(
+def run_branches(
     tree: DesiredTree,
-    options: LifecycleOptions,
+    options: BranchesOptions,
     ports: RunPorts,
     run: Run,
     *,
     reviewed: Reviewed | None = None,
-) -> LifecycleReport:
+) -> BranchesReport:
     """Inspects every selected repository, then deletes branches where no gate refuses. A repository that
     fails does not stop the others."""
     wanted, broken, others = select(tree, options, ports.readers)
@@ -188,7 +188,7 @@ def run_lifecycle(
     with ports.progress.task("deleting branches", total) as step:
         results += [runner.finish(item, step, refused=refused) for item in held]
     runner.close()
-    return LifecycleReport(
+    return BranchesReport(
         run.run_id, options.now, tuple(sorted(results, key=lambda e: e.key)), whole, tuple(sorted(others))
     )
 
@@ -197,7 +197,7 @@ class _Runner:
     def __init__(
         self,
         tree: DesiredTree,
-        options: LifecycleOptions,
+        options: BranchesOptions,
         ports: RunPorts,
         run: Run,
         reviewed: Reviewed | None,

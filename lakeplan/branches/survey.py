@@ -121,7 +121,7 @@ class _Surveyor:
         self._desired = desired
         self._readers = readers
         self._recalled = recalled
-        assume = desired.lifecycle_settings.assume_created
+        assume = desired.branch_settings.assume_created
         self._assume: Literal["never", "head_commit"] = assume if recalled.may_assume else "never"
         self._when = when
         self._whole = whole
@@ -135,7 +135,7 @@ class _Surveyor:
         self._hold_problems: tuple[str, ...] = ()
 
     def survey(self) -> Survey:
-        name, settings, before = self._desired.name, self._desired.lifecycle_settings, self._recalled.ledger
+        name, settings, before = self._desired.name, self._desired.branch_settings, self._recalled.ledger
         # Policies do not apply to pins, even to one that was moved or that a server's restore made visible.
         live = {b.id: b for b in self._readers.branches.list_live(name) if not is_pin_name(b.id)}
         ledger = observe(
@@ -159,7 +159,7 @@ class _Surveyor:
 
     def _settled(self, ledger: Ledger, outlooks: dict[str, BranchOutlook]) -> Survey:
         """The survey after all that can keep a branch: holds, settings of the tree, and notices."""
-        settings = self._desired.lifecycle_settings
+        settings = self._desired.branch_settings
         outlooks = self._held(outlooks)
         merged = self._merged() if settings.require_merged else None
         protected: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ class _Surveyor:
         if not outlook.verdict.deletes:
             return outlook
         spared, name = self._recalled.spared, outlook.id
-        period = timedelta(seconds=self._desired.lifecycle_settings.notice_period_seconds)
+        period = timedelta(seconds=self._desired.branch_settings.notice_period_seconds)
         notice, exemption = spared.notices.get(name), spared.exemptions.get(name)
         channel, as_of = self._desired.notice_channel, self._when.as_of
         return replace(outlook, verdict=after_notice(outlook, notice, exemption, period, as_of, channel))
@@ -215,7 +215,7 @@ class _Surveyor:
         facts = facts_of(branch, ledger, assume=self._assume)
         ageless = is_new and facts.created_evidence is Evidence.OBSERVED
         outlook = BranchOutlook(facts, self._judge(facts), notes=(NEVER_OBSERVED,) if ageless else ())
-        if outlook.verdict.deletes and keepers.is_exempt(branch.id, self._desired.lifecycle_settings):
+        if outlook.verdict.deletes and keepers.is_exempt(branch.id, self._desired.branch_settings):
             return keepers.keep(outlook, Keep.EXEMPT)
         exemption = self._recalled.spared.exemptions.get(branch.id)
         if exemption is not None and exemption.holds(self._when.as_of):
@@ -256,7 +256,7 @@ class _Surveyor:
         return replace(outlook, facts=facts, verdict=self._judge(facts), staged=writes.data)
 
     def _staged(self, ledger: Ledger, names: Iterable[str]) -> dict[str, UncommittedWrites]:
-        settings, reader, name = self._desired.lifecycle_settings, self._readers.branches, self._desired.name
+        settings, reader, name = self._desired.branch_settings, self._readers.branches, self._desired.name
 
         now = int(self._when.now.timestamp())
 
@@ -407,7 +407,7 @@ class Keeping:
         LakeplanError if that cannot be read, or if the repository was created again."""
         if self._snapshot is None or not self.is_fresh():
             self._snapshot = self._read()
-        now, settings = self._snapshot, self._survey.desired.lifecycle_settings
+        now, settings = self._snapshot, self._survey.desired.branch_settings
         if outlook.id == now.repository.default_branch:
             return Keep.DEFAULT_BRANCH
         if now.repository.read_only:
@@ -436,13 +436,13 @@ class Keeping:
         for policy in self._survey.desired.policies:
             if takes(policy, branch_id):
                 staying = sum(1 for name in live - self._not_staying if takes(policy, name))
-                if staying < self._survey.desired.lifecycle_settings.min_keep:
+                if staying < self._survey.desired.branch_settings.min_keep:
                     return Keep.MIN_KEEP
         return None
 
     def _read(self) -> _Snapshot:
         began = self._hold()
-        name, settings = self._survey.desired.name, self._survey.desired.lifecycle_settings
+        name, settings = self._survey.desired.name, self._survey.desired.branch_settings
         refs, branches = self._readers.refs, self._readers.branches
         repository, then = refs.get_repository(name), self._survey.repository
         if (repository.creation_date, repository.storage_namespace) != (

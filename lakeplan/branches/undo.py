@@ -86,7 +86,7 @@ class UndoOptions:
     branches: frozenset[str] = frozenset()
 
 
-def undo_lifecycle(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
+def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run: Run) -> UndoReport:
     """Restores branches, repository by repository. Raises UsageError if no record has any to restore."""
     restorable: list[tuple[DesiredRepository, DeletionRecord]] = []
     damaged: list[RepositoryRestored] = []

@@ -38,7 +38,7 @@ from lakeplan.values.local import LeadsOut, read_inside
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import GateResult, Loosening, Plan, SweepGuard
 from lakeplan.values.plan_document import dump_plan
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import SweepSettings
 
 Pair = tuple[DesiredRepository, DesiredRepository | None]
@@ -132,7 +132,7 @@ class Pairing:
             resolved={},
             holds=(),
             sweep=SweepSettings(),
-            lifecycle_settings=LifecycleSettings(),
+            branch_settings=BranchSettings(),
             pins=PinSettings(),
             safety=self.safety,
         )

@@ -12,10 +12,10 @@ from lakeplan.doctor.repositories import (
     Check,
     Purpose,
     Result,
+    check_branch_policies,
     check_branch_protectors,
     check_engine,
     check_hidden_branches,
-    check_lifecycle,
     check_may_claim,
     check_repositories,
     clock,
@@ -164,7 +164,7 @@ def _check_server(
         yield from check_hidden_branches(selected, live, reader)
         yield from check_may_claim(tree.name, selected, live, reader)
     elif purpose == "branches":
-        yield from check_lifecycle(selected, live, connection.branches)
+        yield from check_branch_policies(selected, live, connection.branches)
     elif purpose == "sweep":
         doctor = SweepDoctor(
             tree.servers[server], reader, ports.preparer(server), ports.store, now, uuid4().hex, read_only

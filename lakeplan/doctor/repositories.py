@@ -20,7 +20,7 @@ from lakeplan.values.pins import may_be_pin
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 
 POLICIES = "docs/permissions.md has the whole policy"
 SHOWN = 5
@@ -102,11 +102,11 @@ def check_branch_protectors(
 ) -> list[Check]:
     """Check what protects branches from the policies of the tree's selected repositories."""
     managed = [d for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
-    settings = {d.name: d.lifecycle_settings for d in managed}
+    settings = {d.name: d.branch_settings for d in managed}
     return summed(on_each(list(settings), lambda name: _read_protectors(name, settings[name], reader)))
 
 
-def check_lifecycle(
+def check_branch_policies(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], branches: BranchReader
 ) -> Iterator[Check]:
     """Check the selected repositories that have policies in the tree. Sends only GET requests."""
@@ -143,7 +143,7 @@ def _read_branches(repository: Repository, reader: BranchReader) -> list[Check]:
     return [_tried(what, permission, ask) for what, permission, ask in asked]
 
 
-def _read_protectors(name: str, settings: LifecycleSettings, reader: BranchReader) -> list[Check]:
+def _read_protectors(name: str, settings: BranchSettings, reader: BranchReader) -> list[Check]:
     checks = []
     if settings.keep_with_open_pull_request:
         pulls = partial(reader.open_pulls, name)

@@ -2,10 +2,10 @@
 
 __all__ = [
     "audit",
+    "branches",
     "check",
     "comments",
     "explain",
-    "lifecycle",
     "mark_page",
     "occasions",
     "operations",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.output.lifecycle import expires_then, follows_table, losses, stale_table
+from lakeplan.output.branches import expires_then, follows_table, losses, stale_table
 from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
@@ -63,7 +63,7 @@ _SHOWN = 20
 _STALE = 5
 
 
-def run_branches(repository: Json) -> str:
+def branch_run_lines(repository: Json) -> str:
     """The heading of a repository and a table of the branches that are deleted, or "" if there are none."""
     branches = repository["lifecycle"]
     if branches is None or repository["failure"] is not None:
@@ -142,7 +142,7 @@ def changes_of(repository: Json) -> str:
     """The heading of a repository, the values that change, and the branches that ``branches run`` deletes."""
     parts = []
     if not writes(repository):
-        return run_branches(repository)
+        return branch_run_lines(repository)
     if repository["action"] != "none":
         title = _title(repository, _WORDS[repository["action"]])
         parts.append(title + rules_table(fold(change_rows(repository))).markdown())
@@ -151,7 +151,7 @@ def changes_of(repository: Json) -> str:
         notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
         parts.append(title + setting_table(setting["changes"]).markdown() + (f"\n{notes}" if notes else ""))
     parts.append(markdown_pins(repository))
-    return "".join(parts) + f"\n{headline(repository)}\n\n" + run_branches(repository)
+    return "".join(parts) + f"\n{headline(repository)}\n\n" + branch_run_lines(repository)
 
 
 def _deletions(setting: Json) -> list[str]:
@@ -282,7 +282,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 def _shown(document: Json) -> list[Json]:
     """Repositories that the plan writes to, and those where ``branches run`` deletes branches."""
     written = writing(document)
-    return [*written, *(r for r in document["repositories"] if r not in written and run_branches(r))]
+    return [*written, *(r for r in document["repositories"] if r not in written and branch_run_lines(r))]
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ _storage = partial(_family, "storage")
 _plan = partial(_family, "plan")
 _apply = partial(_family, "apply")
 _history = partial(_family, "history")
-_lifecycle_plan = partial(_family, "branches plan")
-_lifecycle_run = partial(_family, "branches run")
+_branches_plan = partial(_family, "branches plan")
+_branches_run = partial(_family, "branches run")
 _sweep_mark = partial(_family, "sweep mark")
 _sweep_list = partial(_family, "sweep list")
 _sweep_run = partial(_family, "sweep run")
@@ -210,33 +210,35 @@ HISTORY_LAST = _history(
 )
 HISTORY_DAMAGED = _history("history_damaged", "History records that cannot be read.", repository=False)
 
-# ---- lifecycle
-LIFECYCLE_AT = _lifecycle_plan(
+# ---- branches
+BRANCHES_PLAN_AT = _branches_plan(
     "lifecycle_plan_timestamp_seconds", "The time as of which branch ages were computed.", repository=False
 )
-LIFECYCLE_FAILURE = _lifecycle_plan(
+BRANCHES_PLAN_FAILURE = _branches_plan(
     "lifecycle_plan_failure", "1 when the repository's branches could not be read."
 )
-LIFECYCLE_BRANCHES = _lifecycle_plan("lifecycle_plan_branches", "Branches, by verdict.", "verdict")
-LIFECYCLE_REFUSED = _lifecycle_plan("lifecycle_plan_gates_refused", "1 for each gate that refuses.", "gate")
+BRANCHES_PLAN_BRANCHES = _branches_plan("lifecycle_plan_branches", "Branches, by verdict.", "verdict")
+BRANCHES_PLAN_REFUSED = _branches_plan(
+    "lifecycle_plan_gates_refused", "1 for each gate that refuses.", "gate"
+)
 FOLLOW_VOLUME = _volume(
     "branches plan",
     "lifecycle_plan_following_{}",
     "{} that would expire because their branches are deleted.",
     "horizon",
 )
-STALE_BRANCHES = _lifecycle_plan(
+STALE_BRANCHES = _branches_plan(
     "lifecycle_plan_stale_branches",
     "Stale branches: no commit for 30 days, or a policy would delete them. Counts up to 20.",
 )
-STALE_BYTES = _lifecycle_plan(
+STALE_BYTES = _branches_plan(
     "lifecycle_plan_stale_bytes",
     "Bytes that only a single stale branch keeps, summed over stale branches. Upper bound.",
 )
-RUN_AT = _lifecycle_run("lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False)
-RUN_FAILURE = _lifecycle_run("lifecycle_run_failure", "1 when deleting branches of the repository failed.")
-RUN_BRANCHES = _lifecycle_run("lifecycle_run_branches", "Branches, by outcome.", "outcome")
-RUN_REFUSED = _lifecycle_run("lifecycle_run_gates_refused", "1 for each gate that refuses.", "gate")
+RUN_AT = _branches_run("lifecycle_run_timestamp_seconds", "When branches were deleted.", repository=False)
+RUN_FAILURE = _branches_run("lifecycle_run_failure", "1 when deleting branches of the repository failed.")
+RUN_BRANCHES = _branches_run("lifecycle_run_branches", "Branches, by outcome.", "outcome")
+RUN_REFUSED = _branches_run("lifecycle_run_gates_refused", "1 for each gate that refuses.", "gate")
 
 # ---- sweep
 MARK_AT = _sweep_mark("sweep_mark_timestamp_seconds", "When the mark was created.")
@@ -377,20 +379,20 @@ def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str 
     return made.text()
 
 
-def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
+def branches_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by verdict, what expires because of deletions, and gates that refuse."""
     made = Exposition(tree_name)
-    made.at(LIFECYCLE_AT, document["as_of"])
-    add_refused(made, LIFECYCLE_REFUSED, document["gates"], ("", "", ""))
+    made.at(BRANCHES_PLAN_AT, document["as_of"])
+    add_refused(made, BRANCHES_PLAN_REFUSED, document["gates"], ("", "", ""))
     for repository in document["repositories"]:
         labels = of_repository(repository["repository"], owner_of(repository["repository"]))
-        made.add(LIFECYCLE_FAILURE, repository["failure"] is not None, *labels)
+        made.add(BRANCHES_PLAN_FAILURE, repository["failure"] is not None, *labels)
         if repository["failure"] is not None:
             continue
-        add_refused(made, LIFECYCLE_REFUSED, repository["gates"], labels)
+        add_refused(made, BRANCHES_PLAN_REFUSED, repository["gates"], labels)
         verdicts = Counter(branch["verdict"] for branch in repository["branches"])
         for verdict in ("delete", "keep"):
-            made.add(LIFECYCLE_BRANCHES, verdicts[verdict], *labels, verdict)
+            made.add(BRANCHES_PLAN_BRANCHES, verdicts[verdict], *labels, verdict)
         stale = [b["only_here"] for b in repository["branches"] if b["only_here"] is not None]
         made.add(STALE_BRANCHES, len(stale), *labels)
         if all(only["size_bytes"] is not None for only in stale):
@@ -400,7 +402,7 @@ def lifecycle_plan_metrics(document: Json, owner_of: Owners, tree_name: str = ""
     return made.text()
 
 
-def lifecycle_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
+def branches_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
     """Branches by outcome. Those that no policy deletes are ``kept``."""
     made = Exposition(tree_name)
     made.at(RUN_AT, document["at"])

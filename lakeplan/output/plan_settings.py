@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakeplan.branches.verdicts import EVEREST
-from lakeplan.output.lifecycle import (
+from lakeplan.output.branches import (
     deletion_table,
     kept_table,
     losses_of,

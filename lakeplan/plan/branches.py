@@ -91,7 +91,7 @@ def branches_plan(
 
 def _is_deleted(row: BranchRow, desired: DesiredRepository, moment: datetime) -> bool:
     """Whether a run deletes the branch by this time, assuming no new commits. A hold may end before that."""
-    if is_exempt(row.branch_id, desired.lifecycle_settings):
+    if is_exempt(row.branch_id, desired.branch_settings):
         return False
     if row.reason == Keep.HELD.value:
         holds = [hold for hold in desired.holds if names_branch([hold], row.branch_id)]

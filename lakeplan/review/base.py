@@ -12,7 +12,7 @@ from lakeplan.review.strictness import (
     all_holds,
     held_to_guard,
     outside_bounds,
-    stricter_lifecycle,
+    stricter_branch_settings,
     stricter_safety,
 )
 from lakeplan.tree.tree import DesiredTree
@@ -20,7 +20,7 @@ from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import SweepGuard
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class GuardedTree(_Wrapped):
 class ReviewedSettings:
     """The settings with which a branch plan was made."""
 
-    lifecycle: LifecycleSettings
+    lifecycle: BranchSettings
     safety: Safety
 
 
@@ -167,6 +167,6 @@ class ReviewedTree(_Wrapped):
             return desired
         return replace(
             desired,
-            lifecycle_settings=stricter_lifecycle(then.lifecycle, desired.lifecycle_settings),
+            branch_settings=stricter_branch_settings(then.lifecycle, desired.branch_settings),
             safety=stricter_safety(then.safety, desired.safety),
         )

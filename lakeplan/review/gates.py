@@ -35,7 +35,7 @@ from lakeplan.values.gates import (
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import (
     APPLY,
-    LIFECYCLE_RUN,
+    BRANCHES_RUN,
     GateOutcome,
     GateResult,
     Horizon,
@@ -235,7 +235,7 @@ def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -
     """Gates of one ``branches run`` on a repository. They do not stop an apply, which deletes no branch.
     ``rows`` include what follows from each deletion. Deletions after a notice count as deletions now."""
     going = [row for row in rows if row.is_expired]
-    tags = (v.of(TAG_LOSS, scope, LIFECYCLE_RUN) for v in _tags_lost_by_branch_run(going, safety))
+    tags = (v.of(TAG_LOSS, scope, BRANCHES_RUN) for v in _tags_lost_by_branch_run(going, safety))
     return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
@@ -245,7 +245,7 @@ def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResu
     if not count or limit is None:
         return []
     text = f"{count:,} branches would be deleted by `lakeplan branches run`; the limit is {limit:,}"
-    return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, LIFECYCLE_RUN)]
+    return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, BRANCHES_RUN)]
 
 
 def plan_gates(

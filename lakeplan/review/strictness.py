@@ -47,7 +47,7 @@ from lakeplan.values.desired import (
 from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.pins import PINS, Kept
 from lakeplan.values.plan import Loosening, Plan, SweepGuard
-from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, duration_text
+from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, duration_text
 from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
 
@@ -137,8 +137,8 @@ def stricter_sweep(then: SweepSettings, now: SweepSettings) -> SweepSettings:
     return stricter(SWEEP, then, now)
 
 
-def stricter_lifecycle(then: LifecycleSettings, now: LifecycleSettings) -> LifecycleSettings:
-    return stricter(LIFECYCLE, then, now)
+def stricter_branch_settings(then: BranchSettings, now: BranchSettings) -> BranchSettings:
+    return stricter(BRANCH_SETTINGS, then, now)
 
 
 def since_mark(
@@ -272,7 +272,7 @@ def loosened_repository(
         yield Loosening(base.key, "owner", before, after, str(place) if place else where)
     for setting, old, new in chain(
         weakened(SWEEP, base.sweep, head.sweep),
-        weakened(LIFECYCLE, base.lifecycle_settings, head.lifecycle_settings),
+        weakened(BRANCH_SETTINGS, base.branch_settings, head.branch_settings),
         weakened(PINS, base.pins, head.pins),
     ):
         place = head.values.get("/" + setting.path.replace(".", "/"))

@@ -14,7 +14,7 @@ from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, Scal
 from lakeplan.values.declare import BRANCH_GLOBS, Setting
 from lakeplan.values.desired import Bounds, Source
 from lakeplan.values.pins import PINS, PREFIX
-from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP, Hold
 from lakeplan.values.units import parse_count, parse_date, parse_duration
 
@@ -91,7 +91,7 @@ class SettingsCheck:
         if not isinstance(node, MapNode):
             return
         self._alone(node, path, "file", allowed=RUN_SETTINGS)
-        self._settings(node, path, LIFECYCLE)
+        self._settings(node, path, BRANCH_SETTINGS)
         places: dict[tuple[str, str], Source] = {}
         for here, item in _items(node, "policies", path):
             for at, pattern in _texts(item, "patterns", here):

@@ -14,7 +14,7 @@ from lakeplan.tree.yaml import ListNode, MapNode, Node, ScalarNode, to_plain
 from lakeplan.values.declare import ALL_OF_BOTH
 from lakeplan.values.desired import Source
 from lakeplan.values.pins import PINS
-from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
@@ -22,9 +22,9 @@ SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
 BLOCKS = (*SERVER_BLOCKS, "holds", "sweep", "pins")
 CLEAR = "clear"
 POLICIES_BLOCK = "branch_lifecycle"
-RUN_SETTINGS = frozenset(setting.key for setting in LIFECYCLE)
+RUN_SETTINGS = frozenset(setting.key for setting in BRANCH_SETTINGS)
 """Keys of ``branch_lifecycle`` besides its policies. They are merged separately and cannot be cleared."""
-_ADDED_UP = {setting.path for setting in (*LIFECYCLE, *SWEEP, *PINS) if setting.rule is ALL_OF_BOTH}
+_ADDED_UP = {setting.path for setting in (*BRANCH_SETTINGS, *SWEEP, *PINS) if setting.rule is ALL_OF_BOTH}
 """Lists that have the items of all layers, so that no layer drops what another keeps from deletion."""
 CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
 """The path of the word ``clear``, by block."""

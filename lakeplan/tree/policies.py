@@ -36,7 +36,7 @@ from lakeplan.values.desired import (
 )
 from lakeplan.values.pins import ANY_PIN, PINS, PREFIX, Kept, PinSettings
 from lakeplan.values.records import json_digest
-from lakeplan.values.settings import LIFECYCLE, LifecycleSettings, ObjectRule, Policy
+from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, ObjectRule, Policy
 from lakeplan.values.sweep import SWEEP, SweepSettings
 from lakeplan.values.units import parse_count, parse_duration
 
@@ -110,8 +110,8 @@ def build(
 ) -> DesiredRepository:
     """Return the resolved repository. The merged settings must be complete (``check_complete``)."""
     document, sources = to_document(merged)
-    owner, lifecycle = document.get("owner"), document.get(POLICIES_BLOCK, {})
-    settings = {} if lifecycle == CLEAR else parse_settings(LIFECYCLE, lifecycle)
+    owner, policies = document.get("owner"), document.get(POLICIES_BLOCK, {})
+    settings = {} if policies == CLEAR else parse_settings(BRANCH_SETTINGS, policies)
     return DesiredRepository(
         server=server,
         name=name,
@@ -123,8 +123,8 @@ def build(
         owner=owner if isinstance(owner, str) else None,
         safety=safety,
         source=naming.entry.source,
-        branch_lifecycle=_policies(lifecycle, sources),
-        lifecycle_settings=LifecycleSettings(**settings),
+        branch_lifecycle=_policies(policies, sources),
+        branch_settings=BranchSettings(**settings),
         object_lifecycle=_object_rules(document.get("object_lifecycle"), sources),
         holds=holds(document),
         sweep=SweepSettings(**parse_settings(SWEEP, document.get("sweep", {}))),

@@ -113,7 +113,7 @@ class ServersReader:
                 self._problems.add(at, path, text)
 
     def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
-        engine, schedule = self._lifecycle(node, (*path, "branch_lifecycle"))
+        engine, schedule = self._branch_lifecycle(node, (*path, "branch_lifecycle"))
         storages = node.items.get("storages")
         price = self._problems.parsed(node, COST, path, parse_price, None)
         by_id: dict[str, StorageConfig] = {}
@@ -132,7 +132,7 @@ class ServersReader:
             source=node.source,
         )
 
-    def _lifecycle(self, node: MapNode, path: NodePath) -> tuple[Engine, str | None]:
+    def _branch_lifecycle(self, node: MapNode, path: NodePath) -> tuple[Engine, str | None]:
         """Return the engine, and the cron expression of the server's job."""
         block = node.items.get("branch_lifecycle")
         if not isinstance(block, MapNode):

@@ -27,7 +27,7 @@ from lakeplan.values.declare import (
     words,
 )
 from lakeplan.values.pins import Kept, PinSettings
-from lakeplan.values.settings import LifecycleSettings, ObjectRule, Policy, SettingItem, SettingKind
+from lakeplan.values.settings import BranchSettings, ObjectRule, Policy, SettingItem, SettingKind
 from lakeplan.values.sweep import Hold, SweepSettings
 
 GB = 10**9
@@ -264,7 +264,7 @@ class DesiredRepository:
     safety: Safety = field(default_factory=Safety)
     source: Source | None = None
     branch_lifecycle: PoliciesSetting = None
-    lifecycle_settings: LifecycleSettings = field(default_factory=LifecycleSettings)
+    branch_settings: BranchSettings = field(default_factory=BranchSettings)
     object_lifecycle: ObjectRulesSetting = None
     holds: tuple[Hold, ...] = ()
     sweep: SweepSettings = field(default_factory=SweepSettings)

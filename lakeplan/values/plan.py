@@ -155,7 +155,7 @@ class GateOutcome(str, Enum):
     OVERRIDDEN = "overridden"
 
 
-APPLY, LIFECYCLE_RUN = "apply", "lifecycle run"
+APPLY, BRANCHES_RUN = "apply", "lifecycle run"
 """The commands that gates refuse."""
 
 

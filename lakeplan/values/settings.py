@@ -38,7 +38,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class LifecycleSettings:
+class BranchSettings:
     """Settings of ``branch_lifecycle`` that keep lakeplan itself from deleting a branch."""
 
     exempt: tuple[str, ...] = setting(
@@ -85,7 +85,7 @@ class LifecycleSettings:
     )
 
 
-LIFECYCLE = settings_of("branch_lifecycle", LifecycleSettings)
+BRANCH_SETTINGS = settings_of("branch_lifecycle", BranchSettings)
 
 
 class Evidence(str, Enum):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.run import RunPorts, run_lifecycle
-from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.branches.run import RunPorts, run_branches
+from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.errors import NotFound, PermissionDenied, RepositoryNotFound, WriteConflict
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
@@ -23,7 +23,7 @@ from lakeplan.values.desired import DesiredRepository, PoliciesDesired, Safety, 
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Branch, Commit, Refs, Repository, Tag
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 from tests.branches.drawing import draw  # noqa: F401  # a fixture
 
@@ -243,7 +243,7 @@ class MemoryTree:
         self.engine: Any = "lakeplan"
         self.endpoint = "http://x"
         self.policies = (Policy("old", ("feature-*",), max_idle_seconds=3 * DAY),)
-        self.settings = LifecycleSettings()
+        self.settings = BranchSettings()
         self.safety = Safety()
         self.overrides: tuple[Any, ...] = ()
         self.holds: tuple[Hold, ...] = ()
@@ -268,7 +268,7 @@ class MemoryTree:
                 values={},
                 safety=self.safety,
                 branch_lifecycle=PoliciesDesired(self.policies, (source,) * len(self.policies), source),
-                lifecycle_settings=self.settings,
+                branch_settings=self.settings,
                 holds=self.holds,
             )
         ]
@@ -293,9 +293,9 @@ class World:
         """Whether a killed process is seen to be gone, as on the same host."""
 
     def plan(self, *, in_days: float = 0) -> Any:
-        options = LifecycleOptions(self.clock.now, self.clock.now + timedelta(days=in_days), simulate=False)
-        ports = LifecyclePorts(lambda _: self.readers(), NoSimulator(), Silent(), self.state)
-        made = plan_lifecycle(self.tree, options, ports)
+        options = BranchesOptions(self.clock.now, self.clock.now + timedelta(days=in_days), simulate=False)
+        ports = BranchesPorts(lambda _: self.readers(), NoSimulator(), Silent(), self.state)
+        made = plan_branches(self.tree, options, ports)
         (repository,) = made.repositories
         assert repository.failure is None, repository.failure
         return made
@@ -305,8 +305,8 @@ class World:
         return SimpleNamespace(**{o.id.replace("-", "_"): o for o in made.repositories[0].outlooks})
 
     def run(self, **more: Any) -> Any:
-        options = LifecycleOptions(self.clock.now, self.clock.now, **more.pop("options", {}))
-        return run_lifecycle(self.tree, options, self.ports(), self.this_run(), **more)
+        options = BranchesOptions(self.clock.now, self.clock.now, **more.pop("options", {}))
+        return run_branches(self.tree, options, self.ports(), self.this_run(), **more)
 
     def ends(self, **more: Any) -> dict[str, str]:
         """Branch → outcome of one run that does not fail."""
@@ -316,7 +316,7 @@ class World:
 
     def undo(self, run_id: str | None = None, *branches: str) -> Any:
         options = UndoOptions(Selection(), run_id, frozenset(branches))
-        return undo_lifecycle(self.tree, options, self.ports(), self.this_run())
+        return undo_branches(self.tree, options, self.ports(), self.this_run())
 
     def kill_after(self, steps: int | None) -> None:
         """The process ends at this step of the next run (state writes and requests that write)."""

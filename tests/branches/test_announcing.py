@@ -12,7 +12,7 @@ from lakeplan.branches.announce import HINT, TITLE, TRIES, Exempted, ExemptOptio
 from lakeplan.branches.notices import Exemption, Notice, read_exemptions, read_notices
 from lakeplan.errors import WriteConflict
 from lakeplan.values.notify import Item, Sent
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 
 KEY = "prod/analytics"
 DAY = 86400
@@ -39,7 +39,7 @@ class Answers:
 
 @pytest.fixture
 def world(idle, monkeypatch):
-    idle.tree.settings = LifecycleSettings(notice_period_seconds=3 * DAY)
+    idle.tree.settings = BranchSettings(notice_period_seconds=3 * DAY)
     idle.answers = Answers()
     ports, resolve = idle.ports, idle.tree.resolve
     idle.ports = lambda: replace(ports(), publisher=idle.answers)

@@ -11,7 +11,7 @@ from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.branches import Keep, PullRequest
 from lakeplan.values.repository import Tag
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 KEY = "prod/analytics"
@@ -169,14 +169,14 @@ class DescribeWhatKeepsABranch:
         assert found == {"feature-1": "deleted", "feature-2": "failed"}
 
     def it_is_a_default_branch_that_lost_its_commits(self, idle):
-        idle.tree.settings = LifecycleSettings(require_merged=True)
+        idle.tree.settings = BranchSettings(require_merged=True)
         other = idle.lakefs.commits[idle.lakefs.commit("other", "0" * 64)]
         idle.lakefs.commits[other.id] = type(other)(other.id, other.creation_us, "", ())
         found = self.kept(idle, lambda: idle.lakefs.branches.update(main=idle.lakefs.branches["other"]))
         assert found == {"feature-1": "deleted", "feature-2": "newly_kept"}
 
     def it_is_not_a_default_branch_that_went_on(self, idle):
-        idle.tree.settings = LifecycleSettings(require_merged=True)
+        idle.tree.settings = BranchSettings(require_merged=True)
         found = self.kept(idle, lambda: idle.lakefs.commit("main"))
         assert set(found.values()) == {"deleted"}
 
@@ -187,7 +187,7 @@ class DescribeWhatKeepsABranch:
         world.clock.wait(4)
         world.lakefs.branch("feature-8")
         world.lakefs.branch("feature-9")
-        world.tree.settings = LifecycleSettings(min_keep=2)
+        world.tree.settings = BranchSettings(min_keep=2)
 
         def change():
             del world.lakefs.branches["feature-8"]
@@ -195,7 +195,7 @@ class DescribeWhatKeepsABranch:
         assert self.kept(world, change) == {"feature-1": "deleted", "feature-2": "newly_kept"}
 
     def it_is_an_object_written_again_under_its_path(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-2")
         idle.run()
         idle.lakefs.branch("feature-1")
@@ -302,7 +302,7 @@ class DescribeProtection:
         assert idle.outlooks().feature_1.verdict.kept_by is Keep.PROTECTED
 
     def it_keeps_nothing_where_the_tree_says_so(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_protected=False)
+        idle.tree.settings = BranchSettings(keep_protected=False)
         idle.lakefs.protected = ["*"]
         assert set(idle.ends().values()) == {"deleted"}
         assert "protection" not in idle.lakefs.requests

@@ -1,4 +1,4 @@
-"""Verdicts on branches as lakeFS documents them. Tests that need a server are in tests/e2e/lifecycle."""
+"""Verdicts on branches as lakeFS documents them. Tests that need a server are in tests/e2e/branches."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold
 
 
@@ -74,7 +74,7 @@ class DescribeAHoldOnABranch:
         assert outcome(idle, Hold("branch", "feature-1", today - timedelta(days=1))) == ["feature-1"]
 
     def it_counts_among_what_min_keep_keeps(self, idle):
-        idle.tree.settings = LifecycleSettings(min_keep=1)
+        idle.tree.settings = BranchSettings(min_keep=1)
         assert outcome(idle, Hold("branch", "feature-1")) == ["feature-2"]
 
 
@@ -110,13 +110,13 @@ class DescribeAHoldOnACommit:
 
 class DescribeAHoldOnAPrefix:
     def it_keeps_a_branch_with_uncommitted_changes_below_it(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-1", "legal/a")
         idle.lakefs.stage("feature-2", "other/a")
         assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
 
     def it_keeps_a_branch_whose_uncommitted_changes_are_too_many_to_list(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-1", "a", more=True)
         assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakeplan.branches.keepers import keeper_of, spare_newest
 from lakeplan.branches.verdicts import judge_branch
 from lakeplan.values.branches import BranchOutlook, Keep, PullRequest, StagedChange, StagedData
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 
 DIRTY = StagedData((StagedChange("a", "added"),))
 PULLS = (PullRequest("1", "feature-1", "main"),)
@@ -40,11 +40,11 @@ class DescribeKeeping:
         ],
     )
     def it_keeps_by_the_tree_s_settings(self, draw, more, settings, why):
-        assert keeper_of(outlook(draw, **more), LifecycleSettings(**settings)) is why
+        assert keeper_of(outlook(draw, **more), BranchSettings(**settings)) is why
 
     @pytest.mark.parametrize(("merged", "why"), [(True, None), (False, "n"), (None, "n")])
     def it_keeps_what_is_not_known_to_be_merged_when_asked_to(self, draw, merged, why):
-        found = keeper_of(outlook(draw), LifecycleSettings(require_merged=True), merged=merged)
+        found = keeper_of(outlook(draw), BranchSettings(require_merged=True), merged=merged)
         assert found is (Keep.NOT_MERGED if why else None)
 
 
@@ -54,14 +54,14 @@ class DescribeProtection:
                     "feature-[!2]", "feature-[^2]", "[a-z]*", "**", "feat\\\\ure-1", "feature-{1"],
     )  # fmt: skip
     def it_keeps_what_a_rule_may_match_in_any_dialect(self, draw, pattern):
-        found = keeper_of(outlook(draw), LifecycleSettings(), protected=["main", pattern])
+        found = keeper_of(outlook(draw), BranchSettings(), protected=["main", pattern])
         assert found is Keep.PROTECTED
-        settings = LifecycleSettings(keep_protected=False)
+        settings = BranchSettings(keep_protected=False)
         assert keeper_of(outlook(draw), settings, protected=[pattern]) is None
 
     @pytest.mark.parametrize("pattern", ["main", "feature", "feature-2", "release-*", "feature-??", "x{1,2}"])
     def it_keeps_nothing_that_no_rule_matches(self, draw, pattern):
-        assert keeper_of(outlook(draw), LifecycleSettings(), protected=[pattern]) is None
+        assert keeper_of(outlook(draw), BranchSettings(), protected=[pattern]) is None
 
 
 class DescribeMinKeep:

@@ -18,7 +18,7 @@ from lakeplan.values.desired import Safety
 from lakeplan.values.notify import Event, Item, Sent
 from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 KEY = "prod/analytics"
@@ -50,7 +50,7 @@ class Board:
 @pytest.fixture
 def board(idle, monkeypatch):
     """``feature-1`` and ``feature-2`` are due; three days of notice."""
-    idle.tree.settings = LifecycleSettings(notice_period_seconds=PERIOD)
+    idle.tree.settings = BranchSettings(notice_period_seconds=PERIOD)
     board = Board(idle)
     ports = idle.ports
     idle.ports = lambda: replace(ports(), publisher=board)
@@ -103,7 +103,7 @@ class DescribeAPeriod:
         assert world.ends() == {"feature-1": "deleted", "feature-2": "deleted"}
 
     def it_postpones_where_the_tree_has_no_channel(self, idle):
-        idle.tree.settings = LifecycleSettings(notice_period_seconds=PERIOD)
+        idle.tree.settings = BranchSettings(notice_period_seconds=PERIOD)
         for _ in range(2):
             (repository,) = idle.run().repositories
             assert repository.branches == ()
@@ -120,7 +120,7 @@ class DescribeAPeriod:
     def it_keeps_to_the_moment_that_the_notice_named_if_the_period_is_shortened(self, board):
         world = board.world
         world.run()
-        world.tree.settings = LifecycleSettings(notice_period_seconds=DAY)
+        world.tree.settings = BranchSettings(notice_period_seconds=DAY)
         world.clock.wait(2)
         assert world.ends() == {}
         world.clock.wait(1.1)
@@ -129,7 +129,7 @@ class DescribeAPeriod:
     def it_waits_longer_if_the_period_is_lengthened(self, board):
         world = board.world
         world.run()
-        world.tree.settings = LifecycleSettings(notice_period_seconds=5 * DAY)
+        world.tree.settings = BranchSettings(notice_period_seconds=5 * DAY)
         world.clock.wait(4)
         assert world.ends() == {}
         world.clock.wait(1.1)
@@ -150,7 +150,7 @@ class DescribeAPeriod:
         assert board.items == []
 
     def it_needs_no_notice_without_a_period(self, board):
-        board.world.tree.settings = LifecycleSettings()
+        board.world.tree.settings = BranchSettings()
         assert board.world.ends() == {"feature-1": "deleted", "feature-2": "deleted"}
         assert board.items == []
 
@@ -181,7 +181,7 @@ class DescribeABranchThatChangedSince:
     def it_needs_another_notice_after_an_upload_that_does_not_keep_it(self, board):
         world = board.world
         world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=3 * DAY),)
-        world.tree.settings = LifecycleSettings(keep_with_uncommitted=False, notice_period_seconds=PERIOD)
+        world.tree.settings = BranchSettings(keep_with_uncommitted=False, notice_period_seconds=PERIOD)
         world.run()
         world.lakefs.stage("feature-1")
         world.clock.wait(4)
@@ -215,7 +215,7 @@ class DescribeABranchThatChangedSince:
 class DescribeWhatANoticeNames:
     def it_names_nothing_that_something_else_keeps(self, board):
         world = board.world
-        world.tree.settings = LifecycleSettings(notice_period_seconds=PERIOD, min_keep=1)
+        world.tree.settings = BranchSettings(notice_period_seconds=PERIOD, min_keep=1)
         world.lakefs.stage("feature-2")
         world.run()
         assert board.branches == ["feature-1"]
@@ -301,7 +301,7 @@ class DescribeAnExemption:
         assert idle.ends() == {"feature-1": "deleted", "feature-2": "newly_kept"}
 
     def it_spares_one_more_of_those_that_min_keep_counts(self, idle):
-        idle.tree.settings = LifecycleSettings(min_keep=1)
+        idle.tree.settings = BranchSettings(min_keep=1)
         exempt(idle, "feature-1", 9)
         assert idle.ends() == {"feature-2": "deleted"}
 
@@ -353,7 +353,7 @@ class DescribeADamagedRecord:
         ],
     )
     def it_deletes_nothing(self, board, kind, data):
-        board.world.tree.settings = LifecycleSettings()
+        board.world.tree.settings = BranchSettings()
         key = f"{kind}/prod/analytics.json"
         board.world.state.write(key, data.replace(b"%s", kind.encode()), if_version=None)
         (repository,) = board.world.run().repositories

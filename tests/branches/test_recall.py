@@ -11,7 +11,7 @@ import pytest
 from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.recall import WITNESS, plain_endpoint
 from lakeplan.errors import FeatureMissing, PermissionDenied, ServerUnreachable, UnexpectedAnswer
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 
 KEY = "prod/analytics"
 LEDGER = "branches/prod/analytics.json"
@@ -22,7 +22,7 @@ DAY = 86400
 def old(world):
     """``max_age: 14d`` by the HEAD's date; the repository is 100 days old and was looked at twice."""
     world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=14 * DAY),)
-    world.tree.settings = LifecycleSettings(assume_created="head_commit")
+    world.tree.settings = BranchSettings(assume_created="head_commit")
     world.lakefs.branch("other")
     world.clock.wait(100)
     world.run()
@@ -83,7 +83,7 @@ class DescribeALoss:
 
     def it_is_seen_by_records_of_deletions_where_the_repository_carries_nothing(self, idle):
         idle.run()
-        idle.tree.settings = LifecycleSettings(assume_created="head_commit")
+        idle.tree.settings = BranchSettings(assume_created="head_commit")
         del idle.state.records[LEDGER]
         idle.lakefs.marks.clear()
         young(idle)
@@ -93,7 +93,7 @@ class DescribeALoss:
 
     def it_assumes_nothing_in_the_first_run_of_all_and_says_so(self, world):
         world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=14 * DAY),)
-        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        world.tree.settings = BranchSettings(assume_created="head_commit")
         young(world)
         world.clock.wait(100)
         report = world.run()
@@ -199,7 +199,7 @@ class DescribeTheWitness:
     def it_goes_without_and_then_assumes_nothing(self, world, error):
         world.lakefs.refuse["metadata"] = error
         world.tree.policies = (Policy("old", ("feature-*",), max_age_seconds=14 * DAY),)
-        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        world.tree.settings = BranchSettings(assume_created="head_commit")
         young(world)
         world.clock.wait(100)
         assert "fs:UpdateRepository" in warnings(world.run())

@@ -16,7 +16,7 @@ from lakeplan.errors import ConfigError, FormatError, PermissionDenied, Precondi
 from lakeplan.review.base import ReviewedTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData
 from lakeplan.values.desired import Override, Safety, Source
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 
 KEY = "prod/analytics"
 DAY = 86400
@@ -96,19 +96,19 @@ class DescribeAnOpenSourceServer:
     def it_takes_heads_dates_only_when_the_tree_says_so(self, world):
         world.lakefs.branch("feature-1")
         world.clock.wait(30)
-        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        world.tree.settings = BranchSettings(assume_created="head_commit")
         assert world.ends() == {}
         assert world.ends() == {"feature-1": "deleted"}
 
     def it_does_not_say_that_age_is_still_to_count_where_it_counts_from_the_head(self, world):
         world.lakefs.branch("feature-1")
         world.clock.wait(1)
-        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        world.tree.settings = BranchSettings(assume_created="head_commit")
         world.run()
         assert world.outlooks().feature_1.notes == ()
 
     def it_knows_that_a_branch_that_appears_later_is_new_even_then(self, world):
-        world.tree.settings = LifecycleSettings(assume_created="head_commit")
+        world.tree.settings = BranchSettings(assume_created="head_commit")
         world.run()
         world.clock.wait(30)
         world.lakefs.branch("feature-1")
@@ -141,7 +141,7 @@ class DescribeUncommittedChanges:
         }
 
     def it_counts_their_times_when_they_do_not_keep_the_branch(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-1")
         assert idle.ends() == {"feature-2": "deleted"}
         idle.clock.wait(3)
@@ -150,7 +150,7 @@ class DescribeUncommittedChanges:
         assert record.branches["feature-1"].uncommitted == 1
 
     def it_counts_a_staged_deletion_not_seen_before_as_a_write_now(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-1", kind="removed")
         assert "feature-1" not in idle.ends()
         idle.clock.wait(3)
@@ -165,7 +165,7 @@ class DescribeUncommittedChanges:
         assert idle.ends() == {"feature-1": "deleted"}
 
     def it_never_deletes_over_more_than_it_can_list(self, idle):
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-1", more=True)
         for _ in range(3):
             assert "feature-1" not in idle.ends()
@@ -174,7 +174,7 @@ class DescribeUncommittedChanges:
 
 class DescribeSettings:
     def it_keeps_exempt_branches_and_open_pull_requests(self, idle):
-        idle.tree.settings = LifecycleSettings(exempt=("*-1",))
+        idle.tree.settings = BranchSettings(exempt=("*-1",))
         idle.lakefs.pulls = [PullRequest("7", "feature-2", "main")]
         assert idle.ends() == {}
         found = idle.outlooks()
@@ -185,7 +185,7 @@ class DescribeSettings:
         idle.lakefs.commit("feature-1")
         idle.run()
         idle.clock.wait(4)
-        idle.tree.settings = LifecycleSettings(require_merged=True)
+        idle.tree.settings = BranchSettings(require_merged=True)
         idle.lakefs.branch("feature-2")
         idle.run()
         idle.clock.wait(4)
@@ -193,7 +193,7 @@ class DescribeSettings:
         assert idle.outlooks().feature_1.verdict.kept_by is Keep.NOT_MERGED
 
     def it_leaves_min_keep(self, idle):
-        idle.tree.settings = LifecycleSettings(min_keep=1)
+        idle.tree.settings = BranchSettings(min_keep=1)
         assert len(idle.ends()) == 1
 
     def it_refuses_a_pattern_that_matches_the_default_branch(self, idle):
@@ -283,10 +283,10 @@ class DescribeTheSecondLook:
 
     def it_keeps_what_the_settings_of_the_reviewed_plan_keep(self, idle):
         """The tree weakened them since: what was staged after the review would be lost."""
-        idle.tree.settings = LifecycleSettings(min_keep=1)
+        idle.tree.settings = BranchSettings(min_keep=1)
         plan = reviewed_of(json.loads(json.dumps(plan_document(idle.plan()))), "plan.json")
         assert set(plan.branches[KEY]) == {"feature-2"}
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-2")
         idle.clock.wait(4)
         tree, idle.tree = idle.tree, ReviewedTree(idle.tree, plan.settings)
@@ -320,7 +320,7 @@ class DescribeTheSecondLook:
     @pytest.mark.parametrize(("path", "outcome"), [(None, "deleted"), ("a", "written"), ("b", "written")])
     def it_keeps_uncommitted_changes_that_were_made_after_the_review(self, idle, path, outcome):
         """As many as in the plan, and at the same HEAD: they are others all the same."""
-        idle.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+        idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.tree.policies = (Policy("old", ("feature-1",), max_age_seconds=3 * DAY),)
         idle.run()
         idle.lakefs.branch("feature-1")

@@ -15,7 +15,7 @@ from lakeplan.branches.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.values.desired import Safety
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 
 KEY = "prod/analytics"
 
@@ -114,7 +114,7 @@ def it_warns_once_that_is_past_and_when_data_is_gone(deleted):
 
 
 def it_says_that_uncommitted_changes_cannot_come_back(world):
-    world.tree.settings = LifecycleSettings(keep_with_uncommitted=False)
+    world.tree.settings = BranchSettings(keep_with_uncommitted=False)
     world.lakefs.branch("feature-1")
     world.lakefs.stage("feature-1")
     world.lakefs.stage("feature-1", "b")

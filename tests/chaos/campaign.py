@@ -149,7 +149,7 @@ class _World:
             (self._automatic, 7),
             (self._restore, 6),
             (self._purge, 8),
-            (self._lifecycle, 22),
+            (self._branches, 22),
             (self._exempt, 4),
             (self._undo, 2),
             (self._apply, 10),
@@ -206,7 +206,7 @@ class _World:
         self.counts.faults[f"state {kind}"] += 1
         self.diary.append(f"    the state is {kind}")
         if kind == "ledger put back":
-            self._run(self._lifecycle)
+            self._run(self._branches)
 
     def _make_again_and_look(self) -> None:
         """A run finds a branch missing that exists again at the next run."""
@@ -214,7 +214,7 @@ class _World:
         head = self.world.truth.heads(REPOSITORY).get(name)
         if head is not None:
             self.users.attempt(lambda: self.users.repo.drop_branch(name))
-            self._run(self._lifecycle)
+            self._run(self._branches)
             self.users.attempt(lambda: self.users.repo.branch(name, head))
 
     def _move_held(self) -> None:
@@ -421,15 +421,15 @@ class _World:
         self._sometimes(0.5, lambda: self.users.revive(copies))
         self.operator.purge(**self._fault(), older_hours=self.random.choice((0, 0, 24)))
 
-    def _lifecycle(self) -> None:
+    def _branches(self) -> None:
         self._sometimes(0.4, lambda: self.users.attempt(self.users.branch))
         aims = ("server DELETE", "server DELETE", "/diff", "/branches/", "channel", "state write notices")
         how = self._fault(*aims, often=("lost answer", "500 after", "timeout after", "slow"))
         self.world.channel.refuses = self.random.random() < 0.2
         if self.random.random() < 0.25:
-            self._held(lambda: self.operator.lifecycle(**how))
+            self._held(lambda: self.operator.branches(**how))
         else:
-            self.operator.lifecycle(**how)
+            self.operator.branches(**how)
 
     def _exempt(self) -> None:
         name = self.random.choice(BRANCHES[1:])
@@ -445,9 +445,9 @@ class _World:
         self.users.attempt(self.users.branch_at_pin)
         self._run(self._sync_pins)
         for _ in range(self.random.choice((1, 2))):
-            self._run(self._lifecycle)
+            self._run(self._branches)
             self.world.lake.clock.advance(hours=24 * 4)
-        self._lifecycle()
+        self._branches()
 
     def _sync_pins(self) -> None:
         self._sometimes(0.5, lambda: self.users.attempt(self.users.leave_tagged))

@@ -473,7 +473,7 @@ class Checker(Watcher):
         if told != deleted:
             raise self.violation(f"purge says {told} copies were deleted; {deleted} are gone")
 
-    def check_lifecycle(self, report: Any, process: Process) -> None:
+    def check_branches(self, report: Any, process: Process) -> None:
         """Checks that a run deleted exactly what it reports, at the reported HEADs."""
         heads: dict[str, str] = process.doing.get("heads", {})
         for repository in report.repositories:

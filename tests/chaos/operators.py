@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
-from lakeplan.branches.plan import LifecycleOptions
-from lakeplan.branches.run import run_lifecycle
-from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.branches.plan import BranchesOptions
+from lakeplan.branches.run import run_branches
+from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.apply import ApplyOptions, apply_plan
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins
@@ -129,12 +129,12 @@ class Operator:
         self.checker.check_purge(done, process.doing.get("deletes", 0))
         return done
 
-    def lifecycle(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
+    def branches(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
         world = self.world
         with world.running(interruption, skew_hours=skew_hours) as process:
-            options = LifecycleOptions(world.now(), world.now(), simulate=False)
-            report = run_lifecycle(world.tree(), options, world.lifecycle_ports(), world.run_of())
-        self.checker.check_lifecycle(report, process)
+            options = BranchesOptions(world.now(), world.now(), simulate=False)
+            report = run_branches(world.tree(), options, world.branches_ports(), world.run_of())
+        self.checker.check_branches(report, process)
         return report
 
     def exempt(
@@ -150,7 +150,7 @@ class Operator:
         until = None if hours is None else world.lake.clock() + timedelta(hours=hours)
         try:
             with world.running(interruption, skew_hours=skew_hours):
-                ports, (desired,) = world.lifecycle_ports(), world.tree().resolve("prod", [])
+                ports, (desired,) = world.branches_ports(), world.tree().resolve("prod", [])
                 options = ExemptOptions(branch, until)
                 exempt_branch(desired, options, ports.readers("prod"), world.state, world.run_of())
         except BaseException:
@@ -161,8 +161,8 @@ class Operator:
     def undo(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
         world = self.world
         with world.running(interruption, skew_hours=skew_hours):
-            report = undo_lifecycle(
-                world.tree(), UndoOptions(Selection()), world.lifecycle_ports(), world.run_of()
+            report = undo_branches(
+                world.tree(), UndoOptions(Selection()), world.branches_ports(), world.run_of()
             )
         self.checker.check_undo(report)
         return report

@@ -1,4 +1,4 @@
-"""Observations of branches by runs of ``lifecycle``, kept safe outside the state.
+"""Observations of branches by ``branches run``, kept safe outside the state.
 
 A branch that was deleted and made again between two runs, at the same HEAD or further up the same line, is
 the one before to everybody who looks (examples/branches). Nothing else makes a branch look older than it is.

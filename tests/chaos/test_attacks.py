@@ -86,27 +86,27 @@ def test_a_copy_that_is_needed_again_is_purged(operator, world, repo) -> None:
     try_to(operator.purge)
 
 
-def test_a_branch_under_a_hold_is_deleted_by_lifecycle_run(operator, world, repo) -> None:
+def test_a_branch_under_a_hold_is_deleted_by_branches_run(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     world.holds = [{"branch": "feature-x", "reason": "legal"}]
     repo.branch("feature-x")
-    try_to(operator.lifecycle)
+    try_to(operator.branches)
     world.lake.clock.advance(days=4)
-    try_to(operator.lifecycle)
+    try_to(operator.branches)
 
 
 def after_a_notice(operator, world, repo, change) -> None:
     """A notice of feature-x was accepted; ``change`` comes before its period is over."""
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
-    world.lifecycle = {"notice_period": "3d"}
+    world.branch_settings = {"notice_period": "3d"}
     repo.branch("feature-x")
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=4)
-    operator.lifecycle()
+    operator.branches()
     assert len(world.channel.accepted) == 1
     change()
     world.lake.clock.advance(days=4)
-    operator.lifecycle()
+    operator.branches()
 
 
 def test_a_branch_is_deleted_by_a_notice_and_the_checker_agrees(operator, world, repo) -> None:
@@ -131,16 +131,16 @@ def test_a_branch_was_exempt_after_its_notice(operator, world, repo) -> None:
 
 
 def test_a_run_follows_a_notice_at_once(operator, world, repo) -> None:
-    after_a_notice(operator, world, repo, lambda: try_to(operator.lifecycle))
+    after_a_notice(operator, world, repo, lambda: try_to(operator.branches))
 
 
 def test_a_branch_is_exempt(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x")
-    operator.lifecycle()
+    operator.branches()
     operator.exempt("feature-x", 24 * 30)
     world.lake.clock.advance(days=4)
-    operator.lifecycle()
+    operator.branches()
     assert "feature-x" in world.truth.history("repo1").branches
 
 
@@ -148,18 +148,18 @@ def test_a_branch_is_exempt(operator, world, repo) -> None:
 @pytest.mark.parametrize("call", ["channel", "state write notices"])
 def test_a_notice_is_interrupted(operator, world, repo, kind, call) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
-    world.lifecycle = {"notice_period": "3d"}
+    world.branch_settings = {"notice_period": "3d"}
     repo.branch("feature-x")
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=4)
     interruption = Interruption(kind, 1, only=call)
     try:
-        operator.lifecycle(interruption)
+        operator.branches(interruption)
     except Killed:
         assert kind.startswith("kill")
     for _ in range(3):
         world.lake.clock.advance(days=4)
-        operator.lifecycle()
+        operator.branches()
     assert "feature-x" not in world.truth.history("repo1").branches
 
 
@@ -212,35 +212,35 @@ def test_as_many_objects_as_were_shown_but_others(operator, world, repo) -> None
 
 def test_the_ledger_is_lost(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "14d"}]
-    world.lifecycle = {"assume_created": "head_commit"}
-    operator.lifecycle()
+    world.branch_settings = {"assume_created": "head_commit"}
+    operator.branches()
     world.memory.records.clear()
     repo.branch("feature-x", oldest_commit(world))
-    try_to(operator.lifecycle)
+    try_to(operator.branches)
     world.lake.clock.advance(hours=1)
-    try_to(operator.lifecycle)
+    try_to(operator.branches)
 
 
 @pytest.mark.parametrize("assumed", ["never", "head_commit"])
 def test_an_older_ledger_is_put_back(operator, world, repo, assumed) -> None:
     """A branch that was made again after the copy was taken is as young as it is."""
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "14d"}]
-    world.lifecycle = {"assume_created": assumed}
+    world.branch_settings = {"assume_created": assumed}
     repo.branch("feature-x", oldest_commit(world))
-    operator.lifecycle()
+    operator.branches()
     older = dict(world.memory.records)
     repo.drop_branch("feature-x")
-    operator.lifecycle()
+    operator.branches()
     repo.branch("feature-x", oldest_commit(world))
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=13)
     repo.branch("feature-y", oldest_commit(world))
     repo.drop_branch("feature-x")
-    operator.lifecycle()
+    operator.branches()
     repo.branch("feature-x", oldest_commit(world))
     world.lake.clock.advance(days=2)
     world.memory.records = older
-    try_to(operator.lifecycle)
+    try_to(operator.branches)
     assert {"feature-x", "feature-y"} <= world.truth.history("repo1").branches.keys()
 
 
@@ -249,20 +249,20 @@ def test_a_branch_is_made_again_at_the_same_head(operator, world, repo, looked) 
     """Between two observations nobody can know. Once a run found it missing, its age starts again."""
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x", oldest_commit(world))
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=4)
     repo.drop_branch("feature-x")
     if looked:
-        operator.lifecycle()
+        operator.branches()
     repo.branch("feature-x", oldest_commit(world))
-    operator.lifecycle()
+    operator.branches()
     assert ("feature-x" in world.truth.heads("repo1")) == looked
 
 
 def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operator, world, repo) -> None:
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x", oldest_commit(world))
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=4)
 
     def again() -> None:
@@ -270,7 +270,7 @@ def test_a_branch_is_made_again_while_the_answer_of_its_deletion_is_lost(operato
             repo.branch("feature-x")
 
     with_work = Interruption("lost answer", 1, only="server DELETE", then=again)
-    try_to(operator.lifecycle, with_work)
+    try_to(operator.branches, with_work)
 
 
 def test_rules_are_raised_while_the_answer_of_a_write_is_lost(operator, world, repo) -> None:
@@ -305,14 +305,14 @@ def test_a_pull_request_is_opened_while_branches_are_deleted(operator, world, re
     world.policies = [{"id": "old", "patterns": ["feature-*"], "max_age": "3d"}]
     repo.branch("feature-x")
     repo.branch("feature-y")
-    operator.lifecycle()
+    operator.branches()
     world.lake.clock.advance(days=4)
 
     def opened() -> None:
         world.lake.clock.advance(hours=1)
         world.wire.pulls.add("feature-y")
 
-    try_to(operator.lifecycle, Interruption("meanwhile", 1, only="server DELETE", meanwhile=opened))
+    try_to(operator.branches, Interruption("meanwhile", 1, only="server DELETE", meanwhile=opened))
     assert "feature-y" in world.truth.history("repo1").branches
 
 
@@ -354,7 +354,7 @@ ATTACKS = {
     "gates are judged again": test_a_gate_is_tightened_after_the_approval,
     "results are what the store shows": test_what_a_killed_sweep_moved_is_held_again,
     "purge inspects": test_a_copy_that_is_needed_again_is_purged,
-    "holds keep branches": test_a_branch_under_a_hold_is_deleted_by_lifecycle_run,
+    "holds keep branches": test_a_branch_under_a_hold_is_deleted_by_branches_run,
     "holds are recorded": test_the_branch_of_a_hold_moves_away,
     "clocks are compared": test_the_clock_of_the_sweep_is_a_day_ahead,
     "automatic compares sets": test_as_many_objects_as_were_shown_but_others,

@@ -31,7 +31,7 @@ def first_tree(world: ChaosWorld, random: Random) -> None:
     world.sweep = {name: random.choice(values[:2]) for name, values in SWEEP.items()}
     world.safety = {"max_expired_objects_percent": 100, "max_deleted_branches": 20}
     world.policies = [_policy(random)]
-    world.lifecycle = {"notice_period": random.choice(("0s", "24h"))}
+    world.branch_settings = {"notice_period": random.choice(("0s", "24h"))}
 
 
 def ask_for_pins(world: ChaosWorld, random: Random) -> None:
@@ -110,11 +110,11 @@ def edit_tree(world: ChaosWorld, random: Random) -> str:
     if kind == "policies":
         world.policies = [_policy(random)]
         return f"policies {world.policies}"
-    world.lifecycle = {
+    world.branch_settings = {
         "assume_created": random.choice(("never", "never", "head_commit")),
         "notice_period": random.choice(("0s", "24h", "24h", "3d")),
     }
-    return f"lifecycle {world.lifecycle}"
+    return f"lifecycle {world.branch_settings}"
 
 
 def _gc(random: Random) -> Any:

@@ -159,13 +159,13 @@ class Watcher:
 
 
 class ChaosWorld(SweepWorld):
-    """``policies`` and ``lifecycle`` are the tree's too. ``mirror`` may put a real store in front of the
-    folder."""
+    """``policies`` and ``branch_settings`` are the tree's too. ``mirror`` may put a real store in front of
+    the folder."""
 
     def __init__(self, folder: Path, mirror: Callable[[Path], Any] | None = None) -> None:
         super().__init__(folder, WireLake(folder / "lake", Clock()))
         self.policies: list[dict[str, Any]] = []
-        self.lifecycle: dict[str, Any] = {}
+        self.branch_settings: dict[str, Any] = {}
         self.channel = Channel(self)
         self.pins: dict[str, Any] = {}
         self.watcher = Watcher()
@@ -200,8 +200,8 @@ class ChaosWorld(SweepWorld):
         process = Process(self._processes, Calls(interruption), timedelta(hours=skew_hours), doing=doing)
         process.tree = {"sweep": dict(self.sweep), "safety": dict(self.safety), "gc": self.gc}
         process.tree |= {"holds": list(self.holds), "policies": self.policies}
-        process.tree["assume_created"] = self.lifecycle.get("assume_created", "never")
-        process.tree["notice_period"] = self.lifecycle.get("notice_period", "0s")
+        process.tree["assume_created"] = self.branch_settings.get("assume_created", "never")
+        process.tree["notice_period"] = self.branch_settings.get("notice_period", "0s")
         before, connections = self.process, self._connections
         self.process, self._connections = process, None
         self.alive.add(process.number)
@@ -239,7 +239,7 @@ class ChaosWorld(SweepWorld):
         repository |= {"gc": self.gc} if self.gc is not None else {}
         managed = isinstance(self.gc, dict)
         repository |= {"pins": self.pins} if self.pins and managed else {}
-        branches = {**({"policies": self.policies} if self.policies else {}), **self.lifecycle}
+        branches = {**({"policies": self.policies} if self.policies else {}), **self.branch_settings}
         repository |= {"branch_lifecycle": branches} if branches else {}
         prod: dict[str, Any] = {"endpoint_url": self.lake.handle.endpoint_url, "storages": storages}
         prod["branch_lifecycle"] = {"engine": "lakeplan"}
@@ -286,7 +286,7 @@ class ChaosWorld(SweepWorld):
             self._stores[name] = Watched("store", inner, self)
         return self._stores[name]
 
-    def lifecycle_ports(self) -> RunPorts:
+    def branches_ports(self) -> RunPorts:
         server, waiting = self.tree().servers["prod"], self._waiting
         readers = Readers(
             LakeFSServer.connect(server, self._credentials, clock=waiting),

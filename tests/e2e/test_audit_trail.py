@@ -13,7 +13,7 @@ import pytest
 
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.tree.schemas import load_schema
-from tests.e2e.lifecycle.conftest import Lake
+from tests.e2e.branches.conftest import Lake
 from tests.e2e.test_sweep import Site
 
 
@@ -144,7 +144,7 @@ class DescribeDeletions:
         lake.policies('{patterns: ["feature-*"], max_age: 3d}', "{assume_created: never}")
         lake.observed("feature-1", "feature-2")
         assert runs(lake) == []  # that run only looked
-        done = lake.lifecycle("run")
+        done = lake.branches("run")
         assert done.code == 0, done.err
         (run,) = runs(lake)
         assert (run["command"], run["finished_at"] is not None) == ("branches run", True)
@@ -152,7 +152,7 @@ class DescribeDeletions:
         assert (step["repository"], step["status"]) == ("prod/analytics", "applied")
         assert step["counts"] == {"deleted": 2}
         assert [b["branch_id"] for b in step["branches"]] == ["feature-1", "feature-2"]
-        assert lake.lifecycle("undo").code == 0
+        assert lake.branches("undo").code == 0
         assert [r["command"] for r in runs(lake)] == ["branches undo", "branches run"]
         assert runs(lake)[0]["repositories"][0]["counts"] == {"restored": 2}
         text = lake.lakeplan(("history", "show"), "last").out

@@ -36,8 +36,8 @@ def lake(world):
     return world
 
 
-def tree(world, gc: str = "", lifecycle: str = "", pattern: str = "feature-*") -> None:
-    settings = f", {lifecycle[1:-1]}" if lifecycle else ""
+def tree(world, gc: str = "", settings: str = "", pattern: str = "feature-*") -> None:
+    settings = f", {settings[1:-1]}" if settings else ""
     rules = f"    gc: {gc}\n" if gc else ""
     world.write(
         "repositories/analytics.yaml",
@@ -60,27 +60,27 @@ def planned(world, *arguments: str) -> Any:
     return result.json
 
 
-def lifecycle_of(document: Any) -> Any:
+def branches_of(document: Any) -> Any:
     (repository,) = document["repositories"]
     return repository["lifecycle"]
 
 
 class DescribeListing:
-    def it_lists_every_branch_as_lifecycle_plan_does(self, lake):
+    def it_lists_every_branch_as_branches_plan_does(self, lake):
         document = planned(lake, "--no-simulate")
         other = lake.lakeplan("branches", "plan", "--format", "json", "--no-simulate").json
-        one, two = lifecycle_of(document)["branches"], other["repositories"][0]["branches"]
+        one, two = branches_of(document)["branches"], other["repositories"][0]["branches"]
         young = 2  # first seen now, which is a moment later in the second
         assert one[young]["branch_id"] == two[young]["branch_id"] == "feature-young"
         assert [*one[:young], *one[young + 1 :]] == [*two[:young], *two[young + 1 :]]
-        assert {b["branch_id"]: b["reason"] for b in lifecycle_of(document)["branches"]} == {
+        assert {b["branch_id"]: b["reason"] for b in branches_of(document)["branches"]} == {
             "feature-1": "policy",
             "feature-2": "policy",
             "feature-young": "not_crossed",
             "main": "default_branch",
             "other": "no_policy",
         }
-        assert lifecycle_of(document)["deletions"] == {"now": 2, "plus_7_days": 3, "plus_30_days": 3}
+        assert branches_of(document)["deletions"] == {"now": 2, "plus_7_days": 3, "plus_30_days": 3}
         summary = document["summary"]
         assert (summary["branches_delete"], summary["branches_keep"]) == (2, 3)
 
@@ -92,19 +92,19 @@ class DescribeListing:
             "    holds: [{branch: feature-1, reason: legal}]\n",
         )
         document = planned(lake, "--no-simulate", "--server", "prod")
-        reasons = {b["branch_id"]: b["reason"] for b in lifecycle_of(document)["branches"]}
+        reasons = {b["branch_id"]: b["reason"] for b in branches_of(document)["branches"]}
         assert (reasons["feature-1"], reasons["feature-2"]) == ("held", "policy")
 
     def it_shows_what_is_uncommitted_pull_requests_and_tags(self, lake):
         settings = "{keep_with_uncommitted: false, keep_with_open_pull_request: false}"
         lake.api.upload("analytics", "feature-1", "new", b"x")
-        tree(lake, lifecycle=settings)
+        tree(lake, settings=settings)
         body = {"source_branch": "feature-2", "destination_branch": "main", "title": "mine"}
         pull = lake.api.call("POST", "/repositories/analytics/pulls", json=body)["id"]
         lake.api.commit("analytics", "feature-2", 0, data=3)
         lake.api.tag("analytics", "v1", "feature-2")
         later = planned(lake, "--no-simulate", "--as-of", "2099-01-01T00:00:00Z")
-        found = {b["branch_id"]: b for b in lifecycle_of(later)["branches"]}
+        found = {b["branch_id"]: b for b in branches_of(later)["branches"]}
         assert (found["feature-1"]["verdict"], found["feature-1"]["uncommitted"]) == ("delete", 1)
         assert (found["feature-2"]["pulls"], found["feature-2"]["tags"]) == ([pull], ["v1"])
 
@@ -124,7 +124,7 @@ class DescribeListing:
         lake.rules("analytics", 21)
         lake.handle.faults.forget()
         document = planned(lake, "--no-simulate")
-        assert lifecycle_of(document) is None
+        assert branches_of(document) is None
         assert document["summary"]["branches_delete"] is None
         asked = [r.path.partition("?")[0] for r in lake.handle.faults.requests]
         assert not [path for path in asked if path.endswith(("/pulls", "/diff"))]
@@ -141,7 +141,7 @@ class DescribeListing:
         (lake.tree / LEDGER).write_text("{}")
         tree(lake, gc="{default_retention_days: 21}")
         document = planned(lake, "--no-simulate", "--allow", "unknown-impact")
-        assert "damaged" in lifecycle_of(document)["unknown"]
+        assert "damaged" in branches_of(document)["unknown"]
         assert document["summary"]["add"] == 1
         assert document["summary"]["branches_delete"] is None
         shown = lake.lakeplan("plan", "--no-simulate").out
@@ -166,11 +166,11 @@ class DescribeListing:
         result = lake.lakeplan("plan", "--no-simulate")
         assert "quiet-07" not in result.out
         assert "43 branches kept: 41 no policy matches" in result.out
-        assert len(lifecycle_of(planned(lake, "--no-simulate"))["branches"]) == 45
+        assert len(branches_of(planned(lake, "--no-simulate"))["branches"]) == 45
 
     def it_says_nothing_new_of_a_branch_that_the_tree_exempts(self, lake):
-        tree(lake, lifecycle="{exempt: [feature-*]}")
-        assert lifecycle_of(planned(lake, "--no-simulate"))["deletions"] == {
+        tree(lake, settings="{exempt: [feature-*]}")
+        assert branches_of(planned(lake, "--no-simulate"))["deletions"] == {
             "now": 0,
             "plus_7_days": 0,
             "plus_30_days": 0,
@@ -200,7 +200,7 @@ class DescribeRetention:
 
     def it_says_what_follows_under_the_rules_that_the_plan_leaves(self, heavy):
         late = "2099-01-01T00:00:00Z"  # everything is idle by then, and past any days
-        shown = lifecycle_of(planned(heavy, "--as-of", late))
+        shown = branches_of(planned(heavy, "--as-of", late))
         (branch,) = [b for b in shown["branches"] if b["verdict"] == "delete"]
         assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200, "tags": []}
         assert shown["totals"]["now"]["size_bytes"] == 200
@@ -208,14 +208,14 @@ class DescribeRetention:
 
     def it_counts_the_days_of_the_proposed_rules(self, heavy):
         late = ("--as-of", "2099-01-01T00:00:00Z", "--no-simulate")
-        (before,) = [b for b in lifecycle_of(planned(heavy, *late))["branches"] if b["safe_until"]]
+        (before,) = [b for b in branches_of(planned(heavy, *late))["branches"] if b["safe_until"]]
         tree(heavy, gc="{default_retention_days: 50}", pattern="heavy-*")
-        (after,) = [b for b in lifecycle_of(planned(heavy, *late))["branches"] if b["safe_until"]]
+        (after,) = [b for b in branches_of(planned(heavy, *late))["branches"] if b["safe_until"]]
         assert before["safe_until"] < after["safe_until"]
-        assert lifecycle_of(planned(heavy, *late))["objects_unknown"].startswith("not simulated")
+        assert branches_of(planned(heavy, *late))["objects_unknown"].startswith("not simulated")
 
     def it_promises_no_end_without_rules(self, lake):
-        found = lifecycle_of(planned(lake, "--no-simulate"))
+        found = branches_of(planned(lake, "--no-simulate"))
         assert found["totals"] == {}
         assert not any(b["safe_until"] for b in found["branches"])
 

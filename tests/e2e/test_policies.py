@@ -311,7 +311,7 @@ class DescribeServersWithoutPolicies:
         assert "but this server has no branch lifecycle" in flat
         assert "license" in flat
 
-    def it_says_under_the_engine_lakeplan_that_lifecycle_run_enforces_them(self, world):
+    def it_says_under_the_engine_lakeplan_that_branches_run_enforces_them(self, world):
         world.api.repository("analytics")
         text = (world.tree / "lakeplan.yaml").read_text()
         url = world.handle.endpoint_url

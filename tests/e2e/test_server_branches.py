@@ -51,8 +51,8 @@ def enterprise(tmp_path: Path, make_world) -> Iterator[object]:
         yield world
 
 
-def tree(world, lifecycle: str = "", policy: str = QUICK) -> None:
-    settings = f", {lifecycle[1:-1]}" if lifecycle else ""
+def tree(world, settings: str = "", policy: str = QUICK) -> None:
+    settings = f", {settings[1:-1]}" if settings else ""
     world.write(
         "repositories/analytics.yaml",
         "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
@@ -123,7 +123,7 @@ class DescribeAPlan:
             "{assume_created: head_commit}",
         ],
     )
-    def it_warns_that_the_server_s_job_heeds_no_lifecycle_settings(self, enterprise, settings):
+    def it_warns_that_the_server_s_job_heeds_no_branch_settings(self, enterprise, settings):
         document = enterprise.lakeplan("plan", "--format", "json", "--no-simulate").json
         assert not any("has no effect" in w for w in document["repositories"][0]["warnings"])
         tree(enterprise, settings)

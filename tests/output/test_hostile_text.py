@@ -17,14 +17,14 @@ from rich.console import Console
 
 from lakeplan.cli.console import configure_logging, print_error
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
+from lakeplan.output.branches import render_branches_plan, render_branches_run, render_branches_undo
 from lakeplan.output.comments import render_markdown
 from lakeplan.output.explain import render_explain
-from lakeplan.output.lifecycle import render_lifecycle_plan, render_lifecycle_run, render_lifecycle_undo
 from lakeplan.output.metrics import (
     apply_metrics,
+    branches_plan_metrics,
     drift_metrics,
     history_metrics,
-    lifecycle_plan_metrics,
     mark_metrics,
     plan_metrics,
     sweep_metrics,
@@ -154,9 +154,9 @@ TERMINAL: dict[str, tuple[str, str | None, Callable[[Any, Console], None]]] = {
     "doctor": ("doctor", None, render_doctor),
     "history": ("history", None, render_history),
     "run": ("history", None, lambda d, c: render_run(d, c)),
-    "branches plan": ("lifecycle", "plan", render_lifecycle_plan),
-    "branches run": ("lifecycle", "run", render_lifecycle_run),
-    "branches undo": ("lifecycle", "undo", render_lifecycle_undo),
+    "branches plan": ("lifecycle", "plan", render_branches_plan),
+    "branches run": ("lifecycle", "run", render_branches_run),
+    "branches undo": ("lifecycle", "undo", render_branches_undo),
     "marks": ("marks", None, render_marks),
     "sweep": ("sweep", None, render_sweep),
     "restore": ("restore", None, render_restore),
@@ -175,7 +175,7 @@ TEXTS: dict[str, tuple[str, str | None, Show]] = {
     "apply metrics": ("apply", None, lambda d: apply_metrics(d, nobody)),
     "drift metrics": ("drift", None, drift_metrics),
     "history metrics": ("history", None, lambda d: history_metrics(d, nobody)),
-    "lifecycle metrics": ("lifecycle", "plan", lambda d: lifecycle_plan_metrics(d, nobody)),
+    "lifecycle metrics": ("lifecycle", "plan", lambda d: branches_plan_metrics(d, nobody)),
     "mark metrics": ("marks", None, lambda d: mark_metrics(d, nobody)),
     "sweep metrics": ("sweep", None, lambda d: sweep_metrics(d, nobody)),
 }

@@ -13,9 +13,9 @@ from lakeplan.output.metrics import (
     Exposition,
     Family,
     apply_metrics,
+    branches_run_metrics,
     drift_metrics,
     history_metrics,
-    lifecycle_run_metrics,
     mark_list_metrics,
     mark_metrics,
     plan_metrics,
@@ -212,7 +212,7 @@ def it_tells_when_each_command_last_ended_so() -> None:
     }
 
 
-def it_tells_what_a_lifecycle_run_did() -> None:
+def it_says_what_a_branches_run_did() -> None:
     branches = [{"outcome": "deleted"}, {"outcome": "deleted"}, {"outcome": "moved"}]
     lake = {"repository": "prod/lake", "branches": branches, "kept": 5, "gates": [], "failure": None}
     refused = {
@@ -223,7 +223,7 @@ def it_tells_what_a_lifecycle_run_did() -> None:
         "failure": {"message": "x"},
     }
     document = {"at": "2026-03-31T12:00:00Z", "gates": [], "repositories": [lake, refused]}
-    found = samples(lifecycle_run_metrics(document, owner_of))
+    found = samples(branches_run_metrics(document, owner_of))
     key = ("prod", "lake", "data-platform")
     assert found["lakeplan_lifecycle_run_branches"] == {
         (*key, "deleted"): 2.0,

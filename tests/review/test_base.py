@@ -14,7 +14,7 @@ from lakeplan.review.strictness import Guards
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import Safety
 from lakeplan.values.plan import SweepGuard
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 
 HELD = (Hold("branch", "release"),)
@@ -39,7 +39,7 @@ def guarded(tree: Tree) -> GuardedTree:
 
 
 def reviewed(tree: Tree) -> ReviewedTree:
-    return ReviewedTree(tree, {"prod/analytics": ReviewedSettings(LifecycleSettings(), STRICT)})
+    return ReviewedTree(tree, {"prod/analytics": ReviewedSettings(BranchSettings(), STRICT)})
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from lakeplan.values.desired import SAFETY, BranchRule, DesiredRepository, GcDes
 from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import Loosening, Plan
-from lakeplan.values.settings import LifecycleSettings
+from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 from tests.review.declared import strategy, strictest, values, weakest
 
@@ -248,14 +248,14 @@ class DescribeHoldsAndSweep:
         assert (found.path, (found.before, found.after)) == (path, shown)
         assert paths(repository(sweep=weak), repository()) == []
 
-    def it_lists_what_lets_a_lifecycle_run_delete_more(self) -> None:
-        careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=2)
-        assert paths(repository(lifecycle_settings=careful), repository()) == [
+    def it_lists_what_lets_a_branches_run_delete_more(self) -> None:
+        careful = BranchSettings(("keep-*",), require_merged=True, min_keep=2)
+        assert paths(repository(branch_settings=careful), repository()) == [
             "branch_lifecycle.exempt",
             "branch_lifecycle.require_merged",
             "branch_lifecycle.min_keep",
         ]
-        assert paths(repository(), repository(lifecycle_settings=careful)) == []
+        assert paths(repository(), repository(branch_settings=careful)) == []
 
     def it_lists_another_owner_whose_channel_gets_the_notices_of_deletions(self) -> None:
         theirs = repository(owner="data", notice_channel="data-alerts")
@@ -306,12 +306,12 @@ class DescribeWhatIsSaidOfARepository:
     def it_is_about_sweeps_branches_and_pins(self) -> None:
         base = repository(
             sweep=SweepSettings(min_age_seconds=7_200),
-            lifecycle_settings=LifecycleSettings(min_keep=2),
+            branch_settings=BranchSettings(min_keep=2),
             pins=PinSettings(tags=("v*", "w*")),
         )
         head = repository(
             sweep=SweepSettings(min_age_seconds=3_600),
-            lifecycle_settings=LifecycleSettings(min_keep=1),
+            branch_settings=BranchSettings(min_keep=1),
             pins=PinSettings(tags=("w*",)),
         )
         pins = replace(head, values={"/pins/tags": self.THERE})

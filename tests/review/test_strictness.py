@@ -20,7 +20,7 @@ from lakeplan.review.strictness import (
     guard_of,
     held_to_guard,
     since_mark,
-    stricter_lifecycle,
+    stricter_branch_settings,
     stricter_safety,
     stricter_sweep,
     weakened,
@@ -31,11 +31,11 @@ from lakeplan.values.desired import DesiredRepository, Safety
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
-from lakeplan.values.settings import LIFECYCLE, LifecycleSettings
+from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings, Versions
 from tests.review.declared import extreme, kind_of, strategy
 
-RULED = (*SWEEP, *SAFETY, *LIFECYCLE, *PINS, *TREE, *SERVER)
+RULED = (*SWEEP, *SAFETY, *BRANCH_SETTINGS, *PINS, *TREE, *SERVER)
 _HOLD = "identifies the hold; all_holds keeps every one, and one that the head lacks is listed"
 _DAYS = "a plan simulates a change; a sweep keeps what the server's or the tree's days keep"
 _NAMES = "names what the days are for; a plan expands and simulates it, or lists a pattern without branches"
@@ -287,12 +287,12 @@ def it_weakens_every_setting_of_a_sweep_but_the_neutral_one():
     assert list(weakened(SWEEP, WEAKEST, STRICTEST)) == []
 
 
-def it_keeps_every_branch_that_either_lifecycle_keeps():
-    careful = LifecycleSettings(("keep-*",), require_merged=True, min_keep=3, notice_period_seconds=9)
-    loose = LifecycleSettings(("hot-*",), False, 1, False, False, False, "head_commit")
+def it_keeps_every_branch_that_either_policy_keeps():
+    careful = BranchSettings(("keep-*",), require_merged=True, min_keep=3, notice_period_seconds=9)
+    loose = BranchSettings(("hot-*",), False, 1, False, False, False, "head_commit")
     exempt = ("hot-*", "keep-*")
-    assert stricter_lifecycle(careful, loose) == replace(careful, exempt=exempt)
-    assert len(list(weakened(LIFECYCLE, careful, loose))) == len(LIFECYCLE)
+    assert stricter_branch_settings(careful, loose) == replace(careful, exempt=exempt)
+    assert len(list(weakened(BRANCH_SETTINGS, careful, loose))) == len(BRANCH_SETTINGS)
 
 
 class DescribeSinceTheMark:

@@ -23,7 +23,7 @@ from lakeplan.values.desired import BOUNDS, SAFETY
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.rules import Action
-from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 from tests.review.declared import SAME, kind_of, written
 
@@ -31,7 +31,7 @@ Node = dict[str, Any]
 HERE = "http://127.0.0.1:8000"
 NOTIFY = {"channels": {"ops": {"kind": "slack"}}}
 NOW = datetime(2026, 3, 31, tzinfo=timezone.utc)
-OF_REPOSITORIES = (*SWEEP, *LIFECYCLE, *PINS)
+OF_REPOSITORIES = (*SWEEP, *BRANCH_SETTINGS, *PINS)
 OF_THE_TREE = (*SAFETY, *BOUNDS)
 
 

@@ -34,7 +34,7 @@ from lakeplan.values.desired import Price
 from lakeplan.values.pins import PinRow, PinsPlan
 from lakeplan.values.plan import (
     APPLY,
-    LIFECYCLE_RUN,
+    BRANCHES_RUN,
     Backlog,
     Failure,
     GateOutcome,
@@ -98,7 +98,7 @@ GATES = st.lists(
         TEXT,
         TEXT,
         st.sampled_from([h.value for h in Horizon]),
-        st.sampled_from([APPLY, LIFECYCLE_RUN]),
+        st.sampled_from([APPLY, BRANCHES_RUN]),
     ),
     max_size=2,
 ).map(tuple)

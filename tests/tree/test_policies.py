@@ -1,4 +1,4 @@
-"""Policies and lifecycle settings as typed values, and the engine they need."""
+"""Policies and branch settings as typed values, and the engine they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeplan.values.desired import Cleared, PoliciesDesired
-from lakeplan.values.settings import LifecycleSettings, Policy
+from lakeplan.values.settings import BranchSettings, Policy
 
 POLICY = "branch_lifecycle: {policies: [{id: p, patterns: [x], max_age: 7d}]}"
 
@@ -43,13 +43,13 @@ def it_tells_absent_from_cleared(tree: Any) -> None:
     assert resolved(tree, "branch_lifecycle: clear").branch_lifecycle is Cleared.CLEAR
 
 
-def it_reads_lifecycle_settings_with_the_design_s_defaults(tree: Any) -> None:
-    assert resolved(tree, "owner: me").lifecycle_settings == LifecycleSettings()
+def it_reads_branch_settings_with_the_design_s_defaults(tree: Any) -> None:
+    assert resolved(tree, "owner: me").branch_settings == BranchSettings()
     entry = (
         "branch_lifecycle: {exempt: [keep-*], require_merged: true, min_keep: 3,"
         " keep_with_uncommitted: false, assume_created: head_commit}"
     )
-    assert resolved(tree, entry).lifecycle_settings == LifecycleSettings(
+    assert resolved(tree, entry).branch_settings == BranchSettings(
         exempt=("keep-*",),
         require_merged=True,
         min_keep=3,
@@ -67,14 +67,14 @@ def it_clears_policies_and_keeps_inherited_settings(tree: Any) -> None:
     entry = "  team-a: {use: [base], branch_lifecycle: clear}"
     (found,) = tree.load(root("lakeplan") + INHERITED, entry).resolve("prod", [])
     assert found.branch_lifecycle is Cleared.CLEAR
-    assert found.lifecycle_settings == LifecycleSettings(exempt=("a",))
+    assert found.branch_settings == BranchSettings(exempt=("a",))
     assert found.resolved["branch_lifecycle"] == {"policies": "clear", "exempt": ["a"]}
 
 
 def it_manages_no_policies_where_a_block_has_only_settings(tree: Any) -> None:
     (found,) = tree.load(root("none"), "  team-a: {branch_lifecycle: {min_keep: 2}}").resolve("prod", [])
     assert found.branch_lifecycle is None
-    assert found.lifecycle_settings == LifecycleSettings(min_keep=2)
+    assert found.branch_settings == BranchSettings(min_keep=2)
 
 
 def it_takes_settings_beside_a_file(tree: Any) -> None:
@@ -82,7 +82,7 @@ def it_takes_settings_beside_a_file(tree: Any) -> None:
     entry = "  team-a: {branch_lifecycle: {file: p.json, min_keep: 2, exempt: [a]}}"
     (found,) = tree.load(root("lakeplan"), entry, files).resolve("prod", [])
     assert [policy.id for policy in found.branch_lifecycle.policies] == ["p"]
-    assert found.lifecycle_settings == LifecycleSettings(min_keep=2, exempt=("a",))
+    assert found.branch_settings == BranchSettings(min_keep=2, exempt=("a",))
 
 
 @pytest.mark.parametrize("entry", [POLICY, "branch_lifecycle: clear"])

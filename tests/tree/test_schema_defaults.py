@@ -40,7 +40,7 @@ class DescribeDefaults:
         assert blocks["branch_lifecycle"].pop("exempt") == []
         (said,) = tree.load(entries=f"  analytics: {json.dumps(blocks)}\n").resolve("prod", {"analytics"})
         (plain,) = tree.load(entries="  analytics: {owner: a}\n").resolve("prod", {"analytics"})
-        assert (said.sweep, said.lifecycle_settings) == (plain.sweep, plain.lifecycle_settings)
+        assert (said.sweep, said.branch_settings) == (plain.sweep, plain.branch_settings)
 
     def it_has_those_of_the_root(self, tree: TreeBuilder) -> None:
         root, server = TREE["properties"], TREE["$defs"]["server"]["properties"]

@@ -14,7 +14,7 @@ from lakeplan.tree.schemas import schema_folder
 from lakeplan.values.declare import Setting
 from lakeplan.values.desired import BOUNDS, SAFETY
 from lakeplan.values.pins import PINS
-from lakeplan.values.settings import LIFECYCLE
+from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 
 WIDTH = 118
@@ -36,7 +36,7 @@ _GUARD = ("properties", "sweep_guards", "additionalProperties", "properties")
 BLOCKS = (
     Block("tree", ("$defs", "safety"), SAFETY),
     Block("tree", ("properties", "bounds"), BOUNDS),
-    Block("repository", ("$defs", "branch_lifecycle"), LIFECYCLE, by_hand=("policies", "file")),
+    Block("repository", ("$defs", "branch_lifecycle"), BRANCH_SETTINGS, by_hand=("policies", "file")),
     Block("repository", ("$defs", "sweep"), SWEEP),
     Block("repository", ("$defs", "pins"), PINS),
     Block("marks", ("$defs", "settings"), SWEEP, recorded=True),

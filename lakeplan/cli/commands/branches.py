@@ -12,9 +12,9 @@ from typing import Annotated
 from lakeplan.branches import documents
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import ReviewedPlan
-from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
-from lakeplan.branches.run import RunPorts, run_lifecycle, serve
-from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
+from lakeplan.branches.run import RunPorts, run_branches, serve
+from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.cli import completing, options
 from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import RenderContext
@@ -26,11 +26,11 @@ from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopp
 from lakeplan.cli.wiring import Opening, SelectionOptions, Session, SessionOptions
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
-from lakeplan.output.lifecycle import (
+from lakeplan.output.branches import (
+    render_branches_plan,
+    render_branches_run,
+    render_branches_undo,
     render_exemption,
-    render_lifecycle_plan,
-    render_lifecycle_run,
-    render_lifecycle_undo,
 )
 from lakeplan.review.base import ReviewedTree
 from lakeplan.review.selection import Selection
@@ -64,20 +64,20 @@ def plan(
       lakeplan branches plan --format json --out branches.json
     """
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache)
-    made = plan_lifecycle(
+    made = plan_branches(
         session.tree,
-        LifecycleOptions(
+        BranchesOptions(
             now=now_utc(),
             as_of=session.as_of,
             selection=selection,
             simulate=not no_simulate,
             read_only=read_only,
         ),
-        LifecyclePorts(session.branch_readers, session.simulator, session.progress, session.state()),
+        BranchesPorts(session.branch_readers, session.simulator, session.progress, session.state()),
     )
     return outputs.emit(
         with_costs(documents.plan_document(made), session.tree, "repositories"),
-        render_lifecycle_plan,
+        render_branches_plan,
         RenderContext.of(session.tree),
         code=documents.plan_exit_code(made, detailed=detailed_exitcode),
     )
@@ -148,14 +148,14 @@ def undo(
     outputs.check_files()
     session = opening.session(tree)
     with stopping() as stop:
-        done = undo_lifecycle(
+        done = undo_branches(
             session.tree,
             UndoOptions(selection, run_id, frozenset(branch or ())),
             _ports(session, stop.is_set),
             this_run(tree, session.tree),
         )
     document, code = documents.undo_document(done), documents.undo_exit_code(done)
-    return outputs.emit(document, render_lifecycle_undo, code=code)
+    return outputs.emit(document, render_branches_undo, code=code)
 
 
 @command("Exempt a branch from its policies until a date.")
@@ -241,9 +241,9 @@ class _Runner:
         """Raises LakeplanError where nothing can be done at all."""
         session = self.open()
         reviewed = self.reviewed
-        done = run_lifecycle(
+        done = run_branches(
             session.tree if reviewed is None else ReviewedTree(session.tree, reviewed.settings),
-            LifecycleOptions(
+            BranchesOptions(
                 now=session.as_of, as_of=session.as_of, selection=self.selection, allowed=self.allowed
             ),
             _ports(session, self.stop),
@@ -252,7 +252,7 @@ class _Runner:
         )
         return self.outputs.emit(
             documents.run_document(done),
-            render_lifecycle_run,
+            render_branches_run,
             RenderContext.of(session.tree),
             code=documents.run_exit_code(done),
         )

@@ -16,7 +16,7 @@ def old(lake, monkeypatch):
     lake.policies("{id: old, patterns: [feature-*], max_age: 14d}", "{assume_created: head_commit}")
     lake.api.commit("analytics", "main", 100, data=10)
     for _ in range(2):
-        assert lake.lifecycle("run").code == 0
+        assert lake.branches("run").code == 0
     return lake
 
 
@@ -52,7 +52,7 @@ def it_keeps_a_branch_that_is_seconds_old(old, monkeypatch, change):
     old.api.branch("analytics", "feature-1")
     change(old, monkeypatch)
     for warned in (True, False):
-        result = old.lifecycle("run")
+        result = old.branches("run")
         assert result.code == 0, result.err
         (repository,) = result.json["repositories"]
         assert any("cannot be trusted" in w for w in repository["warnings"]) is warned
@@ -61,16 +61,16 @@ def it_keeps_a_branch_that_is_seconds_old(old, monkeypatch, change):
 
 def it_keeps_a_branch_made_again_since_an_older_record_that_is_put_back(old):
     old.api.branch("analytics", "feature-1")
-    old.lifecycle("run")
+    old.branches("run")
     old.grow_older(13)
     copy = old.ledger.read_text()
     old.api.call("DELETE", "/repositories/analytics/branches/feature-1")
-    old.lifecycle("run")
+    old.branches("run")
     old.api.branch("analytics", "feature-1")
-    old.lifecycle("run")
+    old.branches("run")
     old.ledger.write_text(copy)
     old.grow_older(2)
-    result = old.lifecycle("run")
+    result = old.branches("run")
     assert old.live() == {"main", "feature-1"}
     assert "older copy" in result.json["repositories"][0]["warnings"][0]
 
@@ -92,14 +92,14 @@ def it_tells_a_person(old):
 )
 def it_fails_one_repository_on_values_that_no_run_wrote(old, spoil):
     old.api.branch("analytics", "feature-1")
-    old.lifecycle("run")
+    old.branches("run")
     document = json.loads(old.ledger.read_text())
     spoil(document)
     old.ledger.write_text(json.dumps(document))
     old.api.repository("second")
     text = (old.tree / "repositories" / "analytics.yaml").read_text()
     old.write("repositories/second.yaml", text.replace("  analytics:", "  second:"))
-    result = old.lifecycle("run")
+    result = old.branches("run")
     assert result.code == 3
     first, second = result.json["repositories"]
     assert "branches/prod/analytics.json" in first["failure"]["where"]

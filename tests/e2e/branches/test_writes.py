@@ -36,7 +36,7 @@ class DescribeWrites:
             lake.api.call("POST", f"/repositories/analytics/branches/feature-1/{action}", json=body)
             assert lake.verdicts() == STAY, action
             lake.api.call("DELETE", "/repositories/analytics/branches/feature-1")
-            lake.lifecycle("run")
+            lake.branches("run")
 
     def it_is_reset_by_a_retarget(self, lake):
         commit = lake.api.commit("analytics", "main", 100, data=10)
@@ -71,7 +71,7 @@ class DescribeWrites:
         lake.api.branch("analytics", "feature-1")
         lake.api.upload("analytics", "feature-1", "new", b"x")
         lake.observed()
-        lake.lifecycle("run")  # looks at what is staged, because the branch would go
+        lake.branches("run")  # looks at what is staged, because the branch would go
         lake.grow_older(4)
         assert lake.verdicts()["feature-1"] == ("keep", "uncommitted")
         lake.api.call("PUT", "/repositories/analytics/branches/feature-1", json={"type": "reset"})
@@ -86,5 +86,5 @@ class DescribeWrites:
 
     def it_is_not_reset_by_an_everest_mount_and_the_plan_says_so(self, lake):
         lake.observed("feature-1")
-        document = lake.lifecycle("plan", "--no-simulate").json
+        document = lake.branches("plan", "--no-simulate").json
         assert any("Everest" in c for c in document["caveats"])

@@ -39,7 +39,7 @@ def days_pass(lake, days: float) -> None:
 
 
 def it_tells_then_waits_then_deletes(lake, hook):
-    first = lake.lifecycle("run")
+    first = lake.branches("run")
     assert first.code == 0, first.err
     assert lake.live() == {"main", "feature-1"}
     (repository,) = first.json["repositories"]
@@ -53,52 +53,52 @@ def it_tells_then_waits_then_deletes(lake, hook):
     assert "Authorization" not in request.headers
     assert lake.verdicts()["feature-1"] == ("keep", "notice_given")
     days_pass(lake, 2)
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main", "feature-1"}
     days_pass(lake, 1.1)
     assert lake.verdicts()["feature-1"] == ("delete", "policy")
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main"}
     assert len(hook.received) == 1
 
 
 def it_keeps_its_word_when_the_period_leaves_the_tree(lake, hook):
-    lake.lifecycle("run")
+    lake.branches("run")
     lake.policies("{id: quiet, patterns: [feature-*], max_idle_age: 3d}")
     assert lake.verdicts()["feature-1"] == ("keep", "notice_given")
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main", "feature-1"}
     days_pass(lake, 3.1)
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main"}
 
 
 def it_tells_the_channel_of_today_when_another_one_was_told(lake, hook, monkeypatch):
     """A notice that went to the wrong people does not count once the tree names the right ones."""
-    lake.lifecycle("run")
+    lake.branches("run")
     root = (lake.tree / "lakeplan.yaml").read_text()
     lake.write("lakeplan.yaml", root.replace("{ops: {kind: json}}", "{team: {kind: json}}"))
     with receiver() as other:
         monkeypatch.setenv("LAKEPLAN_NOTIFY_TEAM_URL", other.url)
         days_pass(lake, 3.1)
         assert lake.verdicts()["feature-1"] == ("keep", "notice_due")
-        lake.lifecycle("run")
+        lake.branches("run")
         assert lake.live() == {"main", "feature-1"}
         assert len(other.received) == 1
         days_pass(lake, 3.1)
-        lake.lifecycle("run")
+        lake.branches("run")
         assert lake.live() == {"main"}
 
 
 def it_exempts_by_the_command_of_the_notice(lake, hook):
-    lake.lifecycle("run")
+    lake.branches("run")
     words = hook.received[0].json["items"][0]["command"].split()
     assert words[:5] == ["lakeplan", "branches", "exempt", "prod/analytics", "feature-1"]
-    result = lake.lifecycle(*words[2:], "--reason", "release is late")
+    result = lake.branches(*words[2:], "--reason", "release is late")
     assert result.code == 0, result.err
     assert result.json["reason"] == "release is late"
     days_pass(lake, 4)
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main", "feature-1"}
     assert lake.verdicts()["feature-1"] == ("keep", "exempted")
     shown = lake.lakeplan("branches", "plan", "--no-simulate").out
@@ -106,15 +106,15 @@ def it_exempts_by_the_command_of_the_notice(lake, hook):
     removed = lake.lakeplan("branches", "exempt", "analytics", "feature-1", "--remove")
     assert removed.code == 0
     assert "Exemption removed: prod/analytics feature-1" in removed.out
-    lake.lifecycle("run")
+    lake.branches("run")
     assert lake.live() == {"main", "feature-1"}, "the notice from before the exemption is void"
     assert len(hook.received) == 2
 
 
 def it_records_notices_and_exemptions_in_the_history(lake, hook):
-    lake.lifecycle("run")
-    lake.lifecycle("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
-    lake.lifecycle("exempt", "analytics", "feature-1", "--remove")
+    lake.branches("run")
+    lake.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
+    lake.branches("exempt", "analytics", "feature-1", "--remove")
     runs = lake.lakeplan("history", "--kind", "branches", "--format", "json").json["runs"]
     steps = [(run["command"], run["repositories"][0]) for run in runs]
     assert [(command, step["counts"]) for command, step in steps] == [
@@ -127,8 +127,8 @@ def it_records_notices_and_exemptions_in_the_history(lake, hook):
 
 
 def it_is_explained_where_the_branch_is_named(lake, hook):
-    lake.lifecycle("run")
-    lake.lifecycle("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
+    lake.branches("run")
+    lake.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
     notes = lake.lakeplan("explain", "analytics", "feature-1", "--format", "json").json["notes"]
     assert any("exempt until 2099-01-02 00:00 UTC" in note and "late" in note for note in notes)
     assert any("notice was given" in note for note in notes)
@@ -167,7 +167,7 @@ def it_is_told_by_doctor_which_channel_has_no_url(lake, hook, monkeypatch):
 def it_postpones_and_says_so(lake, hook, answers, said, monkeypatch):
     monkeypatch.setattr("lakeplan.review.notify.PAUSE_SECONDS", 0.01)
     hook.answers = answers
-    result = lake.lifecycle("run")
+    result = lake.branches("run")
     assert result.code == 0, result.err
     (repository,) = result.json["repositories"]
     assert said in repository["warnings"][0]
@@ -185,7 +185,7 @@ def it_postpones_and_says_so(lake, hook, answers, said, monkeypatch):
 
 def it_postpones_without_the_variable(lake, hook, monkeypatch):
     monkeypatch.delenv("LAKEPLAN_NOTIFY_OPS_URL")
-    (repository,) = lake.lifecycle("run").json["repositories"]
+    (repository,) = lake.branches("run").json["repositories"]
     assert "LAKEPLAN_NOTIFY_OPS_URL is not set" in repository["warnings"][0]
     assert hook.received == []
 

@@ -66,7 +66,7 @@ _ENDS = {
 }
 
 
-def render_lifecycle_plan(document: PlanDocument, console: Console) -> None:
+def render_branches_plan(document: PlanDocument, console: Console) -> None:
     """Print every branch of every repository: those to delete, then those that are kept and until when."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -294,7 +294,7 @@ def _failure(page: Page, failure: FailureRow) -> None:
     page.failure(text, hint=failure["hint"], indent=2)
 
 
-def render_lifecycle_run(document: RunDocument, console: Console) -> None:
+def render_branches_run(document: RunDocument, console: Console) -> None:
     """Print what a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -331,7 +331,7 @@ def render_lifecycle_run(document: RunDocument, console: Console) -> None:
     page.total("Branch run:", f"{text} Run {document['run_id']}.")
 
 
-def render_lifecycle_undo(document: UndoDocument, console: Console) -> None:
+def render_branches_undo(document: UndoDocument, console: Console) -> None:
     """Print which branches were restored, and which could not be."""
     page = Page(console)
     for repository in document["repositories"]:

@@ -15,7 +15,7 @@ class DescribeDeletion:
         lake.handle.faults.deny(
             "DELETE .*/branches/feature-1", status=412, message="pre-delete-branch hook failed: no"
         )
-        result = lake.lifecycle("run")
+        result = lake.branches("run")
         assert result.code == 0
         ends = {b["branch_id"]: b for b in result.json["repositories"][0]["branches"]}
         assert ends["feature-1"]["outcome"] == "hook_refused"
@@ -25,7 +25,7 @@ class DescribeDeletion:
     def it_asks_for_the_deletion_that_fires_both_hooks(self, lake):
         lake.observed("feature-1")
         lake.handle.faults.forget()
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.branches("run").json["summary"]["deleted"] == 1
         asked = [(r.method, r.path.partition("?")[0]) for r in lake.handle.faults.requests]
         deletions = [path for method, path in asked if method == "DELETE"]
         assert deletions == ["/api/v1/repositories/analytics/branches/feature-1"]
@@ -39,12 +39,12 @@ class DescribeDeletion:
         lake.observed()
         (branch,) = [
             b
-            for b in lake.lifecycle("plan", "--no-simulate").json["repositories"][0]["branches"]
+            for b in lake.branches("plan", "--no-simulate").json["repositories"][0]["branches"]
             if b["branch_id"] == "feature-1"
         ]
         assert (branch["verdict"], branch["uncommitted"]) == ("delete", 3)
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
-        (back,) = lake.lifecycle("undo").json["repositories"][0]["branches"]
+        assert lake.branches("run").json["summary"]["deleted"] == 1
+        (back,) = lake.branches("undo").json["repositories"][0]["branches"]
         assert back["uncommitted_lost"] == 3
         assert "cannot be restored" in back["warnings"][0]
 
@@ -55,11 +55,11 @@ class DescribeDeletion:
         lake.observed()
         (branch,) = [
             b
-            for b in lake.lifecycle("plan", "--no-simulate").json["repositories"][0]["branches"]
+            for b in lake.branches("plan", "--no-simulate").json["repositories"][0]["branches"]
             if b["verdict"] == "delete"
         ]
         assert branch["tags"] == ["v1"]
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.branches("run").json["summary"]["deleted"] == 1
         assert lake.api.call("GET", "/repositories/analytics/tags/v1")["commit_id"] == head
         assert lake.api.call("GET", f"/repositories/analytics/commits/{head}")["id"] == head
 
@@ -81,7 +81,7 @@ class DescribeDeletion:
             time.sleep(1.1)
 
         lake.handle.faults.lose_next(None, "DELETE .*/branches/feature-", open_pull_request)
-        lake.lifecycle("run")
+        lake.branches("run")
         assert len(lake.live()) == 2
 
     def it_keeps_protected_branches_which_the_server_would_let_be_deleted(self, lake):
@@ -89,7 +89,7 @@ class DescribeDeletion:
         path = "/repositories/analytics/settings/branch_protection"
         lake.api.call("PUT", path, json=[{"pattern": "*-1"}])
         assert lake.verdicts()["feature-1"] == ("keep", "protected")
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.branches("run").json["summary"]["deleted"] == 1
         assert lake.live() == {"main", "feature-1"}
 
     @pytest.mark.parametrize("status", [None, 500, 503])
@@ -106,15 +106,15 @@ class DescribeDeletion:
 
         lake.handle.faults.lose_next(status, "DELETE .*/branches/feature-1", make_again)
         lake.handle.faults.forget()
-        lake.lifecycle("run")
+        lake.branches("run")
         deletions = [r for r in lake.handle.faults.requests if r.method == "DELETE"]
         assert len(deletions) == 1
         assert lake.live() == {"main", "feature-1"}
-        assert lake.lifecycle("undo").json["summary"]["exists"] == 1
+        assert lake.branches("undo").json["summary"]["exists"] == 1
 
     def it_refuses_policies_that_match_the_default_branch(self, lake):
         lake.policies('{id: all, patterns: ["m*"], max_age: 1d}')
-        result = lake.lifecycle("run")
+        result = lake.branches("run")
         assert result.code == 1
         failure = result.json["repositories"][0]["failure"]
         assert "'m*' matches the default branch 'main'" in failure["message"]
@@ -128,7 +128,7 @@ class DescribeDeletion:
             "apiVersion: lakeplan/v1\nrepositories:\n  frozen:\n    branch_lifecycle:\n"
             "      policies: [{patterns: [feature-*], max_age: 1s}]\n",
         )
-        document = lake.lifecycle("plan", "--no-simulate", "--read-only").json
+        document = lake.branches("plan", "--no-simulate", "--read-only").json
         assert document["repositories"][0]["read_only"] is True
         assert document["summary"]["delete"] == 0
 
@@ -145,7 +145,7 @@ class DescribeHolds:
         self.hold(lake, "{branch: feature-1, reason: legal}")
         assert lake.verdicts()["feature-1"] == ("keep", "held")
         assert "kept by a legal hold" in lake.lakeplan("branches", "plan", "--no-simulate").out
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.branches("run").json["summary"]["deleted"] == 1
         assert lake.live() == {"main", "feature-1"}
 
     def it_keeps_branches_that_alone_lead_to_a_held_commit_or_path(self, lake):
@@ -157,7 +157,7 @@ class DescribeHolds:
         lake.api.commit("analytics", "feature-3", 0, other=3)
         lake.observed()
         self.hold(lake, f"{{commit: '{head[:8]}', reason: r}}", "{prefix: legal/, reason: r}")
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+        assert lake.branches("run").json["summary"]["deleted"] == 1
         assert lake.live() == {"main", "feature-1", "feature-2"}
 
     def it_deletes_nothing_of_a_held_repository_under_another_name_of_its_server(self, lake, monkeypatch):
@@ -184,13 +184,13 @@ class DescribeHolds:
         monkeypatch.setattr(type(lake), "ledger", ledger)
         lake.observed("feature-1", "feature-2")
         assert lake.verdicts()["feature-1"] == ("keep", "held")
-        assert lake.lifecycle("run").code == 0
+        assert lake.branches("run").code == 0
         assert lake.live() == {"main", "feature-1"}
 
     def it_deletes_nothing_while_a_hold_is_misspelt(self, lake):
         lake.observed("feature-1")
         self.hold(lake, "{branch: faeture-1, reason: legal}")
-        result = lake.lifecycle("run")
+        result = lake.branches("run")
         assert result.code == 1
         assert "'faeture-1' keeps nothing" in result.json["repositories"][0]["failure"]["message"]
         assert lake.live() == {"main", "feature-1"}
@@ -205,17 +205,17 @@ def it_claims_a_repository_before_it_deletes_a_branch(lake):
 
     tree_of("team-a")
     lake.api.branch("analytics", "feature-1")
-    assert lake.lifecycle("run").code == 0
+    assert lake.branches("run").code == 0
     ledger = lake.tree / ".team-a" / "branches" / "prod" / "analytics.json"
     ledger.parent.parent.parent.rename(lake.tree / ".lakeplan")
     lake.grow_older(4)
     (lake.tree / ".lakeplan").rename(lake.tree / ".team-a")
-    assert lake.lifecycle("run").code == 0
+    assert lake.branches("run").code == 0
     assert lake.live() == {"main"}
     metadata = lake.api.call("GET", "/repositories/analytics/metadata")
     assert "lakeplan.tree.team-a" in metadata
     tree_of("team-b")
-    refused = lake.lifecycle("run")
+    refused = lake.branches("run")
     assert "another tree manages this repository: 'team-a'" in refused.out
 
 
@@ -227,7 +227,7 @@ def it_asks_about_uncommitted_changes_that_came_after_the_review(lake):
     options = ("--no-simulate", "--format", "json", "--out", plan, "-q")
     assert lake.lakeplan("branches", "plan", *options).code == 0
     lake.api.upload("analytics", "feature-1", "work.bin", b"of a week")
-    done = lake.lifecycle("run", str(plan))
+    done = lake.branches("run", str(plan))
     (repository,) = done.json["repositories"]
     assert {b["branch_id"]: b["outcome"] for b in repository["branches"]} == {
         "feature-1": "written",

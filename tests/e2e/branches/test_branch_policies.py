@@ -1,4 +1,4 @@
-"""Branch lifecycle as a user runs it, on the sandbox."""
+"""Branch policies as a user runs them, on the sandbox."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class DescribeRoundTrips:
         body = {"name": "feature-2", "source": "main", "hidden": True}
         lake.api.call("POST", "/repositories/analytics/branches", json=body)
         lake.observed("feature-1")
-        assert lake.lifecycle("plan", "--no-simulate", "--detailed-exitcode").code == 2
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 2
+        assert lake.branches("plan", "--no-simulate", "--detailed-exitcode").code == 2
+        assert lake.branches("run").json["summary"]["deleted"] == 2
         assert lake.live() == {"main"}
-        assert lake.lifecycle("undo").json["summary"]["restored"] == 2
+        assert lake.branches("undo").json["summary"]["restored"] == 2
         assert lake.live() == {"main", "feature-1", "feature-2"}
         shown = lake.api.call("GET", "/repositories/analytics/branches")["results"]
         assert {b["id"] for b in shown} == {"main", "feature-1"}
-        assert lake.lifecycle("run").json["summary"]["deleted"] == 0
+        assert lake.branches("run").json["summary"]["deleted"] == 0
 
     def it_deletes_only_what_the_reviewed_plan_has_and_as_it_was(self, lake):
         lake.policies("{id: old, patterns: [feature-*], max_age: 3d}")
         lake.observed("feature-1", "feature-2", "feature-3")
-        path = lake.folder / "lifecycle.json"
+        path = lake.folder / "branches.json"
         lake.lakeplan("branches", "plan", "--no-simulate", "--format", "json", "--out", path, "-q")
         document = json.loads(path.read_text())
         branches = document["repositories"][0]["branches"]
         document["repositories"][0]["branches"] = [b for b in branches if b["branch_id"] != "feature-3"]
         path.write_text(json.dumps(document))
         lake.api.commit("analytics", "feature-2", 0, data=3)  # between plan and run
-        ends = lake.lifecycle("run", str(path)).json["repositories"][0]["branches"]
+        ends = lake.branches("run", str(path)).json["repositories"][0]["branches"]
         assert {b["branch_id"]: b["outcome"] for b in ends} == {
             "feature-1": "deleted",
             "feature-2": "moved",
@@ -53,12 +53,12 @@ class DescribeRoundTrips:
         lake.observed("feature-1")
         before = {p: p.read_bytes() for p in lake.tree.rglob("*") if p.is_file()}
         lake.handle.faults.forget()
-        lake.lifecycle("plan", "--no-simulate")
+        lake.branches("plan", "--no-simulate")
         writes = [r for r in lake.handle.faults.requests if r.method != "GET"]
         assert [(r.method, r.path) for r in writes] == [("PUT", "/api/v1/repositories/analytics/refs/dump")]
         assert {p: p.read_bytes() for p in lake.tree.rglob("*") if p.is_file()} == before
         lake.handle.faults.forget()
-        lake.lifecycle("plan", "--no-simulate", "--read-only")
+        lake.branches("plan", "--no-simulate", "--read-only")
         assert {r.method for r in lake.handle.faults.requests} == {"GET"}
 
     def it_shows_people_what_goes_and_what_stays(self, lake):
@@ -78,7 +78,7 @@ class DescribeRoundTrips:
         lake.api.commit("analytics", "feature-1", 50, mine=200)
         lake.api.set_rules("analytics", 21)
         lake.observed()
-        (repository,) = lake.lifecycle("plan").json["repositories"]
+        (repository,) = lake.branches("plan").json["repositories"]
         (branch,) = [b for b in repository["branches"] if b["verdict"] == "delete"]
         assert branch["follows"] == {"commits": 1, "objects": 1, "size_bytes": 200, "tags": []}
         assert repository["totals"]["now"]["objects"] == 1
@@ -115,8 +115,8 @@ class DescribeEngines:
         root = (lake.tree / "lakeplan.yaml").read_text()
         lake.write("lakeplan.yaml", root.replace("safety: {", "safety: {max_deleted_branches: 1, "))
         lake.observed("feature-1", "feature-2")
-        assert lake.lifecycle("plan", "--no-simulate").code == 4
-        assert lake.lifecycle("run").code == 4
+        assert lake.branches("plan", "--no-simulate").code == 4
+        assert lake.branches("run").code == 4
         assert lake.live() == {"main", "feature-1", "feature-2"}
 
 

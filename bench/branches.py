@@ -1,6 +1,6 @@
 """Lifecycle over many branches on the sandbox: seconds, requests, and the size of the ledger.
 
-    python bench/lifecycle.py [--branches 10000] [--going 1000]
+    python bench/branches.py [--branches 10000] [--going 1000]
 
 Goal (issue 4): 10,000 branches, a plan under 30 s, a ledger under 10 MB, one read and one write of it a run.
 ``--going`` of the branches have crossed their policy, so their uncommitted changes are read too. With
@@ -25,10 +25,10 @@ import requests
 from rich.console import Console
 
 from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate
-from lakeplan.branches.plan import LifecycleOptions, LifecyclePorts, plan_lifecycle
+from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.run import RunPorts, run_lifecycle
-from lakeplan.branches.undo import UndoOptions, undo_lifecycle
+from lakeplan.branches.run import RunPorts, run_branches
+from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.cli.process import now_utc, this_run
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
@@ -171,7 +171,7 @@ def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
 
     def run() -> None:
         now = now_utc()
-        report = run_lifecycle(tree, LifecycleOptions(now, now), ports, this_run(folder))
+        report = run_branches(tree, BranchesOptions(now, now), ports, this_run(folder))
         failures = [r.failure for r in report.repositories if r.failure is not None]
         assert not failures, failures
 
@@ -192,10 +192,10 @@ def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
         return
     start = time.perf_counter()
     now = now_utc()
-    plan = plan_lifecycle(
+    plan = plan_branches(
         tree,
-        LifecycleOptions(now, now, simulate=False),
-        LifecyclePorts(lambda _: readers, NoSimulator(), Silent(), state),
+        BranchesOptions(now, now, simulate=False),
+        BranchesPorts(lambda _: readers, NoSimulator(), Silent(), state),
     )
     timed(f"plan: {plan.deletions:,} of {count:,} go", start)
     assert plan.deletions == going, plan.deletions
@@ -233,7 +233,7 @@ def undo_many(tree: Tree, ports: RunPorts, state: Counted, going: int) -> None:
     DeletionRecord(ports.state, "prod/big", "bench", at, {}, deletions, finished=True).save()
     state.counts.clear()
     start = time.perf_counter()
-    undone = undo_lifecycle(tree, UndoOptions(Selection()), ports, this_run(tree.root))
+    undone = undo_branches(tree, UndoOptions(Selection()), ports, this_run(tree.root))
     outcomes = Counter(end.outcome.value for one in undone.repositories for end in one.branches)
     timed(f"undo: {dict(outcomes)} (load {os.getloadavg()[0]:.1f})", start)
     print(f"  {sum(state.counts.values()):,} reads and writes of the state")

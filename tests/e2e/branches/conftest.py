@@ -26,16 +26,16 @@ class Lake:
     def ledger(self) -> Path:
         return self.tree / ".lakeplan" / "branches" / "prod" / "analytics.json"
 
-    def policies(self, text: str, lifecycle: str = "") -> None:
+    def policies(self, text: str, settings: str = "") -> None:
         """The tree's entry: these policies, and settings as they stand beside them."""
-        settings = f", {lifecycle[1:-1]}" if lifecycle else ""
+        settings = f", {settings[1:-1]}" if settings else ""
         self.write(
             "repositories/analytics.yaml",
             "apiVersion: lakeplan/v1\nrepositories:\n  analytics:\n"
             f"    branch_lifecycle: {{policies: [{text}]{settings}}}\n",
         )
 
-    def lifecycle(self, command: str, *arguments: str) -> Any:
+    def branches(self, command: str, *arguments: str) -> Any:
         """Runs one command and checks its JSON against the schema."""
         result = self.lakeplan("branches", command, "--format", "json", *arguments)
         if result.out:
@@ -54,11 +54,11 @@ class Lake:
         """Branches that were observed for this long."""
         for branch in branches:
             self.api.branch("analytics", branch)
-        assert self.lifecycle("run").code == 0
+        assert self.branches("run").code == 0
         self.grow_older(days)
 
     def verdicts(self, *arguments: str) -> dict[str, tuple[str, str]]:
-        (repository,) = self.lifecycle("plan", "--no-simulate", *arguments).json["repositories"]
+        (repository,) = self.branches("plan", "--no-simulate", *arguments).json["repositories"]
         return {b["branch_id"]: (b["verdict"], b["reason"]) for b in repository["branches"]}
 
     def live(self) -> set[str]:

@@ -35,7 +35,7 @@ def only_here(document):
 
 
 def it_counts_as_a_simulation_of_the_namespace_does(idle, capsys, tmp_path):
-    found = only_here(idle.lifecycle("plan").json)
+    found = only_here(idle.branches("plan").json)
     assert set(found) == {"quiet", "shared", "copy"}
     assert (found["quiet"]["commits"], found["quiet"]["objects"], found["quiet"]["size_bytes"]) == (
         1,
@@ -56,7 +56,7 @@ def it_counts_as_a_simulation_of_the_namespace_does(idle, capsys, tmp_path):
 
 
 def it_says_unknown_where_nothing_was_simulated(idle):
-    document = idle.lifecycle("plan", "--no-simulate").json
+    document = idle.branches("plan", "--no-simulate").json
     assert only_here(document)["quiet"]["size_bytes"] is None
     assert only_here(document)["copy"]["size_bytes"] == 0  # no commit is its own: nothing to read
     shown = idle.lakeplan("branches", "plan", "--no-simulate").out
@@ -75,5 +75,5 @@ def it_plans_with_commits_of_years_that_no_calendar_has(lake, date):
     body = {"message": "odd", "date": date}
     lake.api.call("POST", "/repositories/analytics/branches/feature-odd/commits", json=body)
     lake.policies("{id: quiet, patterns: [feature-*], max_idle_age: 3d}", "{assume_created: head_commit}")
-    assert lake.lifecycle("plan", "--no-simulate").code == 0
+    assert lake.branches("plan", "--no-simulate").code == 0
     assert lake.world.lakeplan("plan", "--no-simulate").code == 0

@@ -34,16 +34,16 @@ def pinned(lake):
 
 def it_deletes_no_pin_and_counts_none(lake, pinned):
     lake.observed()
-    plan = lake.lifecycle("plan", "--no-simulate").json["repositories"][0]
+    plan = lake.branches("plan", "--no-simulate").json["repositories"][0]
     assert {b["branch_id"] for b in plan["branches"]} == {"main", "feature-1"}
-    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.branches("run").json["summary"]["deleted"] == 1
     assert lake.live() == {"main", pinned}
 
 
 def it_takes_the_rule_of_no_days_out_before_the_branch_goes(lake, pinned):
     lake.observed()
     lake.handle.faults.forget()
-    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.branches("run").json["summary"]["deleted"] == 1
     assert lake.api.rules("analytics") == {"*": 7}
     asked = [(r.method, r.path.rpartition("/")[2]) for r in lake.handle.faults.requests]
     writes = [one for one in asked if one in (("PUT", "gc_rules"), ("DELETE", "feature-1"))]
@@ -55,14 +55,14 @@ def it_takes_the_rule_of_no_days_out_before_the_branch_goes(lake, pinned):
 def it_leaves_the_rule_where_another_branch_is_at_the_commit(lake, pinned):
     lake.observed()
     lake.api.branch("analytics", "later", "feature-1")
-    assert lake.lifecycle("run").json["summary"]["deleted"] == 1
+    assert lake.branches("run").json["summary"]["deleted"] == 1
     assert lake.api.rules("analytics") == {"*": 7, pinned: 0}
 
 
 def it_keeps_the_branch_when_the_rule_cannot_be_written(lake, pinned):
     lake.observed()
     lake.handle.faults.deny("PUT .*/settings/gc_rules", status=403, message="no")
-    (branch,) = lake.lifecycle("run").json["repositories"][0]["branches"]
+    (branch,) = lake.branches("run").json["repositories"][0]["branches"]
     assert (branch["branch_id"], branch["outcome"]) == ("feature-1", "failed")
     assert "feature-1" in lake.live()
 
@@ -77,5 +77,5 @@ def it_deletes_no_branch_that_is_named_like_a_pin(lake, pinned, how):
         lake.api.call("DELETE", f"{PATH}/branches/{pinned}")
         lake.api.branch("analytics", pinned, commit)
     lake.observed()
-    assert lake.lifecycle("run").code == 0
+    assert lake.branches("run").code == 0
     assert pinned in lake.live()
