@@ -74,7 +74,13 @@ MODULES = {
         "tests/formats/sstable/test_checksum.py",
         "tests/formats/sstable/test_reader.py",
     ],
-    "lakefs/transport": ["tests/lakefs/test_faults.py", "tests/lakefs/test_transport.py"],
+    "lakefs/transport": [
+        "tests/lakefs/test_client.py",
+        "tests/lakefs/test_dump.py",
+        "tests/lakefs/test_faults.py",
+        "tests/lakefs/test_pace.py",
+        "tests/lakefs/test_transport.py",
+    ],
     "plan/impact": ["tests/plan/test_verdicts.py"],
     "retention/graph": [
         "tests/retention/test_server.py",
@@ -185,7 +191,7 @@ class Mutant:
     @property
     def counts(self) -> bool:
         """Whether it changes more than a text for people or the ``strict=`` of ``zip``."""
-        if self.removed.startswith(("raise ", "_log.")):
+        if self.removed.startswith(("raise ", "_log.", "log.")):
             return False
         removed, added = (
             STRICT.sub("", FOR_PEOPLE.sub("", TEXT.sub("T", line))) for line in (self.removed, self.added)

@@ -1,19 +1,33 @@
 from __future__ import annotations
 
 import base64
+import json
 import pickle
+import re
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from email.utils import formatdate
+from typing import Any
 
 import pytest
+import requests
 
 from lakeplan import __version__
-from lakeplan.errors import ServerError, ServerUnreachable, UnexpectedAnswer, may_have_acted
+from lakeplan.errors import NotFound, ServerError, ServerUnreachable, UnexpectedAnswer, may_have_acted
 from lakeplan.lakefs.client import READS_AND_DUMPS, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.transport import Call, RetryPolicy, Timeouts
+from lakeplan.lakefs.transport import (
+    CHERRY_PICKED,
+    Call,
+    Connection,
+    NoAuth,
+    Pace,
+    RetryPolicy,
+    Timeouts,
+    Transport,
+)
 from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSRulesWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
@@ -255,3 +269,127 @@ class DescribeImpossibleNames:
         with pytest.raises(ServerError, match="not a valid name"):
             server.physical_address("repo", "main", name)
         assert scripted.seen == []
+
+
+class DescribeACall:
+    """One request with each of its options."""
+
+    CALL = Call("GET", ("config", "version"), "ask", "repo")
+
+    @pytest.fixture
+    def transport(self, scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) -> Transport:
+        scripted.script = [VERSION]
+        return self.connected(scripted.url, credentials, fake_clock)
+
+    @staticmethod
+    def connected(url: str, credentials: Credentials, fake_clock: FakeClock, **options: Any) -> Transport:
+        clock = fake_clock.clock()
+        return Transport(
+            Connection("prod", url, credentials, clock=clock, allowed=re.compile(".*"), **options)
+        )
+
+    def it_has_parameters_headers_and_a_body(self, transport: Transport, scripted: Scripted) -> None:
+        headers = {"If-Match": "e"}
+        transport.request(
+            Call("PUT", ("a",), "ask", params={"after": "b/c"}, headers=headers, body={"days": 7})
+        )
+        (seen,) = scripted.seen
+        assert (seen.method, seen.path, seen.query) == ("PUT", "/api/v1/a", {"after": "b/c"})
+        assert seen.headers["If-Match"] == "e"
+        assert json.loads(seen.body) == {"days": 7}
+
+    @pytest.mark.parametrize(("status", "accepted"), [(200, True), (299, True), (300, False), (404, False)])
+    def it_accepts_success_alone(
+        self, transport: Transport, scripted: Scripted, status: int, accepted: bool
+    ) -> None:
+        scripted.script = [Answer(status, {"message": "some"})]
+        if accepted:
+            assert transport.request(self.CALL).status_code == status
+        else:
+            with pytest.raises(ServerError):
+                transport.request(self.CALL)
+
+    def it_accepts_what_it_names_too(self, transport: Transport, scripted: Scripted) -> None:
+        scripted.script = [Answer(404, {"message": "none"})]
+        assert transport.request(replace(self.CALL, accept=frozenset({404}))).status_code == 404
+
+    @pytest.mark.parametrize(
+        ("answer", "times"),
+        [
+            (Answer(429, {"message": "slow"}), 4),
+            (Answer(503, {"message": "busy"}), 4),
+            (FAILURE, 1),
+            (Answer(201, {"id": "b"}, cut_short_by=10), 1),
+        ],
+        ids=["429", "503", "500", "cut"],
+    )
+    def it_repeats_a_post_only_when_the_server_refused_it(
+        self, transport: Transport, scripted: Scripted, answer: Answer, times: int
+    ) -> None:
+        """The server may have started long work that an error or a lost answer says nothing of."""
+        scripted.script = [answer]
+        with pytest.raises(ServerError):
+            transport.request(replace(self.CALL, method="POST", repeatable=True))
+        assert len(scripted.seen) == times
+
+    @pytest.mark.parametrize(("retried", "times"), [(True, 3), (False, 1)])
+    def it_may_give_up_when_the_server_is_slow_once(
+        self, credentials: Credentials, fake_clock: FakeClock, retried: bool, times: int
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            transport = self.connected(
+                f"http://127.0.0.1:{silent.getsockname()[1]}",
+                credentials,
+                fake_clock,
+                timeouts=Timeouts(connect=5, read=0.05),
+                retries=RetryPolicy(tries=3),
+            )
+            with pytest.raises(ServerUnreachable):
+                transport.request(replace(self.CALL, retry_timeouts=retried))
+        assert len(fake_clock.slept) == times - 1
+
+    def it_repeats_a_lost_answer_whether_or_not_it_repeats_slow_ones(
+        self, transport: Transport, scripted: Scripted
+    ) -> None:
+        scripted.script = [Answer(200, {}, cut_short_by=10), VERSION]
+        assert transport.request(replace(self.CALL, retry_timeouts=False)).ok
+
+    def it_names_itself_and_the_repository_when_nobody_answers(
+        self, credentials: Credentials, fake_clock: FakeClock
+    ) -> None:
+        transport = self.connected("http://127.0.0.1:1", credentials, fake_clock)
+        with pytest.raises(ServerUnreachable, match="cannot ask: ") as caught:
+            transport.request(self.CALL)
+        assert caught.value.where == "server prod (http://127.0.0.1:1), repository repo"
+        assert transport.where(None) == "server prod (http://127.0.0.1:1)"
+
+    def it_reads_so_many_bytes(self, transport: Transport, scripted: Scripted) -> None:
+        scripted.script = [Answer(200, bytes(1000))]
+        assert len(transport.request(replace(self.CALL, limit=1000)).content) == 1000
+        with pytest.raises(ServerUnreachable, match=r"the response was refused: .*999 bytes"):
+            transport.request(replace(self.CALL, limit=999))
+        assert len(scripted.seen) == 2, "it is not sent again"
+
+    def it_waits_for_its_turn(
+        self, scripted: Scripted, credentials: Credentials, fake_clock: FakeClock
+    ) -> None:
+        scripted.script = [VERSION]
+        transport = self.connected(scripted.url, credentials, fake_clock, pace=Pace(2))
+        for _ in range(2):
+            transport.request(self.CALL)
+        assert fake_clock.slept == [0, 0.5]
+
+    def it_says_how_long_a_cherry_picked_commit_is_missing(
+        self, transport: Transport, scripted: Scripted
+    ) -> None:
+        for message, hint in (("c1: commit not found", CHERRY_PICKED), ("branch not found", "")):
+            scripted.script = [Answer(404, {"message": message})]
+            with pytest.raises(NotFound) as caught:
+                transport.request(self.CALL)
+            assert caught.value.hint == hint
+
+
+def it_sends_no_credentials_where_it_has_none() -> None:
+    request = requests.Request("GET", "http://h/", headers={"Authorization": "of .netrc"}).prepare()
+    for _ in range(2):
+        assert "Authorization" not in NoAuth()(request).headers
