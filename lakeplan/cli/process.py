@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 import os
+import re
 import secrets
 import signal
 import socket
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST = 300
 """Characters of one text from the environment."""
+_CALENDAR = re.compile(r"[0-9]{4}(?:[0-9]{4})?", re.ASCII)
+"""A year or a date, such as 20260331. Nobody means such seconds, which are in the years 1970 to 1973."""
 
 
 def parse_time(text: str) -> datetime:
@@ -35,8 +38,9 @@ def parse_time(text: str) -> datetime:
     Raises UsageError for anything else.
     """
     moment = None
-    with suppress(ValueError, OverflowError, OSError):
-        moment = datetime.fromtimestamp(float(text), tz=timezone.utc)
+    if not _CALENDAR.fullmatch(text.strip()):
+        with suppress(ValueError, OverflowError, OSError):
+            moment = datetime.fromtimestamp(float(text), tz=timezone.utc)
     if moment is None:
         with suppress(ValueError):
             moment = datetime.fromisoformat(text.strip().replace("z", "Z"))

@@ -71,9 +71,12 @@ def parse_percent(value: float | str) -> float:
 
 
 def parse_price(value: float | str) -> tuple[float, str]:
-    """Return the amount and the currency of ``0.023 USD``. The currency is "" if none is named."""
+    """Return the amount and the currency of ``0.023 USD``. The currency is "" if none is named. Raises
+    ValueError, also for a number that the text form cannot have."""
     if not isinstance(value, str):
-        return float(value), ""
+        if not 0 <= value < 10**9:  # the cost of many bytes must be a number
+            raise ValueError("a price must be from 0 to 999999999")
+        return abs(float(value)), ""
     match = _PRICE.fullmatch(value)
     if not match:
         raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")

@@ -49,6 +49,20 @@ def it_takes_no_time_with_which_nobody_can_calculate(text):
         parse_time(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["20260331", " 20260331 ", "2026-03-31", "2026-W14-2", "1774915200", "1774915200.0"]
+)
+def it_never_reads_a_date_as_seconds(text):
+    # 20260331 seconds are in 1970, when nothing had expired.
+    assert parse_time(text) == datetime(2026, 3, 31, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("text", ["2026", "20261331", "20260230"])
+def it_refuses_a_year_or_an_impossible_date(text):
+    with pytest.raises(UsageError, match="is not a time"):
+        parse_time(text)
+
+
 def it_makes_run_ids_that_sort_by_time_and_never_repeat():
     early, late = datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 2, tzinfo=timezone.utc)
     assert new_run_id(early) < new_run_id(late)

@@ -103,3 +103,12 @@ def it_is_the_trees_for_storage_unless_another_is_given(priced):
     found = valid("storage", priced.lakeplan(*place, "--by-class").json)
     assert [owner["owner"] for owner in found["owners"]] == ["data"]
     assert found["repositories"][0]["classes"] is None
+
+
+@pytest.mark.parametrize("price", ["1e308", "1000000000", "1e9"])
+def it_refuses_a_price_whose_cost_may_be_no_number(priced, price):
+    text = (priced.tree / "lakeplan.yaml").read_text()
+    priced.write("lakeplan.yaml", text.replace("0.023 USD", price))
+    result = priced.lakeplan("validate")
+    assert result.code == 1
+    assert "a price must be from 0 to 999999999" in result.err
