@@ -345,6 +345,12 @@ class DescribeTheHistory:
         assert case.back() == {"data/a"}
 
 
+def it_asks_for_one_copy_that_is_wanted(case: Case) -> None:
+    case.copies("data/a", paths=["a"])
+    assert case.restore(path="a")["restored"] == 1
+    assert case.store.called("list_objects") == []
+
+
 class DescribeAChoice:
     @pytest.fixture
     def case(self, case: Case) -> Case:
@@ -380,18 +386,14 @@ class DescribeAChoice:
         asked = next(args for name, args in case.calls if name == "find")
         assert asked == ([QUARANTINE_PREFIX + key for key in ("data/b", "data/many", "data/not-copied")],)
 
-    def it_asks_for_one_copy_that_is_wanted(self, case: Case) -> None:
-        case.copies("data/a", paths=["a"])
-        assert case.restore(path="a")["restored"] == 1
-        assert case.store.called("list_objects") == []
-
+    @pytest.mark.parametrize("few", [2, 3])
     def it_lists_the_quarantine_when_many_are_wanted(
-        self, case: Case, monkeypatch: pytest.MonkeyPatch
+        self, case: Case, monkeypatch: pytest.MonkeyPatch, few: int
     ) -> None:
-        monkeypatch.setattr(module, "FEW", 2)
-        case.restore(path="raw/2025/b")
+        monkeypatch.setattr(module, "FEW", few)
+        case.restore(path="raw/2025/b")  # the paths of three objects fit, or might
         assert case.back() == {"data/b"}
-        assert ("list_objects", (QUARANTINE_PREFIX,)) in case.calls
+        assert (("list_objects", (QUARANTINE_PREFIX,)) in case.calls) is (few < 3)
 
     @pytest.mark.parametrize("path", ["raw/2024", "aw/2024/", "raw/2025/b/", "2025/b", "elsewhere"])
     def it_refuses_a_path_at_which_nothing_was(self, case: Case, path: str) -> None:
@@ -544,6 +546,41 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
         assert document["note"].startswith("not replaced, because an object of another size")
+
+    def it_says_nothing_of_an_object_of_the_same_size_that_somebody_wrote_then(self, case: Case) -> None:
+        case.copies("data/a")
+
+        def write(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy":
+                put_object(case.folder, "data/a", b"same")
+                raise WriteConflict("somebody wrote there")
+
+        case.store.before = write
+        document = case.restore()
+        assert (document["already_there"], document["note"]) == (1, "")
+
+    def it_says_that_it_lost_the_lease_while_it_copied(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "THREADS", 1)
+        lost = threading.Event()
+        case.copies(*(f"data/{n:03}" for n in range(100)))
+        case.now = lambda: NOW + timedelta(minutes=case.order.count("copy"))
+
+        def is_lost() -> bool:
+            if "copy" in case.order:
+                lost.set()
+            return lost.is_set()
+
+        def wait(name: str, args: tuple[Any, ...]) -> None:
+            case.note(name, args)
+            if name == "copy" and args[1] != "data/000":
+                assert lost.wait(60)
+
+        case.lease_lost, case.store.before = is_lost, wait
+        document = case.restore()
+        assert document["failed"] > 0
+        assert set(document["failures"].values()) == {"prod/lake: another run took it over"}
 
     def it_reports_failures_when_the_store_cannot_be_asked_either(self, case: Case) -> None:
         case.copies("data/a")
