@@ -170,6 +170,8 @@ CPU_SECONDS = 60
 MORE_CPU = 3
 MEMORY = 4 << 30
 WALL_SECONDS = 600
+MORE_WALL = 20
+"""Of what the tests took without a mutant, and a minute more: then a mutant only waits, and never ends."""
 SURVIVED, FAILED, NEVER_ENDED = 0, 1, 2
 
 TEXT = re.compile(r"""(?<!\w)[rf]*("[^"]* [^"]*"|'[^']* [^']*')|\bNone\b""")
@@ -224,7 +226,12 @@ def read_results(module: str) -> list[Mutant]:
     return [Mutant(**each) for each in json.loads(path.read_text())] if path.exists() else []
 
 
-def in_fork(mutant: str, tests: Callable[[], bool], cpu_seconds: int = CPU_SECONDS) -> int:
+def in_fork(
+    mutant: str,
+    tests: Callable[[], bool],
+    cpu_seconds: int = CPU_SECONDS,
+    wall_seconds: int = WALL_SECONDS,
+) -> int:
     """The fate of a mutant. ``tests`` returns whether all passed."""
     pid = os.fork()
     if not pid:
@@ -232,7 +239,7 @@ def in_fork(mutant: str, tests: Callable[[], bool], cpu_seconds: int = CPU_SECON
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        signal.alarm(WALL_SECONDS)
+        signal.alarm(wall_seconds)
         set_mutant_under_test(mutant)
         code = FAILED
         try:
@@ -268,8 +275,10 @@ class RunInForks:
             notes.write_text(json.dumps({"took": took, "modules": [*sys.modules]}))
             return True
 
+        start = time.monotonic()
         if session.testsfailed or not items or in_fork("", passes) != SURVIVED:
             pytest.exit("the tests do not pass without a mutant", returncode=1)
+        wall_seconds = min(WALL_SECONDS, 60 + int(MORE_WALL * (time.monotonic() - start)))
         took, modules = json.loads(notes.read_text()).values()
         for module in modules:  # once here, and not in every fork
             with contextlib.suppress(ImportError):
@@ -279,7 +288,7 @@ class RunInForks:
         items.sort(key=lambda item: took[item.nodeid])
         for mutant in self._mutants:
             notes.unlink(missing_ok=True)
-            self._store({mutant: in_fork(mutant, passes, cpu_seconds)})
+            self._store({mutant: in_fork(mutant, passes, cpu_seconds, wall_seconds)})
             killer = json.loads(notes.read_text()).get("killer") if notes.exists() else None
             items.sort(key=lambda item: item.nodeid != killer)
         return True
