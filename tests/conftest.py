@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -122,6 +122,26 @@ def no_waiting_for_disks() -> Iterator[None]:
     """No test cuts the power: what is written may stay in memory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas_checked_once() -> Iterator[None]:
+    """``jsonschema.validate`` checks the schema each time: for ours that takes ten times as long as most
+    documents."""
+    from jsonschema import Draft202012Validator
+
+    checked: set[str] = set()
+    check = Draft202012Validator.check_schema
+
+    def check_once(schema: Any, *arguments: Any, **more: Any) -> None:
+        key = json.dumps([schema, repr(arguments), repr(more)], sort_keys=True)
+        if key not in checked:
+            check(schema, *arguments, **more)
+            checked.add(key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft202012Validator, "check_schema", check_once)
         yield
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
+from functools import cached_property
 from typing import Literal
 
 from lakeplan.errors import LakeplanError
@@ -91,6 +92,11 @@ class World:
     notes: tuple[str, ...] = ()
     known: Known = field(default_factory=Known)
 
+    @cached_property
+    def judges(self) -> tuple[Judge, ...]:
+        """One for each rule set, in order. All questions share them."""
+        return tuple(Judge(self.graph, r.name, r.rules, self.as_of, self.zone) for r in self.rule_sets)
+
 
 @dataclass(frozen=True)
 class Question:
@@ -171,13 +177,11 @@ class _Traced:
 
 
 class _Inquiry:
-    """Answers one question about a world, with a judge for each rule set and one search through the
-    history."""
+    """Answers one question about a world, with one search through the history."""
 
     def __init__(self, world: World, progress: Progress) -> None:
         self.world = world
         self.search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
-        self._judges = [Judge(world.graph, r.name, r.rules, world.as_of, world.zone) for r in world.rule_sets]
         self._protections = _Protections(world)
 
     def commit(self, what: What) -> CommitSubject:
@@ -191,7 +195,7 @@ class _Inquiry:
         head = next(b.commit_id for b in world.graph.branches if b.id == what.text)
         kept = [
             (explain_branch(judge, what.text), _source(rules, what.text))
-            for judge, rules in zip(self._judges, world.rule_sets, strict=True)
+            for judge, rules in zip(world.judges, world.rule_sets, strict=True)
         ]
         return branch_document(world.graph, what.text, world.graph.index[head], world.as_of, world.zone, kept)
 
@@ -219,7 +223,9 @@ class _Inquiry:
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
         if unsure and not path_only:
-            kept = {id for n, id in enumerate(graph.meta_range_ids) if any(j.keeps(n) for j in self._judges)}
+            kept = {
+                id for n, id in enumerate(graph.meta_range_ids) if any(j.keeps(n) for j in self.world.judges)
+            }
             self.search.fill(unsure, sorted(kept - {""}))
             staged = _more_staged(world, staged, unsure)
         notes = [PATH_ONLY] if unsure and path_only else []
@@ -268,12 +274,12 @@ class _Inquiry:
     def _explained(self, holders: Sequence[int]) -> list[Explained]:
         return [
             (judge.explain(holders), rules.sources)
-            for judge, rules in zip(self._judges, self.world.rule_sets, strict=True)
+            for judge, rules in zip(self.world.judges, self.world.rule_sets, strict=True)
         ]
 
     def _is_sure(self, holding: Holding) -> bool:
         holders = self.search.commits_of(holding)
-        return all(judge.surely_keeps(holders) for judge in self._judges)
+        return all(judge.surely_keeps(holders) for judge in self.world.judges)
 
     def _newest(self, holding: Holding) -> tuple[bool, int, str]:
         dates = [self.world.graph.creation_us[n] for n in self.search.commits_of(holding)]
