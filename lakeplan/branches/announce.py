@@ -34,7 +34,9 @@ from lakeplan.values.records import utc_second_text
 LONGER = timedelta(days=30)
 """The exemption in the example command of a notice ends this long after the planned deletion."""
 TITLE = "Branches will be deleted by policy"
-HINT = "To keep a branch, run its command. A new commit delays the deletion, because it needs a new notice."
+HINT = (
+    "To keep a branch, run its command. A new commit delays the deletion, because it requires a new notice."
+)
 
 
 @dataclass(frozen=True)

@@ -116,9 +116,9 @@ _KEPT = {
     Keep.HELD: "a hold keeps it now that another branch or tag was moved or deleted",
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
-    Keep.NOT_MERGED: "the default branch moved, and may no longer have its commits",
-    Keep.EXEMPTED: "an exemption of it was recorded or removed",
-    Keep.MIN_KEEP: "others were deleted meanwhile, and min_keep keeps it",
+    Keep.NOT_MERGED: "the default branch moved, and may no longer contain its commits",
+    Keep.EXEMPTED: "an exemption for it was recorded or removed",
+    Keep.MIN_KEEP: "other branches were deleted meanwhile, so min_keep keeps this one",
 }
 
 
@@ -210,7 +210,7 @@ class Deleter:
         try:
             current_head = read_back(head, lambda now: now != outlook.facts.commit_id, self.run.sleep)
         except LakeplanError as error:
-            text = f"{lost.message}; whether it is deleted cannot be read: {error.message}"
+            text = f"{lost.message}; cannot check whether it was deleted: {error.message}"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         if current_head is None:
             return BranchEnd(outlook, Outcome.DELETED)
@@ -238,7 +238,7 @@ class Deleter:
             took = (self.run.now() - began).total_seconds()
             if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
                 return why
-        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to show what keeps it"
+        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to report what keeps it"
         return BranchEnd(outlook, Outcome.FAILED, text)
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:

@@ -34,7 +34,7 @@ WITNESS = "lakeplan.branch-ledger"
 _VERSION = "v1"
 
 NOT_ASSUMED = "assume_created does not apply"
-FIRST = "first run on this repository: branches are kept that are old enough only through assume_created"
+FIRST = "first run on this repository: branches that are old enough only because of assume_created are kept"
 UNWITNESSED = (
     f"the repository's metadata cannot be set, so lakeplan would not notice an older record: {NOT_ASSUMED};"
     " grant fs:UpdateRepository on it"

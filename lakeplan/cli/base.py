@@ -231,7 +231,7 @@ def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
                 f"the tree at {ref} has problems, so its safety settings are unknown",
                 problems=error.problems,
                 where=str(folder),
-                hint="Fix the tree there, or plan without --base and have the safety settings reviewed.",
+                hint="Fix that tree, or plan without --base and have the safety settings reviewed.",
             ) from None
 
 

@@ -22,7 +22,7 @@ from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
 
-POLICIES = "docs/permissions.md has the whole policy"
+POLICIES = "docs/permissions.md has the complete policy"
 SHOWN = 5
 WORKERS = 8
 SKEW_WARN_SECONDS = 60
@@ -297,7 +297,10 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
     if read_only:
         text = "not tested (--read-only): a plan requests a refs dump"
         yield Check(
-            "fs:ListCommits", "warn", text, "Run doctor without --read-only, or use it for plans too."
+            "fs:ListCommits",
+            "warn",
+            text,
+            "Run doctor without --read-only, or use --read-only for plans too.",
         )
         return
     try:
@@ -344,7 +347,7 @@ def _judged(named: list[LiveBranch]) -> Check:
 CLAIMS = "fs:UpdateRepository"
 _CLAIM_HINT = (
     "Grant it. The first apply claims the repository for this tree, and writes nothing if that is denied."
-    " docs/permissions.md has the whole policy."
+    " docs/permissions.md has the complete policy."
 )
 
 

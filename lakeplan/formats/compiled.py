@@ -64,15 +64,15 @@ def _kernels() -> ModuleType | None:
     try:
         return _loaded(folder)
     except ModuleNotFoundError as error:
-        _log.info("numpy decodes ranges: %s is not installed", error.name)
+        _log.info("decoding ranges with numpy: %s is not installed", error.name)
         return None
     except Exception as error:  # noqa: BLE001 - damaged files fail with anything
-        _log.info("compiled code in %s cannot be used (%s): it is compiled again", folder, _named(error))
+        _log.info("cannot use the compiled code in %s (%s): compiling it again", folder, _named(error))
     shutil.rmtree(folder, ignore_errors=True)
     try:
         return _loaded(_own_temporary())
     except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
-        _log.warning("numpy decodes ranges: numba does not work here (%s)", _named(error))
+        _log.warning("decoding ranges with numpy: numba does not work here (%s)", _named(error))
         return None
 
 
@@ -124,7 +124,7 @@ def _code_folder() -> Path:
     folder, why = _kept_folder()
     if folder is not None:
         return folder
-    _log.info("compiled code is not kept: %s", why)
+    _log.info("not keeping compiled code: %s", why)
     return _own_temporary()
 
 
@@ -141,7 +141,7 @@ def _kept_folder() -> tuple[Path | None, str]:
             return None, f"{folder} is in the tree {tree}"
         folder.mkdir(0o700, parents=True, exist_ok=True)
         if not is_own(folder):
-            return None, f"others may write to {folder}, or to a folder above it"
+            return None, f"other users can write to {folder}, or to a folder above it"
         with tempfile.TemporaryFile(dir=folder):
             return folder, ""
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle

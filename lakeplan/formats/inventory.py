@@ -152,7 +152,7 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
         else pc.fill_null(e_tags, ""),
     }
     if any(column.null_count for column in columns.values()):
-        raise ValueError("an object has no key, no size or no time")
+        raise ValueError("an object has no key, size or time")
     if len(table) and pc.min(columns["size"]).as_py() < 0:
         raise ValueError("a size is negative")
     return pa.table({name: column.combine_chunks() for name, column in columns.items()})

@@ -47,7 +47,7 @@ def check_pages(data: bytes, metadata: pq.FileMetaData) -> None:
                     raise limits.TooLarge(f"it has more than {limits.PARQUET_PAGES:,} pages")
                 if page.encoding == _DELTA_BYTE_ARRAY:
                     raise limits.TooLarge(
-                        "its texts are encoded as DELTA_BYTE_ARRAY, whose size has no limit"
+                        "its strings are encoded as DELTA_BYTE_ARRAY, whose size has no limit"
                     )
 
 
@@ -190,7 +190,7 @@ def _check_columns(metadata: pq.FileMetaData) -> list[str]:
             column.physical_type not in (_TEXT, *_NUMBERS)
             or (column.max_repetition_level, depth) not in _SHAPES
         ):
-            raise pa.ArrowInvalid(f"a column is of a kind that is not read: {column.physical_type}")
+            raise pa.ArrowInvalid(f"a column has the unsupported type {column.physical_type}")
     lists = [i for i, column in enumerate(columns) if column.max_repetition_level]
     if sum(group.column(i).num_values for group in groups for i in lists) > limits.PARQUET_LISTED:
         raise limits.TooLarge(f"its lists have more than {limits.PARQUET_LISTED:,} values")

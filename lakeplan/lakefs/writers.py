@@ -40,7 +40,7 @@ class LakeFSRulesWriter(_Writer):
     )
 
     def can_set_gc_rules(self, repository: str) -> bool:
-        operation = "ask whether GC rules may be set"
+        operation = "check whether GC rules may be set"
         return self._may(repository, "gc", "rules", "set_allowed", operation=operation)
 
     def set_gc_rules(self, repository: str, rules: GcRules) -> None:
@@ -62,7 +62,7 @@ class LakeFSSettingsWriter(_Writer):
     def can_set(self, repository: str, kind: SettingKind) -> bool:
         if kind is not SettingKind.BRANCH_LIFECYCLE:
             return True  # there is no preflight request: the write fails
-        operation = f"ask whether {kind.label} may be set"
+        operation = f"check whether {kind.label} may be set"
         return self._may(repository, "settings", "branch_lifecycle", "set_allowed", operation=operation)
 
     def set_items(

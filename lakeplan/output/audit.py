@@ -128,7 +128,7 @@ def _gone(row: AuditedRow) -> str:
     kept, tagged = row["destroyed"], row["destroyed_tagged"]
     parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
     if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):
-        parts.append(_destroyed(tagged, amount=" of tags", sample=" of tags"))
+        parts.append(_destroyed(tagged, amount=" from tags", sample=" from tags"))
     return "; ".join(parts)
 
 
@@ -154,7 +154,7 @@ def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     figures.append(("the next collection would delete", next_run["expired"], ""))
     figures += [
         (name, amount, "bold red")
-        for name, amount in (("  at risk", next_run["at_risk"]), ("  of tags", next_run["tagged"]))
+        for name, amount in (("  at risk", next_run["at_risk"]), ("  in tags", next_run["tagged"]))
         if amount["objects"]
     ]
     young = next_run["too_young"]
@@ -247,7 +247,7 @@ FOOT = (
     " Times are in UTC, and sizes are decimal. Tags and rules are shown as they were read. Nothing was"
     " changed."
 )
-_FREE = ("Already gone", "Gone of tags")
+_FREE = ("Already gone", "Gone from tags")
 """These have no cost: they are not stored."""
 NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 
@@ -288,7 +288,7 @@ def _summary(document: AuditDocument) -> Section:
             "kept by the documented rule, where storage was listed",
         ),
         (
-            "Gone of tags",
+            "Gone from tags",
             _sum(_amount(row["destroyed_tagged"]) for row in rows),
             "referenced by tags, but not kept by the rule",
         ),
@@ -298,7 +298,7 @@ def _summary(document: AuditDocument) -> Section:
             _sum(row["next_run"]["at_risk"] for row in rows),
             "of these, kept by the documented rule",
         ),
-        ("Of tags", _sum(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
+        ("In tags", _sum(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
         ("Can be deleted now", _sum(row["freeable"] for row in rows), "not kept by any rule"),
         ("Older versions", _sum(map(_older, rows)), "also kept by buckets"),
     )
@@ -312,7 +312,7 @@ def _summary(document: AuditDocument) -> Section:
         for name, amount, words in totals
     ]
     headers = (
-        *("repository", "stored", "already gone", "next collection", "at risk", "of tags", "can be deleted"),
+        *("repository", "stored", "already gone", "next collection", "at risk", "in tags", "can be deleted"),
         *cost.header(" "),
         *("stale branches", "findings"),
     )

@@ -109,7 +109,9 @@ def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit
     """Branches without recent writes, and what only they keep."""
     table = stale_table(branches, cost)
     if table.rows:
-        title = f"{count_of(len(table.rows), 'stale branch')}, and what each alone holds (upper bounds)"
+        title = (
+            f"{count_of(len(table.rows), 'stale branch')}, and the data that each alone keeps (upper bounds)"
+        )
         page.line(Cell(title, "bold"), indent=2)
     table.print_on(page, limit, solid=(1,), indent=4)
     page.rest(len(table.rows), limit, indent=4)

@@ -59,7 +59,7 @@ _FEWEST = 25
 _HEIGHT = 260
 _DAY = 86_400
 _TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
-_NO_DATES = "The plan file has dates only of branches that policies delete. Add a history (see Notes)."
+_NO_DATES = "The plan file has dates only for branches that policies delete. Add a history (see Notes)."
 _AGE = "at least"
 
 

@@ -63,7 +63,7 @@ ROWS_SHOWN = 10
 RULES_SHOWN = 5
 
 _KEPT: tuple[tuple[Figure, str], ...] = (
-    ("kept_by_commits", "a kept commit holds it"),
+    ("kept_by_commits", "a kept commit contains it"),
     ("kept_uncommitted", "uncommitted"),
     ("kept_young", "younger than the minimum age"),
     ("kept_elsewhere", "not where a collector looks"),
@@ -137,7 +137,7 @@ def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, Am
     rows.append(row("kept", "kept", "bold"))
     rows += [row(f"  {text}", key) for key, text in _KEPT if objects[key]["objects"]]
     if objects["missing"]["objects"]:
-        rows.append(row("held by a kept commit but not stored", "missing", "yellow"))
+        rows.append(row("in a kept commit but not stored", "missing", "yellow"))
     page.table(("", "objects", "bytes"), rows, figures=(1, 2))
 
 
@@ -156,7 +156,7 @@ def _branches(page: Page, branches: Sequence[BranchRow]) -> None:
             (b["branch_id"], count(b["commits"]), *amounts(b), size(b["exclusive_bytes"]))
             for b in branches[:ROWS_SHOWN]
         ]
-        headers = ("branches that hold most", "commits", "objects", "bytes", "alone")
+        headers = ("branches that keep the most data", "commits", "objects", "bytes", "alone")
         page.table(headers, rows, figures=(1, 2, 3, 4))
 
 

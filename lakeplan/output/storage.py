@@ -238,7 +238,7 @@ def notes_of(row: StoredRow) -> Iterator[str]:
     if row["listed"] and "classes" in row and row["classes"] is None:
         yield "this kind of storage has no storage classes"
     if row["tags_only"]["objects"]:
-        yield "tags protect nothing on a server: its collector may delete what only a tag holds"
+        yield "tags protect nothing on a server: its collector may delete objects that only a tag references"
 
 
 CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")

@@ -344,8 +344,8 @@ def idle_holds(
             source = desired.values.get(f"/holds/{number}/{hold.kind}")
             place = f"{source}: " if source else ""
             warnings.append(
-                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing: the repository has no"
-                f" {hold.kind} of that name; nothing is deleted here until you correct it"
+                f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing, because the repository has"
+                f" no {hold.kind} of that name. Nothing is deleted here until you correct it"
             )
     return warnings
 

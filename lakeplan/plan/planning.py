@@ -303,7 +303,7 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
     ]
     if protected:
         warnings.append(
-            "protected tags lose data only through the official collector; `lakeplan sweep` keeps it:"
+            "`lakeplan sweep` keeps the data of protected tags, but the official collector does not:"
             f" {gates.first_names(protected)}"
         )
     return warnings

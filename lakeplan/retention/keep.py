@@ -293,7 +293,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
             raise LakeplanError(
                 f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which is no"
                 " longer in the repository",
-                hint="Find out where it is. If its data may be deleted, remove the hold from the tree.",
+                hint="Find out why. If its data may be deleted, remove the hold from the tree.",
             )
     return {commit for _, commits in _named(graph, refs, rules) for commit in commits}
 
@@ -302,7 +302,7 @@ def _instead_of(recorded: set[str]) -> str:
     if not recorded:
         return "Correct the hold in the tree, or remove it."
     ids = ", ".join(sorted(recorded)[:3])
-    return f"hold the commit that it kept instead ({ids}), or remove the hold from the tree"
+    return f"Hold the commit that it kept instead ({ids}), or remove the hold from the tree"
 
 
 def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:

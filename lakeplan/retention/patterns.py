@@ -208,7 +208,7 @@ def _why_no_character(part: str, rule: NameRule) -> str:
     if _is_class(part):
         return f"{part} matches no character of a {rule.what}'s name"
     if part in "{},":
-        return f"no {rule.what} has {part!r} in its name: there are no {{a,b}} groups, write several patterns"
+        return f"no {rule.what} has {part!r} in its name: write several patterns instead of an {{a,b}} group"
     return f"no {rule.what} has {part!r} in its name"
 
 
@@ -371,7 +371,7 @@ class Expansion:
         some of the branches."""
         lowered = tuple(
             f"{low.exact.source}: branch {low.exact.name!r} has {low.exact.retention_days} days of its own, "
-            f"fewer than the {low.pattern.retention_days} of the pattern {low.pattern.name!r} "
+            f"fewer than the {low.pattern.retention_days} days of the pattern {low.pattern.name!r} "
             f"({low.pattern.source})"
             for low in self.lowered
         )

@@ -129,7 +129,7 @@ def outside(
     if more:
         texts.append(f"its {' and '.join(more)} would be written, which was not in the plan")
     if longer := _given_longer(reviewed, live):
-        texts.append(f"somebody has lengthened retention since the plan, which this would undo: {longer}")
+        texts.append(f"retention was lengthened since the plan, and this apply would undo that: {longer}")
     texts += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
         texts.append("it is unknown which objects would be deleted")

@@ -123,7 +123,7 @@ class Faults:
 
     def _arm(self, pattern: str, status: int, message: str, left: int | None) -> None:
         if left is not None and left < 1:
-            raise ValueError("a fault needs a count of at least 1")
+            raise ValueError("a fault must have a count of at least 1")
         if not 400 <= status <= 599:
             raise ValueError(f"{status} is not an error status")
         with self._lock:

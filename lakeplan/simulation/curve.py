@@ -364,8 +364,8 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
         notes.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         notes.append(
-            "at some days the server deletes objects that its documented rule keeps: its walk can stop early,"
-            " and its curve is not monotone, so it may differ between the computed points too"
+            "at some retention periods the server deletes objects that its documented rule keeps, because its"
+            " walk can stop early. The server's curve may also differ between the computed points"
         )
     return notes
 

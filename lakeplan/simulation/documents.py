@@ -410,7 +410,7 @@ def _warnings(
         if of.totals.protected_by_alias.objects:
             warnings.append(
                 f"{name}: {of.totals.protected_by_alias.objects} objects are kept only because a kept commit "
-                "holds an address under another URL, or in an unusual spelling, that may mean them"
+                "contains an address under another URL or in an unusual spelling that may refer to them"
                 + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
             )
     return warnings

@@ -167,7 +167,7 @@ WORDS = {
     "LeaseIdMissing": "the blob is leased",
     "BlobImmutableDueToPolicy": "the blob is immutable (a legal hold or a retention policy)",
     "SnapshotsPresent": "the blob has snapshots, which are deleted only with all versions",
-    "DirectoryIsNotEmpty": "it is a folder with something in it",
+    "DirectoryIsNotEmpty": "it is a folder that is not empty",
 }
 
 

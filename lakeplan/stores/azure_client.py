@@ -97,7 +97,7 @@ class AzurePlace(RecordPlace):
     def _unusable(self, key: str) -> str:
         """Return why a request cannot name a blob of this key, or ""."""
         if not {".", ".."}.isdisjoint(key.split("/")):
-            return "a name with . or .. in its path would mean another blob"
+            return "a name with . or .. in its path would refer to another blob"
         return super()._unusable(key)
 
     def _read_record(self, key: str) -> Versioned:

@@ -46,7 +46,7 @@ class Kind(Enum):
     ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "Restore it first.")
     UNSUPPORTED = Meaning(StorageError, "the storage does not support this request")
     SETTINGS = Meaning(
-        StorageError, "the storage client's settings are wrong", "Check region, profile and endpoint."
+        StorageError, "the storage client's settings are wrong", "Check the region, profile and endpoint."
     )
     MISUSE = Meaning(StorageError, "the storage client refused the request", "Please report this as a bug.")
 

@@ -189,10 +189,10 @@ COPIES_A_BATCH = 500
 OBJECTS_A_LISTING = 1_000
 """Objects that are listed at once, just before they are deleted."""
 BROUGHT_BACK = "exists again after it was deleted"
-CLOSED = "the sweep was closed before its turn"
+CLOSED = "the sweep ended before it reached this object"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
 GONE_AFTER = "deleted, although the store did not confirm it"
-SILENT = "the store did not answer for it"
+SILENT = "the store did not report a result for it"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ PATHS_NAMED = 10
 FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
 CONFLICT = "another object was written there during the restore"
-UNKNOWN = "the store did not confirm that it is back"
+UNKNOWN = "the store did not confirm that it was restored"
 NAMED = 100
 """Failures that the document names. All are counted."""
 

@@ -124,7 +124,7 @@ leave out objects that are older than the cutoff by less than this: the next mar
 _UNKNOWN_TO_IT = {
     MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
     MarkClass.PROTECTED: "protected by a tag, a hold or another repository",
-    MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may mean",
+    MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may refer to",
     MarkClass.NEAR_LIMIT: "near a cutoff (sweep.margin)",
     MarkClass.NEVER_COMMITTED: "never committed, and sweep.never_committed is keep",
 }
@@ -297,9 +297,7 @@ class Window:
             return f"the mark is older than {hours} hours, and too much may have changed since"
         if earliest < self.opens:
             at = f"{self.opens:%Y-%m-%d %H:%M}"
-            return (
-                f"a rule was lowered less than sweep.settle ago, so the mark cannot be swept before {at} UTC"
-            )
+            return f"retention was shortened less than sweep.settle ago: the mark can be swept from {at} UTC"
         return ""
 
 

@@ -201,7 +201,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
                 where=mark.where,
-                hint="Leave the mark as it is. It does not have to be aborted.",
+                hint="Leave the mark as it is. There is nothing to abort.",
             )
         if left := runner.left():
             runner.close(left)
@@ -350,7 +350,7 @@ class _Runner:
         try:
             return replace(end, came_back=self._came_back(end))
         except LakeplanError as error:
-            why = f"it is unknown which deleted objects are held again: {error}"
+            why = f"it is unknown which deleted objects are needed again: {error}"
             return replace(end, problem="; ".join(text for text in (end.problem, why) if text))
 
     def round(self, left: list[Part]) -> RoundEnd:

@@ -452,7 +452,7 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
         keys = ", ".join(desired.key for desired, _ in search.found)
         return LakeplanError(
             f"the state has no mark {mark_id}, and several repositories have a record of it: {keys}",
-            hint=f"Find out which record lakeplan did not write, and remove {folder} there.",
+            hint=f"Find out which record lakeplan did not write, and remove {folder} in that namespace.",
         )
     if search.others:
         return LakeplanError(

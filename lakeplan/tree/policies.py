@@ -80,8 +80,8 @@ def why_no_engine(server: str, engine: str) -> str | None:
     if engine != "none":
         return None
     return (
-        f"nothing would enforce this: servers.{server}.branch_lifecycle.engine is none; set it to server "
-        "(lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan branches run` does)"
+        f"nothing would enforce this because servers.{server}.branch_lifecycle.engine is none: set it to "
+        "server (lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan branches run` does)"
     )
 
 

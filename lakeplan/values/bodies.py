@@ -80,7 +80,7 @@ def _unzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 yield unzip.decompress(waiting, _PIECE)
                 waiting = unzip.unconsumed_tail
             if unzip.unused_data:
-                raise ValueError("its gzip data is followed by something else")
+                raise ValueError("its gzip data is followed by other data")
         while received and not unzip.eof and (rest := unzip.decompress(b"", _PIECE)):
             yield rest
     except zlib.error:

@@ -57,7 +57,7 @@ class BranchSettings:
         COUNT,
         0,
         stricter=MORE,
-        help="Of the branches that a policy matches, keep this many, the most recently written.",
+        help="Keep this many of the most recently written branches that a policy matches.",
     )
     keep_with_uncommitted: bool = setting(
         FLAG, True, stricter=ON, help="Keep branches with uncommitted changes."

@@ -165,7 +165,7 @@ class SweepSettings:
         "marker",
         stricter=strictest_first(Versions.MARKER, Versions.ALL),
         since_mark=SinceMark.NEW_MARK,
-        help="In a bucket with versioning: delete the current version and keep older ones, or delete all.",
+        help="In a versioned bucket, delete the current version and keep older ones, or delete all versions.",
     )
     verify: Literal["sample", "all"] = setting(
         words("sample", "all"),
@@ -194,7 +194,7 @@ class SweepSettings:
         help="Objects deleted per second, across all workers; null for no limit.",
     )
     quarantine_age_seconds: int = setting(
-        AGE, "7d", stricter=MORE, help="`sweep purge` keeps copies in quarantine younger than this."
+        AGE, "7d", stricter=MORE, help="`sweep purge` keeps quarantined copies younger than this."
     )
 
 

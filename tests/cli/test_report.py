@@ -59,7 +59,7 @@ class DescribeThePlanAlone:
         assert shown.out == f"{page}: {size}, 1 repository, {graphs}\n"
         text = page.read_text(encoding="utf-8")
         assert "the plan file has no history; read it from the servers with -C DIR" in text
-        assert "retention curves: compute them with --with-curves" in text
+        assert "retention curves. Compute them with --with-curves" in text
 
     def it_writes_to_standard_output(self, plan: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         assert run(["report", str(plan), "--html", "-"]) == ExitCode.OK
@@ -142,7 +142,7 @@ class DescribeCurves:
         assert run(["report", str(plan), "--html", str(page), "--curve", str(curve)]) == ExitCode.OK
         text = page.read_text(encoding="utf-8")
         assert "proposed: 7 days, 40.0 kB" in text
-        assert "retention curves: compute them" not in text
+        assert "retention curves. Compute them" not in text
 
     def it_makes_curves_of_the_histories_that_are_given(
         self, plan: Path, namespace: str, tmp_path: Path

@@ -112,12 +112,12 @@ def it_says_what_of_tags_is_gone() -> None:
         "examples": [],
     }
     sample = {**gone, "how": "sample", "amount": None, "asked": 9, "gone": 3}
-    words = "3 of 9 sampled objects of tags: 60 to 60 % of all, with 95 % confidence"
-    for found, expected in ((gone, "3 objects, 3.0 GB (60 %) of tags"), (sample, words)):
+    words = "3 of 9 sampled objects from tags: 60 to 60 % of all, with 95 % confidence"
+    for found, expected in ((gone, "3 objects, 3.0 GB (60 %) from tags"), (sample, words)):
         made = document(destroyed_tagged=found)
         for text in (shown(made), audit_markdown(made)):
             assert expected in text
-    assert "of tags" not in shown(document(destroyed_tagged={**gone, "amount": NOTHING}))
+    assert "from tags" not in shown(document(destroyed_tagged={**gone, "amount": NOTHING}))
 
 
 def it_says_what_the_next_collection_leaves_out() -> None:

@@ -56,8 +56,8 @@ def several() -> Any:
 def it_has_totals_findings_and_details_of_each_repository() -> None:
     page = render_audit_page(several())
     for part in (
-        "Gone of tags",
-        "3.0 GB (9 %) of tags",
+        "Gone from tags",
+        "3.0 GB (9 %) from tags",
         "9.0 GB",
         "1.85 to 21.32 %",
         "lakeplan check",

@@ -27,7 +27,7 @@ def document() -> dict[str, Any]:
             "retention:SetGarbageCollectionRules",
             "fail",
             "the server says that these credentials lack the permission (on analytics, events)",
-            "grant retention:SetGarbageCollectionRules; docs/permissions.md has the whole policy",
+            "grant retention:SetGarbageCollectionRules; docs/permissions.md has the complete policy",
             "server prod",
         ),
         Check("readable", "ok", "applies of 12 repositories are recorded", area="state"),

@@ -168,7 +168,7 @@ class DescribeWhatItSays:
     def it_shows_a_plan_without_a_history(self) -> None:
         read = Reader(render_report(report_pages.alone()))
         assert "graph" not in {a.get("id") for a in read.all("section")}
-        assert "The plan file has dates only of branches" in read.text
+        assert "The plan file has dates only for branches" in read.text
         assert "3 branches; policies delete 1 of them" in read.text
         assert len(read.all("script")) == 1
 

@@ -596,7 +596,7 @@ class DescribeAStoreThatFails:
 
         case.store.before = fail
         assert case.restore()["failures"] == {
-            "data/a": "no network; the store did not confirm that it is back"
+            "data/a": "no network; the store did not confirm that it was restored"
         }
 
     def it_counts_a_copy_as_failed_when_another_object_was_there_and_is_gone(self, case: Case) -> None:

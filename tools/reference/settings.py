@@ -15,59 +15,64 @@ from lakeplan.values.desired import SERVER_SUFFIXES
 from tools.reference.markdown import GENERATED, anchor, code, table
 
 _SERVER: Mapping[str, str] = {
-    "ACCESS_KEY_ID": "The access key for a server of the tree.",
-    "SECRET_ACCESS_KEY": "Its secret.",
-    "ENDPOINT_URL": "Binds the two: they are sent only where the tree's `endpoint_url` equals it. Required "
-    "without a terminal; at one, a person approves each new address.",
-    "STORAGE_URL": "Binds an `endpoint_url` in the server's `storages` in the same way. Presigned addresses "
-    "may lead here too. Several are separated by spaces.",
+    "ACCESS_KEY_ID": "Access key for a server in the tree.",
+    "SECRET_ACCESS_KEY": "Secret key for the server.",
+    "ENDPOINT_URL": "Confirms the server's address: lakeplan sends the keys only if this equals the tree's "
+    "`endpoint_url`. Required without a terminal. At a terminal, lakeplan asks about each new address.",
+    "STORAGE_URL": "Confirms an `endpoint_url` in the server's `storages`, and allows presigned addresses "
+    "there. Separate several URLs with spaces.",
 }
 
 OTHERS: Mapping[str, str] = {
-    STATE_URL: "Binds a state store that is not a folder: it has to equal the tree's `state.url`. Required "
-    "without a terminal.",
-    "LAKEPLAN_NOTIFY_<CHANNEL>_URL": "The secret URL of a channel of `notify`: [notifications]"
-    "(notifications.md).",
-    f"{VARIABLE_PREFIX}<X>": "What `${X}` reads in the settings of servers; nothing else is read there.",
-    CONFIG_FILE: "lakectl's file, in place of `~/.lakectl.yaml`. lakectl's settings hold for a tree with one "
-    "server that has no variables of its own.",
-    ENDPOINT: "lakectl's endpoint, before its file's.",
-    ACCESS_KEY_ID: "lakectl's access key, before its file's.",
-    SECRET_ACCESS_KEY: "lakectl's secret, before its file's.",
-    "GITHUB_TOKEN": "The token of a job, for `lakeplan ci` on GitHub.",
-    "LAKEPLAN_TEAM_TOKEN": "A token that may read the organization's members, for `/lakeplan approve`.",
-    "REVIEW_TOKEN": "A project access token with the scope api, for `lakeplan ci` on GitLab.",
+    STATE_URL: "Confirms a state store that is not a folder in the tree. It must equal the tree's "
+    "`state.url`. "
+    "Required without a terminal.",
+    "LAKEPLAN_NOTIFY_<CHANNEL>_URL": "Secret URL of a channel in `notify` "
+    "([notifications](notifications.md)).",
+    f"{VARIABLE_PREFIX}<X>": "Value of `${X}` in the settings of servers. `${…}` can read no other "
+    "variables.",
+    CONFIG_FILE: "lakectl's configuration file. Default: `~/.lakectl.yaml`. lakeplan uses lakectl's settings "
+    "for a tree with one server, if that server has no variables of its own.",
+    ENDPOINT: "lakectl's endpoint. Overrides its configuration file.",
+    ACCESS_KEY_ID: "lakectl's access key. Overrides its configuration file.",
+    SECRET_ACCESS_KEY: "lakectl's secret key. Overrides its configuration file.",
+    "GITHUB_TOKEN": "Token of the job, for `lakeplan ci` on GitHub.",
+    "LAKEPLAN_TEAM_TOKEN": "Token that can read the organization's members, for `/lakeplan approve`.",
+    "REVIEW_TOKEN": "Project access token with the scope `api`, for `lakeplan ci` on GitLab.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
-    "records no HEADs in one: it would be lost with the runner.",
-    PULL_REQUEST: "The number or page of the pull request, for the history of a job after its merge.",
-    APPROVED_BY: "Who approved the run, for the history.",
+    "records no HEADs there, because the folder would be lost with the runner.",
+    PULL_REQUEST: "Number or URL of the pull request, which a job after the merge records in the history.",
+    APPROVED_BY: "Person who approved the run, for the history.",
     **dict.fromkeys(
         [f"GITHUB_{name}" for name in ("ACTIONS", "ACTOR", "REF", "REPOSITORY", "RUN_ID", "SERVER_URL")],
-        "Set by GitHub Actions. The history records actor, job and pull request; notifications link the job.",
+        "Set by GitHub Actions. The history records the actor, job and pull request. Notifications link "
+        "to the job.",
     ),
     **dict.fromkeys(
         ("GITLAB_CI", "GITLAB_USER_LOGIN", "CI_JOB_URL", "CI_PROJECT_URL", "CI_MERGE_REQUEST_IID"),
-        "Set by GitLab CI. The history records user, job and merge request; notifications link the job.",
+        "Set by GitLab CI. The history records the user, job and merge request. Notifications link to "
+        "the job.",
     ),
-    "XDG_CACHE_HOME": "Where the user's cache directory is; `~/.cache` without it.",
-    "XDG_CONFIG_HOME": "Where the addresses that a person approved are kept; `~/.config` without it.",
-    "XDG_STATE_HOME": "Where the key is kept that signs what marks remember of other repositories; "
-    "`~/.local/state` without it.",
-    "JAVA_HOME": "The Java that Spark starts with; else `java` of the PATH.",
+    "XDG_CACHE_HOME": "Folder of the user's caches. Default: `~/.cache`.",
+    "XDG_CONFIG_HOME": "Folder in which lakeplan stores approved addresses. Default: `~/.config`.",
+    "XDG_STATE_HOME": "Folder of the key that signs the cached facts about other repositories. "
+    "Default: `~/.local/state`.",
+    "JAVA_HOME": "Java installation for Spark. Default: `java` on `PATH`.",
     "AZURE_STORAGE_CONNECTION_STRING": "Connection string of an Azure storage account, with a key or SAS.",
-    "AZURE_STORAGE_KEY": "The key of an Azure account.",
-    "AZURE_STORAGE_ACCOUNT": "Binds key and SAS to this account: they are sent to no other.",
-    "AZURE_STORAGE_SAS_TOKEN": "A SAS, in place of a key. Requires `AZURE_STORAGE_ACCOUNT`.",
-    "AZURE_TENANT_ID": "With the next two a service principal, as azure-identity reads it; the official "
-    "collector takes it too.",
-    "AZURE_CLIENT_ID": "The service principal's id.",
-    "AZURE_CLIENT_SECRET": "Its secret.",
-    "GOOGLE_APPLICATION_CREDENTIALS": "A file of application default credentials, as google-auth reads it.",
-    "STORAGE_EMULATOR_HOST": "An emulator of Google Cloud Storage for `gs://` URLs. No token is sent to it.",
-    "SPARK_HOME": "The Spark installation in which lakeplan looks for settings of the official collector.",
+    "AZURE_STORAGE_KEY": "Key of an Azure account.",
+    "AZURE_STORAGE_ACCOUNT": "Account to which the key and the SAS belong. lakeplan sends them to no "
+    "other account.",
+    "AZURE_STORAGE_SAS_TOKEN": "SAS, instead of a key. Requires `AZURE_STORAGE_ACCOUNT`.",
+    "AZURE_TENANT_ID": "Tenant of a service principal, for azure-identity and the official collector.",
+    "AZURE_CLIENT_ID": "Id of the service principal.",
+    "AZURE_CLIENT_SECRET": "Secret of the service principal.",
+    "GOOGLE_APPLICATION_CREDENTIALS": "File of application default credentials, as google-auth reads it.",
+    "STORAGE_EMULATOR_HOST": "Emulator of Google Cloud Storage for `gs://` URLs. lakeplan sends no "
+    "token to it.",
+    "SPARK_HOME": "Spark installation in which lakeplan looks for settings of the official collector.",
     **dict.fromkeys(
         ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
-        "A folder in which lakeplan looks for settings of the official collector's Spark and Hadoop.",
+        "Folder in which lakeplan looks for the official collector's Spark and Hadoop settings.",
     ),
 }
 
@@ -82,10 +87,11 @@ def environment_section() -> str:
     return "\n\n".join(
         [
             "## Environment variables",
-            "`LAKEPLAN_<OPTION>` sets any option: see [commands](commands.md). `<SERVER>` is the server's "
-            "name in the tree, in capitals, `-` as `_`. Credentials for S3 come from boto3's own chain (its "
-            "variables, files and roles), for Azure from the variables below, or from azure-identity where "
-            "it is installed, for Google Cloud Storage from application default credentials.",
+            "`LAKEPLAN_<OPTION>` sets any option ([commands](commands.md)). `<SERVER>` is the server's name "
+            "in the tree, in capitals, with `_` for `-`. For S3, lakeplan finds credentials as boto3 "
+            "does (in "
+            "variables, files and roles). For Azure, it uses the variables below, or azure-identity if that "
+            "is installed. For Google Cloud Storage, it uses application default credentials.",
             table(("variable", "meaning"), rows),
         ]
     )
@@ -97,14 +103,14 @@ _HEAD = f"""{GENERATED}
 
 # Settings
 
-A tree is a folder with `lakeplan.yaml` and the files that its `include` names. `lakeplan validate` names
-every key that is wrong with file, line and column. `lakeplan show --resolved REPO` prints every value
-that holds for a repository, with the place it came from. `lakeplan schema tree` and `lakeplan schema
-repository` print the JSON Schemas that this page is made from, for an editor.
+A tree is a folder with `lakeplan.yaml` and the files that its `include` matches. `lakeplan validate` reports
+every problem with file, line and column. `lakeplan show --resolved REPO` prints every setting of a
+repository, and where each one is set. `lakeplan schema tree` and `lakeplan schema repository` print JSON
+Schemas for an editor.
 
-In a path `<name>` is a name that you choose, and `[]` stands for the items of a list. A key that is absent
-is not managed: it changes nothing on a server. An empty value (`~`, `null`, nothing) is an error, unless
-the key says otherwise."""
+In the following paths, `<name>` is a name that you choose, and `[]` stands for the items of a list. If a key
+is absent, lakeplan does not manage that setting, and the server keeps its value. An empty value (`~`,
+`null`, nothing) is an error, unless the key says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -125,21 +131,23 @@ SECTIONS = (
     Section("lakeplan.yaml", "The root of a tree.", "tree"),
     Section(
         "Repository files",
-        "Files that `include` names. `repositories` and `overrides` may be in `lakeplan.yaml` too.",
+        "Files that `include` matches. `repositories` and `overrides` can also be in `lakeplan.yaml`.",
         "repository",
     ),
     Section(
         "Entries",
         "Below `repositories.<name>`, in either kind of file. The name is exact, a glob (`team-a-*`), or "
-        "`server/name`. Where several entries fit, maps are merged, the exact entry last; lists are merged "
-        "by `branch_id` or `pattern`, by `id`, or by what a hold names. `clear` needs an exact entry.",
+        "`server/name`. If several entries match a repository, lakeplan merges them, and the exact "
+        "entry takes "
+        "precedence. Lists are merged by `branch_id` or `pattern`, by `id`, or by what a hold protects. "
+        "`clear` requires an exact entry.",
         "repository",
         "entry",
     ),
     Section(
         "Profiles",
-        "Below `profiles.<name>` in `lakeplan.yaml`: what entries take over with `use`. Besides these "
-        "two they have the blocks of [entries](#entries), with the same keys.",
+        "Below `profiles.<name>` in `lakeplan.yaml`. Entries inherit a profile with `use`. Besides these two "
+        "keys, a profile can have the blocks of [entries](#entries), with the same keys.",
         "repository",
         "profile",
         without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "sweep", "pins"),
@@ -153,19 +161,19 @@ SECTIONS = (
     ),
     Section(
         "GC rules files",
-        "What `gc: {file: …}` names: JSON or YAML, as lakectl takes it.",
+        "The file in `gc: {file: …}`: JSON or YAML, in lakectl's format.",
         "repository",
         "gc_file",
     ),
     Section(
         "Policy files",
-        "What `branch_lifecycle: {file: …}` names: YAML or JSON, as lakectl takes it.",
+        "The file in `branch_lifecycle: {file: …}`: YAML or JSON, in lakectl's format.",
         "repository",
         "policies_file",
     ),
     Section(
         "Policy tests",
-        "Files below `tests/` of a tree, for `lakeplan test`: see [policy tests](policy-tests.md).",
+        "Files below `tests/` in a tree, for `lakeplan test` ([policy tests](policy-tests.md)).",
         "policy-test",
     ),
 )

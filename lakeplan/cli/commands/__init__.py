@@ -30,7 +30,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Understand": {
         "audit": "Show what retention does on a server, and what it costs.",
-        "storage": "Show what is stored, who holds it, and what could be deleted.",
+        "storage": "Show what is stored, which branches and tags keep it, and what could be deleted.",
         "explain": "Explain why data is kept or deleted.",
         "simulate": "Show what rules would delete, without a server.",
         "curve": "Show how many objects expire at each retention period.",
@@ -41,7 +41,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "sweep": "Delete expired objects from storage, and restore them.",
     },
     "Operate": {
-        "check": "Check that storage holds every object that commits name.",
+        "check": "Check that storage contains every object that commits reference.",
         "doctor": "Check everything a command needs.",
         "adopt": "Write entries for repositories newly matched by a glob.",
         "claim": "Record which tree manages a repository.",

@@ -36,7 +36,7 @@ def check(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
-    """Check that storage holds every object that commits name. Changes nothing.
+    """Check that storage contains every object that commits reference. Changes nothing.
 
     Reads the metadata of every HEAD, every commit that the stored rules keep, every tag and every hold from
     the storage itself, compares ids and checksums, and lists what is stored. Exits with 3 if something is

@@ -111,7 +111,7 @@ def run(
 ) -> int:
     """Run a lakeplan command as a workflow step, with its exit code and a summary as outputs.
 
-    With validate, the tree's policy tests run too.
+    `validate` also runs the tree's policy tests.
 
     \b
     Examples:

@@ -50,7 +50,7 @@ def doctor(
     """Check everything a command needs, and say how to fix what is missing.
 
     The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
-    Java and Spark. Exits with 1 when a check fails; warnings do not fail.
+    Java and Spark. Exits with 1 when a check fails. Warnings do not count as failures.
 
     No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
     state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/

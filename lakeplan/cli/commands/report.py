@@ -210,11 +210,11 @@ def _given(
 
 EXAMPLE = "For example, run `lakeplan report plan.json --html report.html`."
 NO_GRAPH = (
-    "commit graphs, and the ages of branches: the plan file has no history; read it from the servers with"
-    " -C DIR, or from a namespace with --namespace server/name=URL"
+    "commit graphs and the ages of branches, because the plan file has no history. Read the history from the"
+    " servers with -C DIR, or from a namespace with --namespace server/name=URL"
 )
 ADDS_GRAPHS = "add them with -C DIR or --namespace URL"
-NO_CURVE = "retention curves: compute them with --with-curves, which needs a history, or add one with --curve"
+NO_CURVE = "retention curves. Compute them with --with-curves, which needs a history, or add one with --curve"
 
 
 @command(without="no_color")

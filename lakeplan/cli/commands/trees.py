@@ -426,8 +426,8 @@ def init(
         notes.append(f"merges into the branch {applied} are applied; choose another with --branch")
     if host != "none" and source is None:
         notes.append(
-            f"jobs install {origin.package} from the package index, and it gets your secrets: unless you know"
-            " who published it there, use --source git+https://HOST/OWNER/lakeplan@COMMIT"
+            f"jobs install {origin.package} from the package index and give it your secrets. Unless you"
+            " know who published it there, use --source git+https://HOST/OWNER/lakeplan@COMMIT"
         )
     _refuse_existing(top, jobs)
     _refuse_existing(tree, files)

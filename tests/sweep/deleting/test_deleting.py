@@ -406,7 +406,7 @@ class DescribeAStoreThatFails:
 
         (end,) = ends(sweep.run(Silent(sweep.store)))
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
-        assert end.reasons == {"failed: the store did not answer for it": 1}
+        assert end.reasons == {"failed: the store did not report a result for it": 1}
 
     @pytest.mark.parametrize("count", [1, SAMPLE])
     def it_asks_for_all_of_a_part_that_is_no_larger_than_a_sample(self, sweep: Sweep, count: int) -> None:
