@@ -139,7 +139,7 @@ _CLASSES: Mapping[ClassName, tuple[str, str]] = {
     "never_committed": ("never committed", "in no commit, and not listed as uncommitted (upper bound)"),
     "at_risk": ("at risk", "the server would delete it, but the documented rule keeps it"),
     "protected": ("protected", "kept by a tag, a hold or another repository"),
-    "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may mean it"),
+    "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may refer to it"),
     "near_limit": ("near a cutoff", "kept: within sweep.margin, or by the tree's newest expansion"),
 }
 

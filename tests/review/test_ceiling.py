@@ -458,7 +458,11 @@ def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> 
     live = repository(before=before, **more)
     age = timedelta(hours=1)
     found = ceiling.outside(reviewed, live, Safety(), age=age, now=NOW)
-    return [text.partition("undo: ")[2] for text in found if "somebody has lengthened retention" in text]
+    return [
+        text.partition("undo that: ")[2]
+        for text in found
+        if "retention was lengthened since the plan" in text
+    ]
 
 
 class DescribeWhatSomebodyLetTheServerKeep:

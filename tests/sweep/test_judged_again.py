@@ -124,7 +124,7 @@ class DescribeSettingsTightenedAfterTheApproval:
 
     def it_waits_for_a_longer_settle(self, world: SweepWorld, repo: LakeRepository, mark: Mark) -> None:
         world.sweep["settle"] = "24h"
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(mark)
         world.lake.clock.advance(hours=24)
         assert world.run(mark).amount(Status.DELETED).objects == 2

@@ -495,7 +495,7 @@ class DescribeRunning:
         mark = world.mark()  # these rules were never seen before: they may have been lowered just now
         world.approve(mark)
         world.lake.clock.advance(hours=23)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(mark)
         assert untouched()
         world.lake.clock.advance(hours=1)
@@ -509,7 +509,7 @@ class DescribeRunning:
         lowered = world.mark()
         world.approve(lowered)
         world.lake.clock.advance(hours=5)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(lowered)
         repo.set_rules(8)  # by way of anything: somebody may have raised them further and lowered them again
         raised = world.mark()

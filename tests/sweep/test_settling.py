@@ -61,7 +61,7 @@ class DescribeTheWindow:
     window = Window(opens=NOW + 24 * HOUR, closes=NOW + 72 * HOUR)
 
     def it_is_shut_until_the_rules_have_settled(self) -> None:
-        assert "cannot be swept before 2026-04-01 12:00 UTC" in problem(self.window, NOW)
+        assert "can be swept from 2026-04-01 12:00 UTC" in problem(self.window, NOW)
         assert problem(self.window, NOW + 24 * HOUR - timedelta(microseconds=1))
         assert problem(self.window, NOW + 24 * HOUR) == ""
 

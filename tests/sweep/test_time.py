@@ -126,10 +126,10 @@ class DescribeSettling:
         world.lake.clock.advance(hours=1 / 60)
         applied(world, repo, GcRules(365), GcRules(7))
         before = repo.stored()
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
         assert before <= repo.stored()
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.sweep_of(world.mark())
         world.lake.clock.advance(hours=24)
         assert world.run(settled).amount(Status.DELETED).objects > 0
@@ -138,11 +138,11 @@ class DescribeSettling:
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
     ) -> None:
         repo.set_rules(365)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
         repo.set_rules(7)
         world.lake.clock.advance(hours=23.9)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
         world.lake.clock.advance(hours=24)
         assert world.run(settled).amount(Status.DELETED).objects > 0
@@ -158,7 +158,7 @@ class DescribeSettling:
         """It began before the rules were last seen, and wrote them after."""
         world.lake.clock.advance(hours=1)
         applied(world, repo, GcRules(365), GcRules(7), hours=20)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     def it_does_not_count_lowerings_of_other_repositories(
@@ -180,17 +180,17 @@ class DescribeSettling:
         record = json.loads(world.state.read(key).data)  # type: ignore[union-attr]
         write(world, key, {**record, "finished_at": None})
         world.lake.clock.advance(hours=25)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
         write(world, key, {})
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     def it_starts_anew_when_the_state_was_lost(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
     ) -> None:
         forget(world, "sweep/rules/prod/repo1.json")
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     def it_knows_of_a_lowering_when_an_older_state_is_put_back(
@@ -203,7 +203,7 @@ class DescribeSettling:
             repo.set_rules(days)
             world.mark()
         write(world, key, json.loads(old.data))
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     @pytest.mark.parametrize("far", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])
@@ -212,7 +212,7 @@ class DescribeSettling:
     ) -> None:
         record = json.loads(world.site().store.read(RULES_KEY))
         world.site().store.put(RULES_KEY, json.dumps({**record, "lowered_at": far}).encode())
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
         world.lake.clock.advance(hours=24)
         assert world.run(settled).amount(Status.DELETED).objects > 0
@@ -221,7 +221,7 @@ class DescribeSettling:
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
     ) -> None:
         write(world, "history/99991231T235959.000001Z-0a.json", {})
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     @pytest.mark.parametrize("data", [b"damaged", b"{}", b'{"rules": 1}'])
@@ -229,7 +229,7 @@ class DescribeSettling:
         self, world: SweepWorld, repo: LakeRepository, settled: Mark, data: bytes
     ) -> None:
         world.site().store.put(RULES_KEY, data)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
 
     def it_counts_the_rules_of_a_repository_that_was_made_again_from_their_first_sight(
@@ -247,7 +247,7 @@ class DescribeSettling:
         again.set_rules(7)
         mark = world.mark()
         world.approve(mark)
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(mark)
         world.lake.clock.advance(hours=24)
         assert world.run(mark).amount(Status.DELETED).objects > 0
@@ -260,7 +260,7 @@ class DescribeSettling:
         world.approve(mark)
         world.sweeper.after_round = lambda number: applied(world, repo, GcRules(30), GcRules(7))
         end = world.run(mark)
-        assert "a rule was lowered less than" in end.problem
+        assert "retention was shortened less than" in end.problem
         assert end.amount(Status.DELETED).objects == 1
 
 
@@ -287,7 +287,7 @@ class DescribeClocks:
         world.approve(mark)
         world.lake.clock.advance(hours=24 - 1 / 60)
         setattr(world, clock, timedelta(minutes=2))
-        with pytest.raises(GateRefused, match="a rule was lowered less than"):
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(mark)
 
     @pytest.mark.parametrize("clock", ["skew", "store_skew"])
