@@ -28,7 +28,7 @@ from lakeplan.review.run import Run, close_journal, open_journal
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.notify import Event, Item, Publisher, Sent
+from lakeplan.values.notify import Event, Item, Publisher, SentMessage
 from lakeplan.values.records import utc_second_text
 
 LONGER = timedelta(days=30)
@@ -79,11 +79,15 @@ def give_notice(
     return announced
 
 
-_UNANSWERED = Sent((), problem="no attempt was made to send it")
+_UNANSWERED = SentMessage((), problem="no attempt was made to send it")
 
 
 def _recorded(
-    survey: Survey, parts: Mapping[str, Sent], state: StateWriter, accepted_at: datetime, deletes_at: datetime
+    survey: Survey,
+    parts: Mapping[str, SentMessage],
+    state: StateWriter,
+    accepted_at: datetime,
+    deletes_at: datetime,
 ) -> Announced:
     refused = Counter((p.channel, p.problem) for p in parts.values() if p.problem)
     problems = [_postponed(count, channel, why) for (channel, why), count in sorted(refused.items())]

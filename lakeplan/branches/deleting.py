@@ -52,14 +52,14 @@ class Outcome(str, Enum):
 @dataclass(frozen=True)
 class BranchEnd:
     """The result for one branch. ``maybe_deleted``: an answer was lost, so the branch that was judged may
-    have been deleted, even if one of its name exists now. ``found`` is another HEAD that a branch of its name
-    had then."""
+    have been deleted, even if one of its name exists now. ``new_head`` is another HEAD that a branch of its
+    name had then."""
 
     outlook: BranchOutlook
     outcome: Outcome
     message: str = ""
     maybe_deleted: bool = False
-    found: str | None = None
+    new_head: str | None = None
 
     @property
     def fate(self) -> Fate:
@@ -296,7 +296,7 @@ class Deleter:
 
 
 def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:
-    return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile", found=head)
+    return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile", new_head=head)
 
 
 def _after_lost(end: BranchEnd) -> BranchEnd:

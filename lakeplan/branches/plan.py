@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from lakeplan.branches.consequences import Consequences, StaleBranches, consequences, stale_branches
 from lakeplan.branches.keepers import with_other_names
 from lakeplan.branches.recall import Readers, recall
-from lakeplan.branches.survey import Survey, When, survey
+from lakeplan.branches.survey import Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates
@@ -94,7 +94,7 @@ def inspect(
     reader = readers(desired.server)
     clock = clock_warning(reader.refs, desired.name, options.now)
     recalled = recall(state, reader, desired, server.endpoint_url, options.now)
-    when = When(options.now, options.as_of, server.zone)
+    when = Moments(options.now, options.as_of, server.zone)
     result = survey(desired, reader, recalled, when, whole=True, read_only=options.read_only)
     return result, (*((clock,) if clock else ()), *recalled.notes)
 

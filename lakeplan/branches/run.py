@@ -41,7 +41,7 @@ from lakeplan.branches.plan import (
     whole_gates,
 )
 from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall, write_ledger
-from lakeplan.branches.survey import Keeping, Survey, When, survey
+from lakeplan.branches.survey import Keeping, Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
@@ -249,7 +249,7 @@ class _Runner:
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
         # New branches are dated by the latest clock and all are judged by the earliest.
-        when = When(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
+        when = Moments(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
         inspected = survey(desired, readers, recalled, when, whole=False)
         if (inspected.deleted or inspected.to_announce) and inspected.hold_problems:
             raise LakeplanError(
@@ -401,7 +401,7 @@ class _Runner:
                 end = self._delete_one(outlook, deleter)
                 results.append(end)
                 step()
-                record.settle(outlook.id, end.fate, end.message, end.found)
+                record.settle(outlook.id, end.fate, end.message, end.new_head)
                 if number % SAVE_EVERY == 0:
                     record.save()
             self._remember(held, tuple(e.outlook.id for e in results if e.is_new))
@@ -418,7 +418,7 @@ class _Runner:
             return
         for end in results:
             if end.fate is not Fate.KEPT:
-                fresh.settle(end.outlook.id, end.fate, end.message, end.found)
+                fresh.settle(end.outlook.id, end.fate, end.message, end.new_head)
         fresh.save()
 
     def _delete_one(self, outlook: BranchOutlook, deleter: Deleter) -> BranchEnd:

@@ -49,7 +49,7 @@ WORKERS = 8
 
 
 @dataclass(frozen=True)
-class When:
+class Moments:
     """The moments of a survey. ``now`` is the moment of the inspection, ``as_of`` the moment to judge at.
     Days end in ``zone``."""
 
@@ -96,7 +96,7 @@ def survey(
     desired: DesiredRepository,
     readers: Readers,
     recalled: Recalled,
-    when: When,
+    when: Moments,
     *,
     whole: bool,
     read_only: bool = False,
@@ -113,7 +113,7 @@ class _Surveyor:
         desired: DesiredRepository,
         readers: Readers,
         recalled: Recalled,
-        when: When,
+        when: Moments,
         *,
         whole: bool,
         read_only: bool,

@@ -26,7 +26,7 @@ from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
 from lakeplan.stores.folder import written_beside
 from lakeplan.stores.open import FolderLocation, parse_location
-from lakeplan.values.local import LeadsOut, inside
+from lakeplan.values.local import OutsideFolder, inside
 from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
@@ -73,7 +73,7 @@ def is_state_inside(url: str, tree: Path) -> bool:
         return False
     try:
         inside(tree, folder)
-    except LeadsOut as error:
+    except OutsideFolder as error:
         raise LakeplanError(
             f"the state folder {error}",
             where=url,

@@ -27,16 +27,16 @@ from lakeplan.review.strictness import (
     changed_server,
     guard_of,
     held_to_guard,
-    loosened,
-    loosened_repository,
+    weakened_repository,
+    weakened_settings,
     weaker_later,
 )
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import Check, DesiredRepository, Safety, ServerConfig
-from lakeplan.values.local import LeadsOut, read_inside
+from lakeplan.values.local import OutsideFolder, read_inside
 from lakeplan.values.pins import PinSettings
-from lakeplan.values.plan import GateResult, Loosening, Plan, SweepGuard
+from lakeplan.values.plan import GateResult, Plan, SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import SweepSettings
@@ -78,7 +78,7 @@ class Pairing:
         before_engines = [old.branch_lifecycle_engine for old in self._servers_at_base(now.server).values()]
         return before.resolved == now.resolved and before_engines == [engine]
 
-    def lost_servers(self) -> Iterator[Loosening]:
+    def lost_servers(self) -> Iterator[WeakenedSetting]:
         """Servers of the base that have repositories and whose endpoint the tree no longer has: nothing is
         compared there, so the base's safety settings no longer apply. Also names that now belong to another
         server: what refers to them, such as overrides and ``manages``, is now about that one."""
@@ -93,9 +93,9 @@ class Pairing:
                 continue
             after = now.endpoint_url if now is not None else "renamed or removed"
             where = str(now.source) if now is not None and now.source else ""
-            yield Loosening(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
+            yield WeakenedSetting(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
 
-    def changed_servers(self) -> Iterator[Loosening]:
+    def changed_servers(self) -> Iterator[WeakenedSetting]:
         """Changes of servers that are in both trees. Of several names at the base each is compared."""
         for name, now in self.head.servers.items():
             for old in self._servers_at_base(name).values():
@@ -171,13 +171,13 @@ class Base:
         if self.tree is None:
             before = replace(before, state_url=mine.state_url, manages=mine.manages, name=mine.name)
         today = plan.as_of.date()
-        loosenings = loosened(before, mine, today)
+        loosenings = weakened_settings(before, mine, today)
         warnings = plan.warnings
         if self.tree is None:
             warnings += (f"{self.ref} has no {ROOT_FILE}, so the tree is compared with the defaults",)
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
-        looser = [loosening for before, now in pairs for loosening in loosened_repository(before, now, today)]
+        looser = [loosening for before, now in pairs for loosening in weakened_repository(before, now, today)]
         changed = {
             r.key: {c.path.removeprefix(branch_path("")) for c in r.changes} for r in plan.repositories
         }
@@ -198,7 +198,7 @@ class Base:
         )
 
 
-def _overrides_last(listed: Iterable[Loosening]) -> tuple[Loosening, ...]:
+def _overrides_last(listed: Iterable[WeakenedSetting]) -> tuple[WeakenedSetting, ...]:
     """A change can add any number of overrides, and some outputs show only the first weakened settings."""
     return tuple(sorted(listed, key=lambda item: item.path.startswith("overrides: ")))
 
@@ -316,7 +316,7 @@ class PlanChecks:
             loosenings=_overrides_last((*plan.loosenings, *self._changed_files())),
         )
 
-    def _changed_files(self) -> tuple[Loosening, ...]:
+    def _changed_files(self) -> tuple[WeakenedSetting, ...]:
         """Files of the tree that the base's checks name and that this change changes. The base's files judge
         this change, and the new ones every later one."""
         words = {os.path.normpath(word): None for check in self.checks for word in check.run}
@@ -328,7 +328,9 @@ class PlanChecks:
                 named = not os.path.isabs(word) and word.partition(os.sep)[0] not in (os.curdir, os.pardir)
                 if named and (before := _contents(place.folder, word)) and before != _contents(root, word):
                     after, where = ("changed", f"{word}:1:1") if (root / word).exists() else (ABSENT, "")
-                    changes.append(Loosening(WHOLE_TREE, f"checks: {word}", "as at the base", after, where))
+                    changes.append(
+                        WeakenedSetting(WHOLE_TREE, f"checks: {word}", "as at the base", after, where)
+                    )
         return tuple(changes)
 
     @contextmanager
@@ -355,7 +357,7 @@ def _contents(top: Path, word: str) -> dict[str, bytes | None]:
             name = os.path.relpath(file, top)
             try:
                 digests[name] = sha256(read_inside(top, file, FILE_BYTES)).digest()
-            except LeadsOut:
+            except OutsideFolder:
                 continue
             except (OSError, ValueError):
                 digests[name] = None

@@ -54,7 +54,7 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
         and each.is_committed
         and each.any_mask & among
         and not each.any_mask & keeps
-        and not each.seen & Sighting.UNCOMMITTED
+        and not each.flags & Sighting.UNCOMMITTED
     )
 
 
@@ -63,8 +63,8 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
     return _sum(
         each
         for each in classes
-        if each.seen & Sighting.LISTED
-        and not each.seen & (Sighting.OLD | Sighting.UNCOMMITTED)
+        if each.flags & Sighting.LISTED
+        and not each.flags & (Sighting.OLD | Sighting.UNCOMMITTED)
         and each.is_committed
         and not each.any_mask & Bit.SERVER
     )
@@ -72,7 +72,7 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
 
 def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwanted: int = 0) -> Amount:
     """Objects that ``named`` counts and that are not in the listing."""
-    return named((each for each in classes if not each.seen & Sighting.LISTED), wanted, unwanted)
+    return named((each for each in classes if not each.flags & Sighting.LISTED), wanted, unwanted)
 
 
 def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amount:
@@ -81,7 +81,7 @@ def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amo
     return _sum(
         each
         for each in classes
-        if each.seen & Sighting.CANDIDATE and each.mask & wanted and not each.mask & unwanted
+        if each.flags & Sighting.CANDIDATE and each.mask & wanted and not each.mask & unwanted
     )
 
 
@@ -89,9 +89,9 @@ def never_committed(classes: Iterable[ObjectClass], *, staged: bool) -> Amount:
     return _sum(
         each
         for each in classes
-        if each.seen & Sighting.OLD
+        if each.flags & Sighting.OLD
         and not each.is_committed
-        and bool(each.seen & Sighting.UNCOMMITTED) == staged
+        and bool(each.flags & Sighting.UNCOMMITTED) == staged
     )
 
 

@@ -68,9 +68,9 @@ def part_of(each: ObjectClass) -> Part:
     """The part of a namespace that a stored object counts in. Objects in doubt count as kept."""
     if each.any_mask & NOW:
         return "held"
-    if each.seen & Sighting.UNCOMMITTED:
+    if each.flags & Sighting.UNCOMMITTED:
         return "uncommitted"
-    if not each.seen & Sighting.OLD:
+    if not each.flags & Sighting.OLD:
         return "young"
     return "reclaimable" if each.is_committed else "unreferenced"
 
@@ -358,7 +358,7 @@ def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
         if (each.is_candidate(surveyed.listed) or (surveyed.listed and keeps != NOW and each.counts(True)))
         and each.is_committed
         and not each.any_mask & keeps
-        and not each.seen & Sighting.UNCOMMITTED
+        and not each.flags & Sighting.UNCOMMITTED
     )
 
 

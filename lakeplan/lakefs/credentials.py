@@ -327,7 +327,7 @@ def _check_text(credentials: Credentials, where: str) -> None:
 
 
 def _how(server: str, only_server: bool) -> str:
-    fix = f"set {server_variable(server, 'ACCESS_KEY_ID')} and {server_variable(server, 'SECRET_ACCESS_KEY')}"
-    return fix + (
+    key_id, secret = server_variable(server, "ACCESS_KEY_ID"), server_variable(server, "SECRET_ACCESS_KEY")
+    return f"set {key_id} and {secret}" + (
         ", or configure lakectl" if only_server else "; with several servers, those of lakectl are not used"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lakeplan.output.plan import summary_text, what_if
-from lakeplan.output.plan_changes import key_of, loosened, writing
+from lakeplan.output.plan_changes import key_of, weakened_settings, writing
 from lakeplan.output.plan_impact import scope_of
 from lakeplan.output.text import Json, safe
 
@@ -61,7 +61,7 @@ def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iter
         yield Annotation("notice", "what if", f"What if {assumed}")
     yield from _gates(document, "refused", "error", "BLOCKED by")
     yield from _failures(document)
-    for item in loosened(document):
+    for item in weakened_settings(document):
         about = f" of {', '.join(item.scopes)}" if item.scopes else ""
         text = f"{item.path}{about}: {item.before} at the base, {item.after} here"
         yield Annotation("warning", "weakened", text, place_of(item.where))

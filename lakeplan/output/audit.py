@@ -9,8 +9,9 @@ from rich.console import Console
 
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page, code, markdown_failures, names_of, prose, table
+from lakeplan.output.report_shell import Cell as HtmlCell
 from lakeplan.output.report_shell import (
-    About,
+    PageFacts,
     Section,
     anchor,
     behind,
@@ -20,7 +21,6 @@ from lakeplan.output.report_shell import (
     unread_section,
     whole_page,
 )
-from lakeplan.output.report_shell import Cell as HtmlCell
 from lakeplan.output.report_shell import amount as html_amount
 from lakeplan.output.report_shell import table as html_table
 from lakeplan.output.tables import Table, costs, volume_cells
@@ -255,7 +255,7 @@ NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 def render_audit_page(document: AuditDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
-    about = About("lakeplan audit", document["at"], facts, FOOT)
+    about = PageFacts("lakeplan audit", document["at"], facts, FOOT)
     failed = unread_section(document, "the audit was stopped before", "Continue with --resume.")
     sections = [_summary(document), _advice(document), _repositories(document), failed]
     return whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))

@@ -19,14 +19,14 @@ from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.plan_changes import (
     STRICTER,
-    Loosened,
+    WeakenedRow,
     change_rows,
     fold,
     key_of,
-    loosened,
-    loosened_table,
-    loosening_title,
     rules_table,
+    weakened_settings,
+    weakened_table,
+    weakened_title,
     writes,
     writing,
 )
@@ -335,15 +335,15 @@ def _head(document: Json, tree: str, *, compact: bool = False) -> str:
     first = [f"**What if** {assumed}", ""] if assumed else []
     kind = "what-if" if assumed else "plan"  # never in the place of the comment with the real plan
     lines = [marker(tree, kind), *first, f"**lakeplan**{where}: {summary}", ""]
-    parts = [_loosened(document, compact=compact), _blocked(document, compact=compact)]
+    parts = [_weakened(document, compact=compact), _blocked(document, compact=compact)]
     if compact:
         parts.reverse()  # the refused gates are few now, and nothing before them can be long
     parts += [_opened(document, compact=compact), _failed(document, _ALIKE if compact else _ROWS)]
     return "\n".join(lines) + "".join(parts)
 
 
-def _loosened(document: Json, *, compact: bool) -> str:
-    loosenings = loosened(document)
+def _weakened(document: Json, *, compact: bool) -> str:
+    loosenings = weakened_settings(document)
     if not loosenings:
         return ""
     kinds = Counter[str]()
@@ -353,13 +353,13 @@ def _loosened(document: Json, *, compact: bool) -> str:
         kinds[kind] += 1
         if not compact or kinds[kind] <= _ALIKE:
             before, after = _short(item.before), _short(item.after)
-            shown.append(Loosened(_short(item.path), before, after, _short(item.where), item.scopes))
+            shown.append(WeakenedRow(_short(item.path), before, after, _short(item.where), item.scopes))
     left = [f"{count(n - _ALIKE)} of {code(kind)}" for kind, n in kinds.items() if compact and n > _ALIKE]
     more = (
         f"\n**Left out to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
     )
-    title = f"\n### :warning: {prose(loosening_title(document))}\n\n"
-    return f"{title}{loosened_table(shown, _SCOPES).markdown()}{more}\nReview these first: {STRICTER}.\n"
+    title = f"\n### :warning: {prose(weakened_title(document))}\n\n"
+    return f"{title}{weakened_table(shown, _SCOPES).markdown()}{more}\nReview these first: {STRICTER}.\n"
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,7 @@ from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.report_impact import gates_section
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
-    About,
+    PageFacts,
     Section,
     cards,
     table_of,
@@ -55,7 +55,7 @@ def render_mark_page(document: MarkPageDocument) -> str:
         _section("commits", "Last commits", commits_table(contents, cost), contents["more_last_commits"]),
         _section("kept", "What keeps the rest", keepers_table(contents), contents["more_kept_by"]),
     ]
-    about = About("lakeplan mark", mark["marked_at"], facts, FOOT)
+    about = PageFacts("lakeplan mark", mark["marked_at"], facts, FOOT)
     return whole_page(about, sections, ("page.css", "tree.css"), TREE_SCRIPTS)
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.plan_changes import MARKS, render_changes, render_loosenings, writing
+from lakeplan.output.plan_changes import MARKS, render_changes, render_weakened, writing
 from lakeplan.output.plan_impact import (
     gates_of,
     render_adopted,
@@ -38,7 +38,7 @@ def render_plan(document: Json, console: Console) -> None:
     repositories = document["repositories"]
     if document.get("what_if"):
         page.line(Cell("What if", "bold yellow"), f" {what_if(document)}")
-    render_loosenings(page, document)
+    render_weakened(page, document)
     render_changes(page, document)
     render_setting_changes(page, writing(document))
     render_pins(page, document)

@@ -192,7 +192,7 @@ _SCOPES_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Loosened:
+class WeakenedRow:
     """A setting that is weaker than at the base, and its repositories; none means the whole tree."""
 
     path: str
@@ -202,22 +202,22 @@ class Loosened:
     scopes: tuple[str, ...]
 
 
-def loosened(document: Json) -> list[Loosened]:
+def weakened_settings(document: Json) -> list[WeakenedRow]:
     """Weakened settings in the document's order. Equal ones of several repositories are one."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for item in document["loosenings"]:
         key = (item["path"], item["before"], item["after"], item["where"])
         groups.setdefault(key, []).extend([] if item["scope"] == "tree" else [item["scope"]])
-    return [Loosened(*key, tuple(scopes)) for key, scopes in groups.items()]
+    return [WeakenedRow(*key, tuple(scopes)) for key, scopes in groups.items()]
 
 
-def loosening_title(document: Json) -> str:
+def weakened_title(document: Json) -> str:
     count = len(document["loosenings"])
     base = f" (base {document['base'][:12]})" if document["base"] else ""
     return f"This change weakens {count_of(count, 'safety setting')}{base}"
 
 
-def loosened_table(items: Iterable[Loosened], limit: int) -> Table:
+def weakened_table(items: Iterable[WeakenedRow], limit: int) -> Table:
     """The settings that are weaker, each with at most ``limit`` of its repositories."""
     rows: list[list[Value]] = [
         [
@@ -232,11 +232,11 @@ def loosened_table(items: Iterable[Loosened], limit: int) -> Table:
     return Table(("setting", "of", "at the base", "here", "where"), rows, names=5)
 
 
-def render_loosenings(page: Page, document: Json) -> None:
-    loosenings = loosened(document)
+def render_weakened(page: Page, document: Json) -> None:
+    loosenings = weakened_settings(document)
     if not loosenings:
         return
-    page.heading(loosening_title(document))
+    page.heading(weakened_title(document))
     page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
     for item in loosenings:
         about = f"  {names(item.scopes, _SCOPES_SHOWN)}" if item.scopes else ""

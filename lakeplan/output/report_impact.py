@@ -10,10 +10,10 @@ from lakeplan.output.plan_changes import (
     STRICTER,
     change_rows,
     key_of,
-    loosened,
-    loosened_table,
-    loosening_title,
     rules_table,
+    weakened_settings,
+    weakened_table,
+    weakened_title,
     writing,
 )
 from lakeplan.output.plan_impact import (
@@ -45,7 +45,7 @@ def summary_section(document: Json) -> Section:
         if blocked
         else None
     )
-    body = [el("p", summary_text(plan), cls="lead"), state, _cards(plan), _loosened(plan)]
+    body = [el("p", summary_text(plan), cls="lead"), state, _cards(plan), _weakened(plan)]
     return Section("summary", "Summary", join(body))
 
 
@@ -88,11 +88,13 @@ def _card(name: str, figure: str, words: str, without: int, *, of: int) -> Marku
     return el("div", el("dt", name), el("dd", *body), cls="card")
 
 
-def _loosened(plan: Json) -> Markup | None:
-    made = table_of("Weakened safety settings", loosened_table(loosened(plan), _ROWS), hidden_caption=False)
+def _weakened(plan: Json) -> Markup | None:
+    made = table_of(
+        "Weakened safety settings", weakened_table(weakened_settings(plan), _ROWS), hidden_caption=False
+    )
     if made is None:
         return None
-    return join([el("h3", loosening_title(plan)), el("p", f"Review these first: {STRICTER}."), made])
+    return join([el("h3", weakened_title(plan)), el("p", f"Review these first: {STRICTER}."), made])
 
 
 def gates_section(document: Json) -> Section | None:

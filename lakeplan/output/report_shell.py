@@ -196,7 +196,7 @@ def script(names: Sequence[str] = SCRIPTS) -> Markup:
 
 
 @dataclass(frozen=True)
-class About:
+class PageFacts:
     """The title of a page, the time in the title of its window, facts below the title, and its footer."""
 
     title: str
@@ -220,11 +220,11 @@ def page(document: Json, sections: Sequence[Section | None], data: Sequence[Mark
         " nothing. Times are in UTC, and sizes are decimal. The plan was made by lakeplan"
         f" {plan['lakeplan_version']}."
     )
-    return whole_page(About("lakeplan report", plan["as_of"], facts, foot), sections, data=data)
+    return whole_page(PageFacts("lakeplan report", plan["as_of"], facts, foot), sections, data=data)
 
 
 def whole_page(
-    about: About,
+    about: PageFacts,
     parts: Iterable[Section | None],
     css_files: Sequence[str] = STYLES,
     js_files: Sequence[str] = SCRIPTS,
@@ -272,7 +272,7 @@ def _digest(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
-def _header(about: About) -> Markup:
+def _header(about: PageFacts) -> Markup:
     choices = [
         el("option", label, value=value)
         for value, label in (("auto", "as the system"), ("light", "light"), ("dark", "dark"))

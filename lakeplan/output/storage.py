@@ -11,7 +11,7 @@ from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.report_shell import (
     TREE_SCRIPTS,
-    About,
+    PageFacts,
     Section,
     anchor,
     behind,
@@ -304,7 +304,7 @@ Box = tuple[float, float, float, float]
 def render_storage_page(document: StorageDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
-    about = About("lakeplan storage", document["at"], facts, FOOT)
+    about = PageFacts("lakeplan storage", document["at"], facts, FOOT)
     owners = _owners(document.get("owners", []))
     failed = unread_section(document, "the command was stopped before", "Run it again.")
     sections = [_summary(document), owners, *map(_section, document["repositories"]), failed]

@@ -87,7 +87,9 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
         raise damaged_baseline(repository, repr(error)) from None
 
 
-def _read_written(state: StateReader, repository: str, agreed: Mapping[str, Sighting]) -> LastApplied | None:
+def _read_written(
+    state: StateReader, repository: str, sightings: Mapping[str, Sighting]
+) -> LastApplied | None:
     key = repository_key("applied", repository)
     stored = read_applied(state, repository)
     if stored is None:
@@ -105,7 +107,7 @@ def _read_written(state: StateReader, repository: str, agreed: Mapping[str, Sigh
             at=moment_in(record["at"]),
             rules_recorded=recorded,
             settings=_settings(settings),
-            attempts=dict(_attempts(attempts, agreed)),
+            attempts=dict(_attempts(attempts, sightings)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(

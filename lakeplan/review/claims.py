@@ -59,21 +59,21 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
     """Records that ``tree`` manages a repository, unless that is on record. Returns whether it was written
     now. Raises GateRefused if another tree claims the repository, before or at the same time, and the
     server's errors."""
-    meta = server.reader.metadata(repository)
-    check_claims(meta, tree, where)
+    metadata = server.reader.metadata(repository)
+    check_claims(metadata, tree, where)
     key = CLAIM + tree
-    if not tree or key in meta:
+    if not tree or key in metadata:
         return False
     server.metadata_writer.set_metadata(repository, {key: utc_text(run.now())})
-    meta = read_back(lambda: server.reader.metadata(repository), lambda metadata: key in metadata, run.sleep)
-    if key not in meta:
+    metadata = read_back(lambda: server.reader.metadata(repository), lambda answer: key in answer, run.sleep)
+    if key not in metadata:
         raise LakeplanError(
             "the server does not return the claim of this tree that was just recorded",
             where=where,
             hint="Run the command again. If this repeats, check the server's log.",
         )
     try:
-        check_claims(meta, tree, where)
+        check_claims(metadata, tree, where)
     except GateRefused:
         server.metadata_writer.delete_metadata(repository, [key])
         raise

@@ -120,7 +120,7 @@ KINDS = ("apply", "import", "branches", "sweep")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunFilter:
     """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later and are of
     these ``kinds``. Without a value, any."""
 
@@ -134,10 +134,10 @@ class Wanted:
         return named and late and (not self.kinds or run.kind in self.kinds)
 
 
-ALL = Wanted()
+ALL = RunFilter()
 
 
-def list_runs(state: StateReader, wanted: Wanted = ALL, *, limit: int | None = None) -> Runs:
+def list_runs(state: StateReader, wanted: RunFilter = ALL, *, limit: int | None = None) -> Runs:
     """The newest ``limit`` runs, or all."""
     runs: list[RunRecord] = []
     damaged = []

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 
 from lakeplan.limits import NOTIFICATION_BYTES, NOTIFICATION_ITEMS
-from lakeplan.values.notify import Channel, ChannelKind, Event, Item, Message, NotifyConfig, Sent
+from lakeplan.values.notify import Channel, ChannelKind, Event, Item, Message, NotifyConfig, SentMessage
 from lakeplan.values.records import utc_text
 
 TOTAL_SECONDS = 60.0
@@ -59,15 +59,17 @@ class Notifier:
     link: str = ""
     seconds: float = field(default=TOTAL_SECONDS)
 
-    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
+    def publish(
+        self, event: Event, title: str, items: Sequence[Item], hint: str = ""
+    ) -> Sequence[SentMessage]:
         end = self.clocks.monotonic() + self.seconds
         by_channel: dict[str, list[Item]] = {}
         channels: dict[str, Channel] = {}
-        sent: list[Sent] = []
+        sent: list[SentMessage] = []
         for item in items:
             channel = self.config.channel_for(event, item.owner)
             if channel is None:
-                sent.append(Sent((item,), problem=_no_channel(event, item.owner)))
+                sent.append(SentMessage((item,), problem=_no_channel(event, item.owner)))
                 continue
             channels[channel.name] = channel
             by_channel.setdefault(channel.name, []).append(item)
@@ -77,9 +79,9 @@ class Notifier:
 
     def _to_channel(
         self, channel: Channel, event: Event, title: str, items: Sequence[Item], hint: str, end: float
-    ) -> list[Sent]:
+    ) -> list[SentMessage]:
         """Sends all items to a channel. If it refuses a message, the others are not sent."""
-        done: list[Sent] = []
+        done: list[SentMessage] = []
         left = [
             range(len(items))[at : at + NOTIFICATION_ITEMS] for at in range(0, len(items), NOTIFICATION_ITEMS)
         ]
@@ -101,10 +103,10 @@ class Notifier:
                 left[:0] = [places[:half], places[half:]]
                 continue
             problem = self._send(channel, payload, message.id, end)
-            done.append(Sent(part, channel.name, problem))
+            done.append(SentMessage(part, channel.name, problem))
             if problem:
                 rest = tuple(items[place] for places in left for place in places)
-                return [*done, *([Sent(rest, channel.name, problem)] if rest else [])]
+                return [*done, *([SentMessage(rest, channel.name, problem)] if rest else [])]
         return done
 
     def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:

@@ -46,7 +46,7 @@ from lakeplan.values.desired import (
 )
 from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.pins import PINS, Kept
-from lakeplan.values.plan import Loosening, Plan, SweepGuard
+from lakeplan.values.plan import Plan, SweepGuard, WeakenedSetting
 from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, duration_text
 from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
@@ -210,16 +210,16 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
             yield rule.source, f"gc.branches[{rule.name}].retention_days", rule.retention_days
 
 
-def loosened(base: Guards, head: Guards, today: date) -> tuple[Loosening, ...]:
+def weakened_settings(base: Guards, head: Guards, today: date) -> tuple[WeakenedSetting, ...]:
     """Every setting of the tree as a whole that ``head`` weakens, in a fixed order."""
     changes = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
-        Loosening(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
+        WeakenedSetting(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
         for setting, before, after in changes
     ) + tuple(_opened(base, head, today))
 
 
-def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
+def _opened(base: Guards, head: Guards, today: date) -> Iterator[WeakenedSetting]:
     """Overrides that allow more than those of the base. An expired one allows nothing."""
     for note in head.overrides:
         if note.expires < today:
@@ -229,7 +229,7 @@ def _opened(base: Guards, head: Guards, today: date) -> Iterator[Loosening]:
             continue
         before = "; ".join(_opening(old) for old in same) or ABSENT
         path = f"overrides: {note.gate} of {note.repository}"
-        yield Loosening(WHOLE_TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
+        yield WeakenedSetting(WHOLE_TREE, path, before, f"{_opening(note)}: {note.reason}", str(note.source))
 
 
 def _covers(old: Override, new: Override) -> bool:
@@ -242,17 +242,17 @@ def _opening(note: Override) -> str:
     return f"{ceiling}, until {note.expires}"
 
 
-def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[Loosening]:
+def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[WeakenedSetting]:
     """Changed settings of a server that decide what is deleted there."""
     where = str(head.source) if head.source else ""
     for setting, before, after in weakened(SERVER, base, head):
         path = f"servers.{head.name}.{setting.path.removeprefix('servers.')}"
-        yield Loosening(WHOLE_TREE, path, *_shown(setting, before, after), where)
+        yield WeakenedSetting(WHOLE_TREE, path, *_shown(setting, before, after), where)
 
 
-def loosened_repository(
+def weakened_repository(
     base: DesiredRepository, head: DesiredRepository | None, today: date
-) -> Iterator[Loosening]:
+) -> Iterator[WeakenedSetting]:
     """Holds that are dropped or end sooner, except expired ones, and weaker settings of ``sweep``,
     ``branch_lifecycle`` and ``pins``, and another owner if notices of deleted branches no longer reach the
     base's. ``head`` is None if no entry names the repository any more."""
@@ -262,26 +262,28 @@ def loosened_repository(
         now = kept.get((hold.kind, hold.name))
         if hold.holds_on(today) and (now is None or last_day(now) < last_day(hold)):
             after = ABSENT if now is None else _hold_end(now)
-            yield Loosening(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
+            yield WeakenedSetting(base.key, f"holds[{hold.kind} {hold.name}]", _hold_end(hold), after, where)
     if head is None:
         return
     if base.notice_channel and head.owner != base.owner and head.notice_channel != base.notice_channel:
         # notices of deletions go elsewhere; a change of ``notify`` is listed once, for the whole tree
         place = head.values.get("/owner")
         before, after = base.owner or ABSENT, head.owner or ABSENT
-        yield Loosening(base.key, "owner", before, after, str(place) if place else where)
+        yield WeakenedSetting(base.key, "owner", before, after, str(place) if place else where)
     for setting, old, new in chain(
         weakened(SWEEP, base.sweep, head.sweep),
         weakened(BRANCH_SETTINGS, base.branch_settings, head.branch_settings),
         weakened(PINS, base.pins, head.pins),
     ):
         place = head.values.get("/" + setting.path.replace(".", "/"))
-        yield Loosening(base.key, setting.path, *_shown(setting, old, new), str(place) if place else where)
+        yield WeakenedSetting(
+            base.key, setting.path, *_shown(setting, old, new), str(place) if place else where
+        )
 
 
 def weaker_later(
     base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
-) -> Iterator[Loosening]:
+) -> Iterator[WeakenedSetting]:
     """What a plan does not show of branches and commits to come: patterns of ``gc.branches`` with fewer days
     than at the base, unless they match a branch whose days the plan changes (``changed``); rules by which
     fewer of the newest commits get pins; and policies that delete more or sooner. With ``runs_policies``,
@@ -295,12 +297,12 @@ def weaker_later(
                 name = item_name(policy)
                 before = "; ".join(_policy_text(other) for other in old if item_name(other) == name) or ABSENT
                 path = f"branch_lifecycle.policies[{name}]"
-                yield Loosening(base.key, path, before, _policy_text(policy), str(place))
+                yield WeakenedSetting(base.key, path, before, _policy_text(policy), str(place))
 
 
 def _weaker_rules(
     key: str, base: GcDesired, head: GcSetting, changed: Collection[str]
-) -> Iterator[Loosening]:
+) -> Iterator[WeakenedSetting]:
     now = {rule.key: rule for rule in head.branches} if isinstance(head, GcDesired) else {}
     default = head.default_retention_days if isinstance(head, GcDesired) else 0
     for old in base.branches:
@@ -311,7 +313,7 @@ def _weaker_rules(
         if (days < old.retention_days and not is_shown) or any(a < b for b, a in zip(*kept, strict=True)):
             after = ABSENT if new is None else _rule_text(new)
             place = "" if not isinstance(head, GcDesired) else (new or head).source
-            yield Loosening(key, f"gc.branches[{old.name}]", _rule_text(old), after, str(place))
+            yield WeakenedSetting(key, f"gc.branches[{old.name}]", _rule_text(old), after, str(place))
 
 
 def _kept_counts(kept: Kept | None) -> tuple[int, ...]:

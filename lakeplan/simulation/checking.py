@@ -12,8 +12,8 @@ import pyarrow as pa
 from lakeplan.errors import FormatError, SimulationFailed, StorageNotFound
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
-from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
-from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
+from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask, sorted_paths
+from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import (
     Collected,
@@ -48,17 +48,19 @@ DAMAGE = (FormatError, StorageNotFound)
 
 
 @dataclass(frozen=True)
-class Lacking:
+class MissingObjects:
     """Requests objects of kept commits that are not listed, or are listed in another size."""
 
     def wants(self, each: Class) -> bool:
         return is_kept_entry(each)
 
     def takes(self, each: Class) -> bool:
-        return is_kept_entry(each) and (not each.seen & Sighting.LISTED or bool(each.seen & Sighting.RESIZED))
+        return is_kept_entry(each) and (
+            not each.flags & Sighting.LISTED or bool(each.flags & Sighting.RESIZED)
+        )
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
-        yield 0, Of.OBJECTS, to_bytes(objects)
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
+        yield 0, PacketKind.OBJECTS, to_bytes(objects)
 
 
 class StepChecker:
@@ -81,7 +83,7 @@ class StepChecker:
             held_prefixes=request.held_prefixes,
             outside=True,
         )
-        answer, choice = self._ask(source, Nothing(), collected, [], 0)
+        answer, choice = self._ask(source, CountsOnly(), collected, [], 0)
         if isinstance(answer.error, DAMAGE):
             bad = self._damaged_ranges(metadata, collected, request)
             if not bad:  # the damage is not in a range, or was repaired meanwhile
@@ -90,11 +92,11 @@ class StepChecker:
             without = {one.id for one in bad}
             items = [item for item in collected.items if item.name not in without]
             collected = replace(collected, items=items)
-            answer, choice = self._ask(source, Nothing(), collected, [], 0)
+            answer, choice = self._ask(source, CountsOnly(), collected, [], 0)
         objects: list[NamedObject] = []
-        lacking = Lacking()
+        lacking = MissingObjects()
         if answer.error is None and any(
-            lacking.takes(Class(each.seen, each.mask)) for each in answer.classes
+            lacking.takes(Class(each.flags, each.mask)) for each in answer.classes
         ):
             answer, choice = self._ask(source, lacking, collected, objects, request.limit)
         if answer.error is not None:
@@ -137,7 +139,7 @@ class StepChecker:
             for _, answer in ask(runner, [asking]):
                 if isinstance(answer, Answer):
                     return answer, choice
-                if answer[0] is Of.OBJECTS:
+                if answer[0] is PacketKind.OBJECTS:
                     into += _objects_of(from_bytes(answer[1]), limit - len(into))
         raise SimulationFailed("a run ended without an answer", where=source.name)
 
@@ -248,14 +250,14 @@ def _presence(
 ) -> Presence:
     named, lacking, resized, outside = Amount(), Amount(), Amount(), Amount()
     for each in classes:
-        if each.seen & Sighting.OUTSIDE:
+        if each.flags & Sighting.OUTSIDE:
             outside += each.amount
-        if not is_kept_entry(Class(each.seen, each.mask)):
+        if not is_kept_entry(Class(each.flags, each.mask)):
             continue
         named += each.amount
-        if each.seen & Sighting.RESIZED:
+        if each.flags & Sighting.RESIZED:
             resized += each.amount
-        elif not each.seen & Sighting.LISTED:
+        elif not each.flags & Sighting.LISTED:
             lacking += each.amount
     ranges = len(collected.items) + sum(one.kind == "range" for one in damaged)
     return Presence(

@@ -28,7 +28,7 @@ from lakeplan.simulation.documents import (
     RangesRead,
     ServerDaysPoint,
 )
-from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
+from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, iso, listing_items, read_history
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, Source, known_as
@@ -221,7 +221,7 @@ def histograms(
     never_committed = Amount()
     needs = [coding.decode(holders) for holders in holder_sets]
     for each in classes:
-        if each.seen & Sighting.UNCOMMITTED:
+        if each.flags & Sighting.UNCOMMITTED:
             continue
         if not each.is_candidate(listing):
             if old_on_day is not None and listing and each.counts(listing) and each.is_committed:
@@ -438,7 +438,7 @@ def curve(
         runners.open(collected.entries) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
-        answers = [a for _, a in ask(runner, [Asking(source, Nothing(), items, collected.entries)])]
+        answers = [a for _, a in ask(runner, [Asking(source, CountsOnly(), items, collected.entries)])]
     (answer,) = answers
     assert isinstance(answer, Answer), "only counts were asked for"
     if answer.error is not None:

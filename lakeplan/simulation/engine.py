@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.exchange import Of, Packet, to_bytes
+from lakeplan.simulation.exchange import Packet, PacketKind, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.runners import Runner, Step
@@ -188,7 +188,7 @@ CANDIDATES = Sighting.ENTRY | Sighting.CANDIDATE
 
 
 @dataclass(frozen=True)
-class Nothing:
+class CountsOnly:
     """Requests only counts."""
 
     def wants(self, each: Class) -> bool:
@@ -197,7 +197,7 @@ class Nothing:
     def takes(self, each: Class) -> bool:
         return False
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         yield from ()
 
 
@@ -215,17 +215,17 @@ class ExpiryUnderRules:
 
     def takes(self, each: Class) -> bool:
         wanted = Sighting.OLD if self.listing else Sighting.ENTRY | Sighting.CANDIDATE
-        if each.seen & wanted != wanted or each.seen & Sighting.UNCOMMITTED:
+        if each.flags & wanted != wanted or each.flags & Sighting.UNCOMMITTED:
             return False
         return any(not each.any_mask & bits.server for bits in self.rule_sets)
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         for bits in self.rule_sets:
             going = goes(objects, bits, listing=self.listing)
             if going.num_rows:
-                yield 0, Of.PREFIXES, to_bytes(prefix_rows(bits.name, going))
+                yield 0, PacketKind.PREFIXES, to_bytes(prefix_rows(bits.name, going))
         if self.rows:
-            yield 0, Of.OBJECTS, to_bytes(objects)
+            yield 0, PacketKind.OBJECTS, to_bytes(objects)
 
 
 @dataclass(frozen=True)
@@ -241,25 +241,25 @@ class ExpiryInTransitions:
         return [*self.detail.bits, *((before, after) for _, before, after in self.naming.bits)]
 
     def wants(self, each: Class) -> bool:
-        if each.seen & Sighting.LISTED and not each.seen & Sighting.ENTRY:
+        if each.flags & Sighting.LISTED and not each.flags & Sighting.ENTRY:
             return False  # the text comes with an entry
         return not all(each.any_mask & after for _, after in self._all)
 
     def takes(self, each: Class) -> bool:
-        if each.seen & CANDIDATES != CANDIDATES:
+        if each.flags & CANDIDATES != CANDIDATES:
             return False
         mask = each.any_mask
         return any(mask & before and not mask & after for before, after in self._all)
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         masks = objects["mask"].to_numpy()
         going = np.zeros(masks.size, np.bool_)
         for before, after in self.detail.bits:
             going |= (masks & before != 0) & (masks & after == 0)
         if going.any():
-            yield 0, Of.PREFIXES, to_bytes(prefix_rows("", objects.filter(pa.array(going))))
+            yield 0, PacketKind.PREFIXES, to_bytes(prefix_rows("", objects.filter(pa.array(going))))
         if self.naming.bits:
-            yield 0, Of.RECORDS, records_of(objects, self.naming)
+            yield 0, PacketKind.RECORDS, records_of(objects, self.naming)
 
 
 _log = logging.getLogger(__name__)
@@ -296,7 +296,7 @@ class Answer:
 
 def ask(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
-) -> Iterator[tuple[int, Answer | tuple[Of, bytes]]]:
+) -> Iterator[tuple[int, Answer | tuple[PacketKind, bytes]]]:
     """Runs one job for all repositories. Yields (place of the repository, answer): answers to its question as
     they arrive, and finally an ``Answer`` for each repository. ``more`` are steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
@@ -320,14 +320,14 @@ def ask(
     counts: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
     errors: dict[int, LakeplanError] = {}
     for packet in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
-        if packet.of == Of.ERROR:
+        if packet.of == PacketKind.ERROR:
             errors.setdefault(packet.source, failure(bytes(packet.data)))
-        elif packet.of == Of.COUNTS:
+        elif packet.of == PacketKind.COUNTS:
             _count(counts[packet.source], packet)
-        elif packet.of == Of.SEGMENT:
+        elif packet.of == PacketKind.SEGMENT:
             kept[packet.source].wrote(bytes(packet.data))
         else:
-            yield packet.source, (Of(packet.of), packet.data)
+            yield packet.source, (PacketKind(packet.of), packet.data)
     for one in kept:
         one.end()
     for place in range(len(asking)):

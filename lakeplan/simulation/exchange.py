@@ -16,7 +16,7 @@ ROWS_A_PIECE = 200_000
 """The most rows in one packet: a few megabytes."""
 
 
-class Of(IntEnum):
+class PacketKind(IntEnum):
     """The kind of data in a packet."""
 
     BIN = 0

@@ -31,7 +31,7 @@ from lakeplan.formats.compiled import is_own, is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.simulation.exchange import Of, Packet
+from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.inputs import FETCHES
 from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Leaves, Runner, Step
@@ -203,7 +203,7 @@ class ForeignReader:
             bins = pack(numbered(items), runner.parallelism)
             for packet in runner.run(bins, [Step(read, 0)], leaves_of(())):
                 data = bytes(packet.data)
-                if packet.of == Of.ERROR:
+                if packet.of == PacketKind.ERROR:
                     raise failure(data)
                 odd_entries.append((names[packet.source], data[:_ID].decode(), data[_ID:]))
         return odd_entries
@@ -264,9 +264,9 @@ def _read_odd(
                         fetched(), name=where, verify_id=item.name, use_compiled=use_compiled
                     )
                     data = item.name.encode() + pack_odd(odd_entries(arrays))
-                    yield Packet(0, item.source, 0, Of.FOREIGN, data)
+                    yield Packet(0, item.source, 0, PacketKind.FOREIGN, data)
                 except LakeplanError as error:
-                    yield Packet(0, item.source, 0, Of.ERROR, report_of(error, where).encode())
+                    yield Packet(0, item.source, 0, PacketKind.ERROR, report_of(error, where).encode())
 
 
 FILE_BYTES = 64 << 20

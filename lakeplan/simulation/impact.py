@@ -21,7 +21,7 @@ from lakeplan.simulation.engine import (
     joined,
     largest,
 )
-from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.exchange import PacketKind, from_bytes
 from lakeplan.simulation.inputs import Collected, collect_ranges, iso
 from lakeplan.simulation.listings import Inventory
 from lakeplan.simulation.observing import Addresses, Source
@@ -145,10 +145,10 @@ class _RequestAnswers:
     prefixes: ByPrefix = field(default_factory=dict)
     records: list[bytes] = field(default_factory=list)
 
-    def add(self, answer: Answer | tuple[Of, bytes]) -> None:
+    def add(self, answer: Answer | tuple[PacketKind, bytes]) -> None:
         if isinstance(answer, Answer):
             self.answer = answer
-        elif answer[0] is Of.PREFIXES:
+        elif answer[0] is PacketKind.PREFIXES:
             add_prefixes(self.prefixes, [from_bytes(answer[1])])
         else:
             self.records.append(answer[1])
@@ -216,11 +216,11 @@ def _result(
     stored: dict[int, Amount] = {}
     tags = dict.fromkeys(asked.tags, Amount())
     for each in answers.answer.classes:
-        if each.seen & CANDIDATES != CANDIDATES:
+        if each.flags & CANDIDATES != CANDIDATES:
             continue  # no collector lists such a key
         if each.mask:
             by_mask[each.mask] = by_mask.get(each.mask, Amount()) + each.amount
-            if each.seen & Sighting.LISTED:
+            if each.flags & Sighting.LISTED:
                 stored[each.mask] = stored.get(each.mask, Amount()) + each.amount
         if each.holders and asked.tag_loses(each.mask):
             holding = union([asked.collected.holder_sets[n] for n in each.holders])[0]

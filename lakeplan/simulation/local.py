@@ -14,7 +14,7 @@ from typing import IO
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Of, Packet
+from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.runners import LOCAL, Leaves, Step
 from lakeplan.simulation.work import ahead
 
@@ -46,7 +46,7 @@ class LocalRunner:
         with ExitStack() as stack, _threads(self._threads) as pool:
             waiting = _Waiting(0)
             for number, data in enumerate(bins):
-                waiting.add(Packet(number, 0, 0, Of.BIN, data))
+                waiting.add(Packet(number, 0, 0, PacketKind.BIN, data))
             for step in steps[:-1]:
                 following = stack.enter_context(closing(_Waiting(self._memory)))
 

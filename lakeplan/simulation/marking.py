@@ -22,8 +22,8 @@ from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.engine import Answer, Asking, Nothing, ask, sorted_paths
-from lakeplan.simulation.exchange import ROWS_A_PIECE, Data, Of, Packet, from_bytes, to_bytes
+from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask, sorted_paths
+from lakeplan.simulation.exchange import ROWS_A_PIECE, Data, Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, required_listing
 from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, in_batches, is_text
@@ -98,7 +98,7 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
                 store.create(name, data)
                 yield _packet(GOING, Part(name, len(rows), int(rows.sizes.sum()), sha256), {})
         except LakeplanError as error:
-            yield Packet(0, 0, 0, Of.ERROR, report_of(error, source.name).encode())
+            yield Packet(0, 0, 0, PacketKind.ERROR, report_of(error, source.name).encode())
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
@@ -122,7 +122,7 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
     address."""
     by_place: defaultdict[int, list[pa.Table]] = defaultdict(list)
     for packet in packets:
-        if packet.of == Of.OBJECTS:
+        if packet.of == PacketKind.OBJECTS:
             by_place[packet.place].append(from_bytes(packet.data))
         else:
             yield packet
@@ -134,12 +134,12 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
                 for at in range(0, chosen.num_rows, PART_ROWS):
                     yield writer.write(table, chosen.slice(at, PART_ROWS))
     except LakeplanError as error:
-        yield Packet(0, 0, 0, Of.ERROR, report_of(error, writer.prefix).encode())
+        yield Packet(0, 0, 0, PacketKind.ERROR, report_of(error, writer.prefix).encode())
 
 
 def _packet(table: str, part: Part, amounts: Mapping[str, tuple[int, int]]) -> Packet:
     """A packet that ``_parts_of`` reads. ``amounts`` are objects and bytes by class."""
-    return Packet(0, 0, 0, Of.PART, json.dumps((table, astuple(part), amounts)).encode())
+    return Packet(0, 0, 0, PacketKind.PART, json.dumps((table, astuple(part), amounts)).encode())
 
 
 NAME_BEGINS = 4
@@ -224,7 +224,7 @@ class StepMarker:
         addresses: set[str] = set()
         with self._progress.task("checking what is held now", None), self._open(rows) as (runner, _):
             for of, data in _answers(runner, asking):
-                if of is Of.OBJECTS:
+                if of is PacketKind.OBJECTS:
                     addresses.update(from_bytes(data)["address"].to_pylist())
         return frozenset(sorted(addresses)[: limit + 1])
 
@@ -254,7 +254,7 @@ class StepMarker:
             )
             for number, one in enumerate(packed)
         ]
-        return [Asking(source, Nothing(), items, 0)]
+        return [Asking(source, CountsOnly(), items, 0)]
 
 
 def _names(request: MarkRequest) -> tuple[str, ...]:
@@ -281,19 +281,19 @@ class Marks:
     held_prefixes: tuple[str, ...] = ()
 
     def wants(self, each: Class) -> bool:
-        return not (each.mask & Keep.SERVER or each.seen & Sighting.UNCOMMITTED)
+        return not (each.mask & Keep.SERVER or each.flags & Sighting.UNCOMMITTED)
 
     def takes(self, each: Class) -> bool:
-        return mark_class(each.seen, each.mask) is not None
+        return mark_class(each.flags, each.mask) is not None
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         rows = self._rows(objects)
         keys = [_NEIGHBOURHOOD.match(key).group() for key in rows["address"].to_pylist()]  # type: ignore[union-attr]
         places = (hash_texts(keys) % np.uint64(PLACES_A_MARK)).astype(np.int64)
         for place in np.unique(places).tolist():
             some = rows.filter(pa.array(places == place))
             for at in range(0, some.num_rows, ROWS_A_PIECE):
-                yield place, Of.OBJECTS, to_bytes(some.slice(at, ROWS_A_PIECE))
+                yield place, PacketKind.OBJECTS, to_bytes(some.slice(at, ROWS_A_PIECE))
 
     def _rows(self, objects: pa.Table) -> pa.Table:
         """The rows of ``MARKED``."""
@@ -339,14 +339,14 @@ class HeldAgain:
 
     def wants(self, each: Class) -> bool:
         # An uncommitted object has no path either, so both can be one row, whichever is read first.
-        return bool(each.seen & (Sighting.MARKED | Sighting.UNCOMMITTED))
+        return bool(each.flags & (Sighting.MARKED | Sighting.UNCOMMITTED))
 
     def takes(self, each: Class) -> bool:
         holders = Sighting.HELD | Sighting.ALIAS | Sighting.UNCOMMITTED | Sighting.FOREIGN
-        return bool(each.seen & Sighting.MARKED and (each.seen & holders or each.mask & Keep.SERVER))
+        return bool(each.flags & Sighting.MARKED and (each.flags & holders or each.mask & Keep.SERVER))
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
-        yield 0, Of.OBJECTS, to_bytes(objects.select(["address"]))
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
+        yield 0, PacketKind.OBJECTS, to_bytes(objects.select(["address"]))
 
 
 def mark_class(flags: int, mask: int) -> MarkClass | None:
@@ -369,7 +369,7 @@ def mark_class(flags: int, mask: int) -> MarkClass | None:
 
 def _answers(
     runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
-) -> Iterator[tuple[Of, bytes]]:
+) -> Iterator[tuple[PacketKind, bytes]]:
     """Yields the answers about the first repository. Raises at the end if any repository could not be
     read."""
     for _, answer in ask(runner, asking, more):
@@ -379,10 +379,10 @@ def _answers(
             raise answer.error
 
 
-def _part(packet: Packet) -> tuple[Of, Data]:
-    if packet.of == Of.ERROR:
+def _part(packet: Packet) -> tuple[PacketKind, Data]:
+    if packet.of == PacketKind.ERROR:
         raise failure(bytes(packet.data))
-    return Of.PART, packet.data
+    return PacketKind.PART, packet.data
 
 
 class _NoMetadata:
@@ -407,7 +407,7 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
 
 
 def _parts_of(
-    written: Iterable[tuple[Of, Data]],
+    written: Iterable[tuple[PacketKind, Data]],
 ) -> tuple[tuple[Part, ...], tuple[Part, ...], dict[MarkClass, Amount]]:
     """The parts that the workers wrote, sorted by name, and amounts by class."""
     going: list[Part] = []

@@ -343,7 +343,7 @@ class RoundEnd:
     """The finished parts of a round. ``problem``: why it stopped early, or "". ``prepared``: it deleted
     nothing, and needs a new inspection before it does. ``runner``: the runner that deleted."""
 
-    ends: Sequence[PartResult]
+    results: Sequence[PartResult]
     problem: str = ""
     prepared: bool = False
     runner: RunnerChoice | None = None

@@ -37,7 +37,7 @@ from lakeplan.simulation.engine import (
     largest,
     rows_of,
 )
-from lakeplan.simulation.exchange import Of, from_bytes
+from lakeplan.simulation.exchange import PacketKind, from_bytes
 from lakeplan.simulation.inputs import (
     Collected,
     CommitHistory,
@@ -183,7 +183,7 @@ def run_job(
             classes = answer.classes
             continue
         of, data = answer
-        if of is Of.PREFIXES:
+        if of is PacketKind.PREFIXES:
             add_prefixes(prefixes, [from_bytes(data)])
         elif objects is not None:
             table = from_bytes(data)

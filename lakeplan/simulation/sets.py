@@ -72,7 +72,7 @@ class Class(NamedTuple):
     hold it (``mask``) and of those that may (``alias_mask``), and numbers of the sets of branches or tags
     that hold it."""
 
-    seen: int
+    flags: int
     mask: int = 0
     alias_mask: int = 0
     holders: frozenset[int] = frozenset()
@@ -83,7 +83,7 @@ class Class(NamedTuple):
 
     def __or__(self, other: Class) -> Class:
         return Class(
-            self.seen | other.seen,
+            self.flags | other.flags,
             self.mask | other.mask,
             self.alias_mask | other.alias_mask,
             self.holders | other.holders,

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Of, Packet, packets_in, to_batch
+from lakeplan.simulation.exchange import Packet, PacketKind, packets_in, to_batch
 from lakeplan.simulation.runners import SPARK, Leaves, Step
 from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 
@@ -402,7 +402,7 @@ class SparkRunner:
 
         def first(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions
             numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-            packets = (Packet(0, 0, 0, Of.BIN, given.value[0][number]) for number in numbers)
+            packets = (Packet(0, 0, 0, PacketKind.BIN, given.value[0][number]) for number in numbers)
             return map(to_batch, steps[0].run(packets, given.value[1]))
 
         def then(step: Step):  # type: ignore[no-untyped-def]

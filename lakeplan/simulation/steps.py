@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.range_arrays import Hashes, Ints
-from lakeplan.simulation.exchange import ROWS_A_PIECE, TEXTS, Data, Of, Packet, from_bytes, to_bytes
+from lakeplan.simulation.exchange import ROWS_A_PIECE, TEXTS, Data, Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.runners import Leaves
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
@@ -95,7 +95,7 @@ class Question(Protocol):
     def takes(self, each: Class) -> bool:
         """Whether objects of this final class are requested."""
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         """The answers about some of the requested objects (``OBJECTS``), each with the place that gets it in
         the next step (0 without one)."""
 
@@ -198,7 +198,7 @@ class _Reader:
             # Every part gets it: when Spark repeats a task, the second attempt may fail where the first did
             # not, and perhaps only one part still waits for its packets.
             report = min(self._errors).encode()
-            yield from (self._packet(part, Of.ERROR, report) for part in range(self._parts))
+            yield from (self._packet(part, PacketKind.ERROR, report) for part in range(self._parts))
 
     def _fetch(self, item: WorkItem) -> Fetched:
         return fetch(self._of, item)
@@ -253,7 +253,7 @@ class _Reader:
         )
         written = write_segment(self._of, [item.name for item in fold.items], rows, sets, texts)
         if written is not None:
-            yield self._packet(0, Of.SEGMENT, json.dumps(written).encode())
+            yield self._packet(0, PacketKind.SEGMENT, json.dumps(written).encode())
 
     def _kept(self, opened: Opened, numbers: Ints) -> Iterator[Packet]:
         yield from self._send(opened.rows, opened.sets, numbers)
@@ -264,7 +264,9 @@ class _Reader:
         leaves = leaves_among(numbers)
         if (numbers < 0).any():
             rows = rows.part(sets.having(leaves >= 0)[rows.sets])
-        yield from self._by_part(rows.hashes, lambda some: pack(rows.part(some), sets, leaves), Of.ROWS)
+        yield from self._by_part(
+            rows.hashes, lambda some: pack(rows.part(some), sets, leaves), PacketKind.ROWS
+        )
 
     def _send_wanted(
         self,
@@ -276,7 +278,7 @@ class _Reader:
         """Sends the texts of rows that no leaf here keeps."""
         classes, leaf, leaves = Classes(), judge_of(self._leaves), leaves_among(numbers)
         kinds, _ = sets.judged(classes, lambda one: leaf(int(leaves[one])) if leaves[one] >= 0 else NO_LEAF)
-        wanted = np.array([each.seen != 0 and self._question.wants(each) for each in classes.all], np.bool_)
+        wanted = np.array([each.flags != 0 and self._question.wants(each) for each in classes.all], np.bool_)
         some = wanted[kinds][rows.sets]
         if some.any():
             hashes = pa.array(rows.hashes[some])
@@ -288,16 +290,18 @@ class _Reader:
         """Sends ``texts``, which are in ascending order of hashes."""
         hashes = texts["hash"].to_numpy()
         yield from self._by_part(
-            hashes, lambda some: to_bytes(texts.slice(some.start, some.stop - some.start)), Of.TEXTS
+            hashes, lambda some: to_bytes(texts.slice(some.start, some.stop - some.start)), PacketKind.TEXTS
         )
 
-    def _by_part(self, ascending: Hashes, packed: Callable[[slice], bytes], of: Of) -> Iterator[Packet]:
+    def _by_part(
+        self, ascending: Hashes, packed: Callable[[slice], bytes], of: PacketKind
+    ) -> Iterator[Packet]:
         ends = np.searchsorted(part_of(ascending, self._parts), np.arange(self._parts + 1)).tolist()
         for part in range(self._parts):
             for at in range(ends[part], ends[part + 1], ROWS_A_PIECE):
                 yield self._packet(part, of, packed(slice(at, min(at + ROWS_A_PIECE, ends[part + 1]))))
 
-    def _packet(self, part: int, of: Of, data: bytes) -> Packet:
+    def _packet(self, part: int, of: PacketKind, data: bytes) -> Packet:
         return Packet(self._job.place(self._target, part), self._target, part, of, data)
 
 
@@ -363,25 +367,27 @@ def meet(packets: Iterable[Packet], leaves: Leaves, job: Job) -> Iterator[Packet
         by_part[packet.source, packet.part][packet.of].append(packet.data)
     for source, part in sorted(by_part):
         its = by_part.pop((source, part))
-        for data in its[Of.SEGMENT]:
-            yield Packet(0, source, part, Of.SEGMENT, data)
-        if Of.ERROR in its:
-            yield Packet(0, source, part, Of.ERROR, min(map(bytes, its[Of.ERROR])))
+        for data in its[PacketKind.SEGMENT]:
+            yield Packet(0, source, part, PacketKind.SEGMENT, data)
+        if PacketKind.ERROR in its:
+            yield Packet(0, source, part, PacketKind.ERROR, min(map(bytes, its[PacketKind.ERROR])))
             continue
-        for place, of, data in _answers(job.asked[source], leaves, its[Of.ROWS], its[Of.TEXTS]):
+        for place, of, data in _answers(
+            job.asked[source], leaves, its[PacketKind.ROWS], its[PacketKind.TEXTS]
+        ):
             yield Packet(place, source, part, of, data)
 
 
 def _answers(
     asked: Asked, leaves: Leaves, rows: list[Data], texts: list[Data]
-) -> Iterator[tuple[int, Of, bytes]]:
+) -> Iterator[tuple[int, PacketKind, bytes]]:
     sets, classes = Sets(), Classes()
     together = concat([unpack(data, sets) for data in rows])
     rows.clear()
     objects = objects_of(together, sets, classes, judge_of(leaves))
     if asked.compares_sizes:
         objects = with_resized(objects, together, sets.judged(classes, judge_of(leaves))[0], classes)
-    yield 0, Of.COUNTS, counts_of(objects, classes).encode()
+    yield 0, PacketKind.COUNTS, counts_of(objects, classes).encode()
     takes = np.array([asked.question.takes(each) for each in classes.all], np.bool_)
     chosen = objects.part(takes[objects.classes])
     if len(chosen):
@@ -427,7 +433,7 @@ def with_resized(objects: Objects, all_rows: Rows, numbers: Ints, classes: Class
     """The same objects, where those that are stored in another size than a kept entry says have
     ``Sighting.RESIZED`` and that entry's size. ``numbers`` are the classes of the sets of ``seen``."""
     names = np.array([is_kept_entry(each) for each in classes.all], np.bool_)
-    stored = np.array([bool(each.seen & Sighting.LISTED) for each in classes.all], np.bool_)
+    stored = np.array([bool(each.flags & Sighting.LISTED) for each in classes.all], np.bool_)
     entries = all_rows.part(names[numbers[all_rows.sets]] & (all_rows.sizes < STORED))
     places, _ = places_in(objects.hashes, entries.hashes)
     differs = stored[objects.classes[places]] & (entries.sizes != objects.sizes[places])
@@ -444,7 +450,7 @@ def with_resized(objects: Objects, all_rows: Rows, numbers: Ints, classes: Class
 
 def is_kept_entry(each: Class) -> bool:
     """Whether an entry of a commit with a mask, or one below a held prefix, certainly names the object."""
-    return bool(each.seen & Sighting.ENTRY and (each.mask or each.seen & Sighting.HELD))
+    return bool(each.flags & Sighting.ENTRY and (each.mask or each.flags & Sighting.HELD))
 
 
 def counts_of(objects: Objects, classes: Classes) -> str:
@@ -456,9 +462,9 @@ def counts_of(objects: Objects, classes: Classes) -> str:
     np.add.at(high, objects.classes, objects.sizes >> 32)
     rows = zip(classes.all, amount, high.tolist(), low.tolist(), strict=True)
     counts = [
-        [c.seen, c.mask, c.alias_mask, sorted(c.holders), count, (above << 32) + below]
+        [c.flags, c.mask, c.alias_mask, sorted(c.holders), count, (above << 32) + below]
         for c, count, above, below in rows
-        if count and c.seen
+        if count and c.flags
     ]
     return json.dumps(counts)
 
@@ -479,7 +485,7 @@ def named(chosen: Objects, texts: Iterable[pa.Table], classes: Classes, *, exact
     table = pa.Table.from_arrays(
         [
             grouped["address"],
-            of_class([each.seen for each in every], pa.int32()),
+            of_class([each.flags for each in every], pa.int32()),
             of_class([each.mask for each in every], pa.int64()),
             of_class([each.alias_mask for each in every], pa.int64()),
             pa.array(chosen.lasts[places]),

@@ -17,12 +17,12 @@ from lakeplan.simulation.engine import (
     Answer,
     Asking,
     ByPrefix,
-    Nothing,
+    CountsOnly,
     add_prefixes,
     ask,
     prefix_rows,
 )
-from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
+from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import Collected, collect_ranges, listing_items
 from lakeplan.simulation.listings import StagedRun
@@ -50,9 +50,9 @@ class Places:
         return True
 
     def takes(self, each: Class) -> bool:
-        return bool(each.seen & (Sighting.LISTED if self.listing else Sighting.ENTRY))
+        return bool(each.flags & (Sighting.LISTED if self.listing else Sighting.ENTRY))
 
-    def answers(self, objects: pa.Table) -> Iterator[tuple[int, Of, bytes]]:
+    def answers(self, objects: pa.Table) -> Iterator[tuple[int, PacketKind, bytes]]:
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
         pairs = list(zip(objects["seen"].to_pylist(), masks.tolist(), strict=True))
         of_pair = {
@@ -61,7 +61,7 @@ class Places:
         }
         parts = pa.array([of_pair[pair] for pair in pairs])
         for part in sorted(set(of_pair.values())):
-            yield 0, Of.PREFIXES, to_bytes(prefix_rows(part, objects.filter(pc.equal(parts, part))))
+            yield 0, PacketKind.PREFIXES, to_bytes(prefix_rows(part, objects.filter(pc.equal(parts, part))))
         if self.listing:
             days = (self.as_of_us - objects["modified_us"].to_numpy()) // DAY_US
             # The store's clock may be ahead.
@@ -76,7 +76,7 @@ class Places:
                 }
                 for at in np.unique(groups).tolist()
             ]
-            yield 0, Of.PREFIXES, to_bytes(pa.Table.from_pylist(rows, schema=PREFIXES))
+            yield 0, PacketKind.PREFIXES, to_bytes(pa.Table.from_pylist(rows, schema=PREFIXES))
 
 
 class StepSurveyor:
@@ -98,7 +98,7 @@ class StepSurveyor:
         )
         listing = None if request.namespace is None else listing_items(request.namespace)
         items = [*(listing or ()), *StagedRun(files=request.staged).items(), *collected.items]
-        question: Question = Nothing()
+        question: Question = CountsOnly()
         if request.part_of is not None:
             question = Places(request.part_of, listing is not None, request.as_of_us)
         result, amounts = Answer(), ByPrefix()
@@ -106,7 +106,7 @@ class StepSurveyor:
             for _, answer in ask(runner, [Asking(source, question, items, collected.entries)]):
                 if isinstance(answer, Answer):
                     result = answer
-                elif answer[0] is Of.PREFIXES:
+                elif answer[0] is PacketKind.PREFIXES:
                     add_prefixes(amounts, [from_bytes(answer[1])])
         if result.error is not None:
             raise result.error

@@ -146,7 +146,7 @@ class ObjectClass:
     """The ``amount`` of objects with the same sightings, verdicts and holders. ``holders`` number holder
     sets."""
 
-    seen: Sighting
+    flags: Sighting
     mask: int
     alias_mask: int
     holders: tuple[int, ...]
@@ -158,14 +158,14 @@ class ObjectClass:
 
     def is_candidate(self, listing: bool) -> bool:
         wanted = Sighting.OLD if listing else Sighting.ENTRY | Sighting.CANDIDATE
-        return self.seen & wanted == wanted
+        return self.flags & wanted == wanted
 
     def counts(self, listing: bool) -> bool:
-        return bool(self.seen & (Sighting.LISTED if listing else Sighting.ENTRY))
+        return bool(self.flags & (Sighting.LISTED if listing else Sighting.ENTRY))
 
     @property
     def is_committed(self) -> bool:
-        return bool(self.seen & (Sighting.ENTRY | Sighting.ALIAS))
+        return bool(self.flags & (Sighting.ENTRY | Sighting.ALIAS))
 
 
 @dataclass(frozen=True)
@@ -205,13 +205,13 @@ def totals_of(classes: Iterable[ObjectClass], bits: RuleSetBits, *, listing: boo
 def _figures(each: ObjectClass, bits: RuleSetBits, *, listing: bool) -> Iterator[str]:
     """The fields of ``Totals`` that count a class."""
     if not each.counts(listing):
-        if listing and each.mask & bits.server and each.seen & Sighting.CANDIDATE:
+        if listing and each.mask & bits.server and each.flags & Sighting.CANDIDATE:
             yield "missing"
     elif each.any_mask & bits.server:
         yield "kept_by_commits"
         if not each.mask & bits.server:
             yield "protected_by_alias"
-    elif each.seen & Sighting.UNCOMMITTED:
+    elif each.flags & Sighting.UNCOMMITTED:
         yield "kept_uncommitted"
     elif not each.is_candidate(listing):
         yield "kept_young" if listing else "kept_elsewhere"

@@ -36,7 +36,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
     """The outcome of a run as a document (``schemas/sweep.v1.json``)."""
     mark = end.mark
     reasons: Counter[str] = Counter()
-    for one in end.ends:
+    for one in end.results:
         reasons.update(one.reasons)
     return {
         "format": SWEEP_FORMAT,

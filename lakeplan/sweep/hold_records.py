@@ -166,7 +166,7 @@ def _day(value: Any, name: str) -> None:
     try:
         date.fromisoformat(value)
     except ValueError:
-        raise records.Misshapen(f"{name} is not a date") from None
+        raise records.WrongShape(f"{name} is not a date") from None
 
 
 _HELD = records.record(

@@ -440,34 +440,34 @@ def _of_site(
 def only_new(
     foreign: tuple[ForeignRanges, ...], known: Mapping[str, frozenset[str]]
 ) -> tuple[ForeignRanges, ...]:
-    """The metaranges that a mark did not read. ``seen``: the ids that it read, by repository."""
-    fresh = (
+    """The metaranges that a mark did not read. ``known``: the ids that it read, by repository."""
+    unread = (
         replace(other, metaranges=tuple(id for id in other.metaranges if id not in known.get(other.name, ())))
         for other in foreign
     )
-    return tuple(other for other in fresh if other.metaranges)
+    return tuple(other for other in unread if other.metaranges)
 
 
 def recheck_request(
     site: Site,
     mark: Mark,
     parts: tuple[Part, ...],
-    fresh: Inspection,
+    inspection: Inspection,
     foreign: tuple[ForeignRanges, ...],
     known: KnownAtMark,
 ) -> RecheckRequest:
     """The request that finds which objects of these parts are needed. It leaves out what the mark read."""
-    kept, prefixes = fresh.kept_metaranges(), fresh.held_prefixes
+    kept, prefixes = inspection.kept_metaranges(), inspection.held_prefixes
     # The mark compared what it read elsewhere only with the prefixes that were held then.
     read = known.other_metaranges if {*prefixes} <= {*mark.held_prefixes} else frozenset()
-    others = fresh.metaranges().keys() - kept - read if prefixes else ()
+    others = inspection.metaranges().keys() - kept - read if prefixes else ()
     return RecheckRequest(
         store=site.store,
         parts=parts,
         prefix=mark_prefix(mark.mark_id),
         storage_namespace=site.repository.storage_namespace,
         metadata=site.reader.metadata_reader(site.desired.name),
-        uncommitted=fresh.uncommitted,
+        uncommitted=inspection.uncommitted,
         metaranges=tuple(sorted(kept - known.kept_metaranges)),
         foreign=only_new(foreign, known.foreign),
         other_metaranges=tuple(sorted(others)),
@@ -475,15 +475,17 @@ def recheck_request(
     )
 
 
-def marked_on_branches(site: Site, mark: Mark, parts: Sequence[Part], fresh: Inspection) -> frozenset[str]:
+def marked_on_branches(
+    site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection
+) -> frozenset[str]:
     """The addresses of these parts that reading a branch gives. Raises LakeplanError if the branches could
     not be listed."""
-    if isinstance(fresh.on_branches, LakeplanError):
-        raise fresh.on_branches.replaced(where=fresh.on_branches.where or site.key)
-    if not fresh.on_branches:
+    if isinstance(inspection.on_branches, LakeplanError):
+        raise inspection.on_branches.replaced(where=inspection.on_branches.where or site.key)
+    if not inspection.on_branches:
         return frozenset()
     marked = (read_marked(site.store, mark.mark_id, part).column("address").to_pylist() for part in parts)
-    return frozenset(address for part in marked for address in part if address in fresh.on_branches)
+    return frozenset(address for part in marked for address in part if address in inspection.on_branches)
 
 
 MOST_NEEDED = 1_000_000
@@ -517,11 +519,11 @@ def needed_now(
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
-    fresh = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
+    inspection = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
     keep()
     wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(
-        recheck_request(site, mark, wanted, fresh, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
+        recheck_request(site, mark, wanted, inspection, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
     )
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(
@@ -529,4 +531,4 @@ def needed_now(
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )
-    return Needed(addresses | marked_on_branches(site, mark, wanted, fresh), inspected_at)
+    return Needed(addresses | marked_on_branches(site, mark, wanted, inspection), inspected_at)

@@ -46,7 +46,7 @@ class MarkOptions:
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedMark:
     """A repository that was listed and inspected. What other repositories need of it is not known yet.
     ``now``: when the mark began; ``inspection.rules.as_of``: when the inspection began."""
 
@@ -71,7 +71,7 @@ def make_marks(
     marker = _Marker(ports, run)
     for site, _ in wanted:
         marker.probe(site)
-    group: list[Begun] = []
+    group: list[StartedMark] = []
     try:
         for site, options in wanted:
             try:
@@ -91,7 +91,7 @@ def make_marks(
             _drop_listing(begun.site, begun.listing)
 
 
-def _is_full(group: Sequence[Begun], now: datetime) -> bool:
+def _is_full(group: Sequence[StartedMark], now: datetime) -> bool:
     commits = sum(len(begun.inspection.graph.ids) for begun in group)
     return commits > GROUP_COMMITS or now - group[0].inspection.rules.as_of > GROUP_TIME
 
@@ -109,7 +109,7 @@ class _Marker:
             with suppress(LakeplanError):
                 self._probes.write(site)
 
-    def begin(self, site: Site, options: MarkOptions) -> Begun | str:
+    def begin(self, site: Site, options: MarkOptions) -> StartedMark | str:
         """Lists and inspects a repository; or says why no mark is needed. Raises LakeplanError for anything
         that makes a collection unsafe."""
         check_engine(options.settings, site.key)
@@ -137,9 +137,9 @@ class _Marker:
         except BaseException:
             _drop_listing(site, listing)
             raise
-        return Begun(site, options, listing, now, collectors, observed.lowered_at, inspection)
+        return StartedMark(site, options, listing, now, collectors, observed.lowered_at, inspection)
 
-    def finish(self, group: list[Begun]) -> Iterator[tuple[Site, Made]]:
+    def finish(self, group: list[StartedMark]) -> Iterator[tuple[Site, Made]]:
         """Judges the repositories of a group, and empties it."""
         if not group:
             return
@@ -155,7 +155,7 @@ class _Marker:
             del group[0]
             yield begun.site, made
 
-    def _judge(self, begun: Begun, others: Others) -> Mark:
+    def _judge(self, begun: StartedMark, others: Others) -> Mark:
         site, options, inspection = begun.site, begun.options, begun.inspection
         marked = self._ports.marker.mark(_request(begun, others))
         candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
@@ -221,7 +221,7 @@ def collector_runs(site: Site) -> tuple[str, ...]:
     return tuple(sorted([*theirs, *begun_sweeps(site)]))
 
 
-def _request(begun: Begun, others: Others) -> MarkRequest:
+def _request(begun: StartedMark, others: Others) -> MarkRequest:
     site, inspection = begun.site, begun.inspection
     metaranges, names = inspection.named_metaranges()
     return MarkRequest(

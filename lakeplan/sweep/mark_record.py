@@ -213,7 +213,7 @@ def _part_name(value: Any, name: str) -> None:
     it."""
     records.text(value, name)
     if not _PART_NAME.fullmatch(value):
-        raise records.Misshapen(f"{name} is not a valid name of a part")
+        raise records.WrongShape(f"{name} is not a valid name of a part")
 
 
 _SHAPES: Mapping[str, records.Shape] = {

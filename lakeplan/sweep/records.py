@@ -301,7 +301,7 @@ def _run_id(value: Any, name: str) -> None:
     """It becomes part of keys."""
     records.text(value, name)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
-        raise records.Misshapen(f"{name} is not the id of a run")
+        raise records.WrongShape(f"{name} is not the id of a run")
 
 
 _RUN_ID = records.record({"run_id": _run_id})

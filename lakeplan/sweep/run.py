@@ -76,7 +76,7 @@ class SweepEnd:
     stored: StoredMark
     approval: Approval | None
     settings: SweepSettings
-    ends: tuple[PartResult, ...]
+    results: tuple[PartResult, ...]
     pending: Amount
     problem: str = ""
     looks: int = 0
@@ -94,11 +94,11 @@ class SweepEnd:
         return self.stored.mark
 
     def amount(self, status: Status) -> Amount:
-        return total_of(end.amounts.get(status, Amount()) for end in self.ends)
+        return total_of(end.amounts.get(status, Amount()) for end in self.results)
 
     @property
     def verified(self) -> int:
-        return sum(end.verified for end in self.ends)
+        return sum(end.verified for end in self.results)
 
     @property
     def finished(self) -> bool:
@@ -146,7 +146,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
                 round_end = runner.round(left)
             except LakeplanError as error:
-                if not runner.ends and not deleted_some:
+                if not runner.results and not deleted_some:
                     if journal is not None:
                         note_step(journal, mark.key, status="failed", message=str(error))
                         close_journal(journal, run)
@@ -308,7 +308,7 @@ class _Runner:
         self._done: dict[str, int] = {}
         self._read: dict[tuple[str, int], PartResult] = {}
         self._again: dict[str, int] = {}
-        self.ends: list[PartResult] = []
+        self.results: list[PartResult] = []
         self.looks = 0
         self._looked = 0.0
         self.problem = ""
@@ -317,19 +317,21 @@ class _Runner:
     def read_records(self) -> None:
         """Reads from the namespace which parts are finished, and the results of their objects."""
         self._done = newest_attempts(self._site.store, self._mark.mark_id)
-        self.ends = []
+        self.results = []
         for part in self._mark.marked.going:
             if (attempt := self._done.get(part_id(part.name))) is None:
                 continue
             key = (part.name, attempt)
             if key not in self._read:
                 self._read[key] = read_end(self._site, self._mark.mark_id, part, attempt)
-            self.ends.append(self._read[key])
+            self.results.append(self._read[key])
 
     def try_failed_again(self) -> None:
         """Makes ``left`` return parts whose current record names failed objects, until they have a newer
         record."""
-        failed = {part_id(one.name) for one in self.ends if one.amounts.get(Status.FAILED, Amount()).objects}
+        failed = {
+            part_id(one.name) for one in self.results if one.amounts.get(Status.FAILED, Amount()).objects
+        }
         self._again = {name: self._done[name] + 1 for name in failed}
 
     def left(self) -> list[Part]:
@@ -343,7 +345,14 @@ class _Runner:
         never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
         pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
         end = SweepEnd(
-            stored, approval, settings, (*self.ends,), pending, self.problem, self.looks, runner=self._chosen
+            stored,
+            approval,
+            settings,
+            (*self.results,),
+            pending,
+            self.problem,
+            self.looks,
+            runner=self._chosen,
         )
         if not end.finished:
             return end

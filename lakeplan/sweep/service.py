@@ -261,21 +261,21 @@ SweptOrWhy = SweepDocument | LakeplanError | str
 
 @dataclass(frozen=True)
 class AutomaticEnd:
-    """``ends``: the result for each mark, by ``server/name``."""
+    """``results``: the result for each mark, by ``server/name``."""
 
-    ends: Mapping[str, SweptOrWhy]
+    results: Mapping[str, SweptOrWhy]
 
     @property
     def waiting(self) -> dict[str, str]:
-        return {key: end for key, end in self.ends.items() if isinstance(end, str)}
+        return {key: end for key, end in self.results.items() if isinstance(end, str)}
 
     @property
     def swept(self) -> list[SweepDocument]:
-        return [end for end in self.ends.values() if not isinstance(end, str | LakeplanError)]
+        return [end for end in self.results.values() if not isinstance(end, str | LakeplanError)]
 
     @property
     def failed(self) -> dict[str, LakeplanError]:
-        return {key: end for key, end in self.ends.items() if isinstance(end, LakeplanError)}
+        return {key: end for key, end in self.results.items() if isinstance(end, LakeplanError)}
 
     @property
     def exit_code(self) -> int:
@@ -378,10 +378,10 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class _Search:
-    """``found``: repositories that confirm the record in their namespace. ``others``: why a repository does
-    not. ``unread``: why one could not be read. Both are by ``server/name``."""
+    """``confirmed``: repositories that confirm the record in their namespace. ``others``: why a repository
+    does not. ``unread``: why one could not be read. Both are by ``server/name``."""
 
-    found: Sequence[tuple[DesiredRepository, StoredMark]]
+    confirmed: Sequence[tuple[DesiredRepository, StoredMark]]
     others: Mapping[str, str]
     unread: Mapping[str, str]
 
@@ -392,9 +392,9 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
     if read_mark_index(ports.state, mark_id) is not None:
         return open_mark(tree, mark_id, ports)
     search = _search(tree, checked_mark_id(mark_id), ports)
-    if len(search.found) != 1:
+    if len(search.confirmed) != 1:
         raise _not_one(mark_id, search)
-    desired, stored = search.found[0]
+    desired, stored = search.confirmed[0]
     approval = read_approval(ports.state, stored)
     _log.warning("the state has no mark %s: using its record in the namespace of %s", mark_id, desired.key)
     if search.unread:
@@ -448,8 +448,8 @@ def _not_of(
 
 def _not_one(mark_id: str, search: _Search) -> LakeplanError:
     folder = mark_prefix(mark_id)
-    if search.found:
-        keys = ", ".join(desired.key for desired, _ in search.found)
+    if search.confirmed:
+        keys = ", ".join(desired.key for desired, _ in search.confirmed)
         return LakeplanError(
             f"the state has no mark {mark_id}, and several repositories have a record of it: {keys}",
             hint=f"Find out which record lakeplan did not write, and remove {folder} in that namespace.",

@@ -330,7 +330,7 @@ def _account_key(location: AzureLocation, environ: Mapping[str, str]) -> str:
 POLL_SECONDS = 0.5
 KEEP_SECONDS = 300.0
 """The time between two calls of ``keep``. A sweep's lease lasts half an hour."""
-TELL_SECONDS = 30.0
+REPORT_SECONDS = 30.0
 GRACE_SECONDS = 30.0
 LINES = 500
 SHOWN = 12
@@ -363,13 +363,13 @@ class SparkSubmit:
         lakefs: LakefsAccess,
         storage: StorageAccess,
         environ: Mapping[str, str],
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
     ) -> None:
         self._options = options
         self._lakefs = lakefs
         self._storage = storage
         self._environ = environ
-        self._tell = tell
+        self._tell = report_line
 
     def check(self) -> None:
         """Raises UsageError without spark-submit, for a setting that only lakeplan may set, and for
@@ -527,18 +527,18 @@ def _write_private(path: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class _Watch:
-    """Waits for one run of the job. ``tell`` gets a line when the run begins, every ``TELL_SECONDS`` with the
-    job's last output, and when the run ends."""
+    """Waits for one run of the job. ``report_line`` gets a line when the run begins, every ``REPORT_SECONDS``
+    with the job's last output, and when the run ends."""
 
     job: CollectorJob
-    tell: Callable[[str], None]
+    report_line: Callable[[str], None]
     keep: Callable[[], None]
     stop: Callable[[], bool]
 
     def wait(self, process: subprocess.Popen[str], lines: Sequence[str]) -> int | None:
         """The exit code, or None if a stop was requested first."""
         what = "deletes" if self.job.mark_id else "marks"
-        self.tell(f"{self.job.repository}: the official collector {what}; it can take hours")
+        self.report_line(f"{self.job.repository}: the official collector {what}; it can take hours")
         began = kept = reported = time.monotonic()
         while True:
             try:
@@ -548,12 +548,12 @@ class _Watch:
             now = time.monotonic()
             since = f"{self.job.repository}: the official collector {what}, {duration_text(int(now - began))}"
             if code is not None:
-                self.tell(f"{since}: exited with code {code}")
+                self.report_line(f"{since}: exited with code {code}")
                 return code
             if self.stop():
                 return None
-            if now - reported >= TELL_SECONDS:
-                self.tell(f"{since}: {lines[-1] if lines else 'no output yet'}")
+            if now - reported >= REPORT_SECONDS:
+                self.report_line(f"{since}: {lines[-1] if lines else 'no output yet'}")
                 reported = now
             if now - kept >= KEEP_SECONDS:
                 self.keep()

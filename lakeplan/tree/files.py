@@ -13,7 +13,7 @@ from lakeplan import limits
 from lakeplan.limits import TooLarge, read_file
 from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
-from lakeplan.values.local import LeadsOut, inside
+from lakeplan.values.local import OutsideFolder, inside
 from lakeplan.values.storages import storage_of
 from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url
 
@@ -75,7 +75,7 @@ class TreeFiles:
     def _read(self, file: str, at: Source, path: NodePath) -> str | None:
         try:
             data = self._bytes(file)
-        except LeadsOut as error:
+        except OutsideFolder as error:
             self._problems.add(at, path, f"{file} {error}")
             return None
         except (OSError, ValueError) as error:
@@ -109,7 +109,7 @@ class TreeFiles:
     def is_inside(self, file: str) -> bool:
         try:
             inside(self._real_root, self.root / file)
-        except LeadsOut:
+        except OutsideFolder:
             return False
         return True
 

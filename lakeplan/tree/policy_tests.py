@@ -22,7 +22,7 @@ from lakeplan.retention.drawing import (
 from lakeplan.tree.structure import check_structure
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, TreeError, parse_yaml
 from lakeplan.values.desired import Source
-from lakeplan.values.local import LeadsOut, read_inside
+from lakeplan.values.local import OutsideFolder, read_inside
 from lakeplan.values.units import MAX_SECONDS, parse_duration
 
 FOLDER = "tests"
@@ -63,7 +63,7 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
         folder = root if root.absolute() in file.absolute().parents else file.parent
         text = read_inside(folder, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = str(error) if isinstance(error, LeadsOut) else why_unreadable(error)
+        reason = str(error) if isinstance(error, OutsideFolder) else why_unreadable(error)
         raise UsageError(
             f"cannot read the tests: {reason}", where=str(file), hint="Give a test file."
         ) from None

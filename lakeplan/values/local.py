@@ -26,7 +26,7 @@ _DEVICES, _MEMORY = ("/dev/", "/proc/"), "/dev/shm/"  # the latter holds files a
 _PARTIAL = ".lakeplan-new-"
 
 
-class LeadsOut(ValueError):
+class OutsideFolder(ValueError):
     """A path leads out of its folder. The message completes a sentence that begins with the path."""
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ def inside(root: str | Path, path: str | Path) -> Path:
     try:
         real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     except (OSError, ValueError):
-        raise LeadsOut from None
+        raise OutsideFolder from None
     if real != top and top not in real.parents:
-        raise LeadsOut
+        raise OutsideFolder
     return real
 
 

@@ -102,7 +102,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentMessage:
     """The items of one message. ``problem`` says why it was not accepted, or "" if it was."""
 
     items: tuple[Item, ...]
@@ -111,7 +111,9 @@ class Sent:
 
 
 class Publisher(Protocol):
-    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
+    def publish(
+        self, event: Event, title: str, items: Sequence[Item], hint: str = ""
+    ) -> Sequence[SentMessage]:
         """Send the items to the channels of their owners, within a limited time. Every item is in one of the
         results, also if a channel does not answer."""
 
@@ -119,5 +121,7 @@ class Publisher(Protocol):
 class NoPublisher:
     """The publisher of a tree without ``notify``."""
 
-    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
-        return (Sent(tuple(items), problem="the tree has no `notify` channel"),)
+    def publish(
+        self, event: Event, title: str, items: Sequence[Item], hint: str = ""
+    ) -> Sequence[SentMessage]:
+        return (SentMessage(tuple(items), problem="the tree has no `notify` channel"),)

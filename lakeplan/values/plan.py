@@ -187,7 +187,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Loosening:
+class WeakenedSetting:
     """A safety setting that is weaker in the checked-out tree than in the base tree. ``scope`` is ``tree`` or
     ``server/name``, ``path`` is as the tree writes it, ``before`` and ``after`` are text, and ``where`` is
     the place in the checked-out tree, if there is one."""
@@ -341,7 +341,7 @@ class Plan:
     simulate: str = "changed"
     read_only: bool = False
     base: str | None = None
-    loosenings: tuple[Loosening, ...] = ()
+    loosenings: tuple[WeakenedSetting, ...] = ()
     impact_tolerance_percent: float | None = None
     max_plan_age_seconds: int | None = None
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)

@@ -71,13 +71,13 @@ def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) 
         document: dict[str, Any] = parse_json(data, pairs=without_duplicates)
         shape(document, "")
     except ValueError as error:
-        known = isinstance(error, TooLarge | Misshapen)
+        known = isinstance(error, TooLarge | WrongShape)
         why = str(error) if known else "it is truncated or not JSON"
         raise FormatError(f"{what} is damaged: {why}", where=where, hint=hint) from None
     return document
 
 
-class Misshapen(ValueError):
+class WrongShape(ValueError):
     """A value does not have the shape that its record requires."""
 
 
@@ -86,7 +86,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     JSON readers disagree about which one counts."""
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise Misshapen("a key appears twice")
+        raise WrongShape("a key appears twice")
     return values
 
 
@@ -99,7 +99,7 @@ def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None =
         start = f"{name}." if name else ""
         for key, shape in required.items():
             if key not in value:
-                raise Misshapen(f"{start}{key} is missing")
+                raise WrongShape(f"{start}{key} is missing")
             shape(value[key], start + key)
         for key, shape in (optional or {}).items():
             if value.get(key) is not None:
@@ -195,7 +195,7 @@ def rules(value: Any, name: str) -> None:
     record({"default_retention_days": days, "branches": list_of(_RULE)})(value, name)
     names = [item["branch_id"] for item in value["branches"]]
     if len(set(names)) != len(names):
-        raise Misshapen(f"{name} lists a branch twice")
+        raise WrongShape(f"{name} lists a branch twice")
 
 
 _RULE = record({"branch_id": text, "retention_days": days})
@@ -216,6 +216,6 @@ def check_repository(
         raise FormatError(f"{what} belongs to {shown}", where=where, hint=hint)
 
 
-def _wrong(value: Any, name: str, expected: str) -> Misshapen:
+def _wrong(value: Any, name: str, expected: str) -> WrongShape:
     kind = "null" if value is None else repr(value)[:40]
-    return Misshapen(f"{name or 'the record'} is not {expected} but {kind}")
+    return WrongShape(f"{name or 'the record'} is not {expected} but {kind}")

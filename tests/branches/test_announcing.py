@@ -11,7 +11,7 @@ import pytest
 from lakeplan.branches.announce import HINT, TITLE, TRIES, Exempted, ExemptOptions, Noticed, exempt_branch
 from lakeplan.branches.notices import Exemption, Notice, read_exemptions, read_notices
 from lakeplan.errors import WriteConflict
-from lakeplan.values.notify import Item, Sent
+from lakeplan.values.notify import Item, SentMessage
 from lakeplan.values.settings import BranchSettings, Policy
 
 KEY = "prod/analytics"
@@ -31,10 +31,10 @@ class Answers:
     def items(self) -> list[Item]:
         return [item for call in self.calls for item in call[2]]
 
-    def publish(self, *call: object) -> list[Sent]:
+    def publish(self, *call: object) -> list[SentMessage]:
         self.calls.append(call)
         items = [item for item in call[2] if item.facts["branch"] in self.problems]
-        return [Sent((item,), "ops", self.problems[item.facts["branch"]]) for item in items]
+        return [SentMessage((item,), "ops", self.problems[item.facts["branch"]]) for item in items]
 
 
 @pytest.fixture

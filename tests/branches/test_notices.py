@@ -15,7 +15,7 @@ from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
 from lakeplan.errors import FormatError, UsageError, WriteConflict
 from lakeplan.values.branches import Keep
 from lakeplan.values.desired import Safety
-from lakeplan.values.notify import Event, Item, Sent
+from lakeplan.values.notify import Event, Item, SentMessage
 from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings, Policy
@@ -35,12 +35,12 @@ class Board:
         self.problem = ""
         self.takes = 0.0
 
-    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> list[Sent]:
+    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> list[SentMessage]:
         assert event is Event.BRANCH_DELETION
         self.world.clock.sleep(self.takes)
         if not self.problem:
             self.items += items
-        return [Sent(tuple(items), "ops", self.problem)]
+        return [SentMessage(tuple(items), "ops", self.problem)]
 
     @property
     def branches(self) -> list[object]:

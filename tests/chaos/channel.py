@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeplan.errors import LakeplanError
-from lakeplan.values.notify import Event, Item, Sent
+from lakeplan.values.notify import Event, Item, SentMessage
 
 if TYPE_CHECKING:
     from tests.chaos.world import ChaosWorld
@@ -22,7 +22,9 @@ class Channel:
     refuses: bool = False
     accepted: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
-    def publish(self, event: Event, title: str, items: Sequence[Item], hint: str = "") -> Sequence[Sent]:
+    def publish(
+        self, event: Event, title: str, items: Sequence[Item], hint: str = ""
+    ) -> Sequence[SentMessage]:
         def accept() -> None:
             if self.refuses:
                 raise LakeplanError("it returned status 500")
@@ -35,5 +37,5 @@ class Channel:
         try:
             process.calls.around("channel", f"{len(items)} notices", True, accept)
         except LakeplanError as error:
-            return [Sent(tuple(items), "ops", error.message)]
-        return [Sent(tuple(items), "ops")]
+            return [SentMessage(tuple(items), "ops", error.message)]
+        return [SentMessage(tuple(items), "ops")]

@@ -16,7 +16,7 @@ from lakeplan.output.annotations import (
     problem_annotations,
     render_github,
 )
-from lakeplan.values.plan import GateOutcome, GateResult, Loosening
+from lakeplan.values.plan import GateOutcome, GateResult, WeakenedSetting
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
 
@@ -48,7 +48,7 @@ def it_warns_where_a_warning_stands_and_sums_up_at_the_end(plans: Any) -> None:
 
 
 def it_warns_of_every_loosening_on_its_line(plans: Any) -> None:
-    loose = Loosening("tree", "safety.on_tag_loss", "fail", "warn", "lakeplan.yaml:9:3")
+    loose = WeakenedSetting("tree", "safety.on_tag_loss", "fail", "warn", "lakeplan.yaml:9:3")
     (warning,) = [w for w in lines(replace(plans.make(), loosenings=(loose,))) if w.startswith("::warning")]
     assert warning.startswith("::warning file=lakeplan.yaml,line=9,col=3,title=lakeplan%3A weakened::")
 

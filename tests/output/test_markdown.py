@@ -16,17 +16,17 @@ from lakeplan.output.comments import COMMENT_LIMIT, marker, render_markdown
 from lakeplan.output.page import code, length, prose, table
 from lakeplan.output.plan import render_plan
 from lakeplan.output.text import safe
-from lakeplan.values.plan import Failure, GateOutcome, GateResult, Loosening
+from lakeplan.values.plan import Failure, GateOutcome, GateResult, WeakenedSetting
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
 
 NASTY = "@org/team |x| <!-- --> `a` [l](https://evil.example) #12 ![i](x) </details> *b* ~~c~~ :boom:\n/close"
 TEXT = st.text(st.characters() | st.sampled_from("@#|`<>*_[]!~&\\/w.:\n"), max_size=40)
 LOOSENINGS = (
-    Loosening("tree", "safety.max_expired_bytes", "5,000 bytes", "unlimited", "lakeplan.yaml:9:3"),
-    Loosening("tree", "overrides: tag-loss of analytics", "absent", "up to 1: moved", "a.yaml:30:5"),
-    Loosening("prod/analytics", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
-    Loosening("prod/events", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
+    WeakenedSetting("tree", "safety.max_expired_bytes", "5,000 bytes", "unlimited", "lakeplan.yaml:9:3"),
+    WeakenedSetting("tree", "overrides: tag-loss of analytics", "absent", "up to 1: moved", "a.yaml:30:5"),
+    WeakenedSetting("prod/analytics", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
+    WeakenedSetting("prod/events", "sweep.automatic", "false", "true", "lakeplan.yaml:12:7"),
 )
 
 
@@ -160,7 +160,7 @@ class DescribeAComment:
             gates=(GateResult("clear", NASTY, GateOutcome.REFUSED, NASTY, opens_with=NASTY),),
         )
         broken = plans.repository("b", None, None, failure=Failure(NASTY, where=NASTY, hint=NASTY))
-        loose = Loosening(NASTY, NASTY, NASTY, NASTY, NASTY)
+        loose = WeakenedSetting(NASTY, NASTY, NASTY, NASTY, NASTY)
         plan = plans.make(made, broken, base=f"\ud800{NASTY}", loosenings=(loose,), unmanaged=(NASTY,))
         text = render_markdown(to_document(replace(plan, warnings=(NASTY,), targets=(NASTY,))), tree=NASTY)
         for raw in ("@org", " #12", "`a`", "](https", "![i]", "</details> *b*", "\n/close", "|x|"):
@@ -227,7 +227,7 @@ class DescribeTheLimit:
     def it_lets_many_overrides_push_out_no_gate_no_other_setting_and_no_change(self, plans: Any) -> None:
         note = LOOSENINGS[1]
         notes = tuple(replace(note, path=f"overrides: tag-loss of x{i}", after="x" * 90) for i in range(900))
-        hold = Loosening("prod/z", "holds[prefix audit/]", "no end date", "absent", "z.yaml:1:1")
+        hold = WeakenedSetting("prod/z", "holds[prefix audit/]", "no end date", "absent", "z.yaml:1:1")
         plan = replace(many_plans(plans, 3), base="ab" * 20, loosenings=(*notes, *LOOSENINGS, hold))
         text = render_markdown(to_document(plan))
         assert length(text) <= COMMENT_LIMIT

@@ -19,7 +19,7 @@ from lakeplan.output.redact import redact_plan, redact_text, redacted
 from lakeplan.output.show import render_repository
 from lakeplan.review.ceiling import stale_reasons
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import Loosening, SweepGuard
+from lakeplan.values.plan import SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan, load_plan, to_document
 from lakeplan.values.plan_parts import ObjectRulesPlan, SettingChange
 from lakeplan.values.rules import Action
@@ -46,8 +46,8 @@ def secret_plan(plans: Any) -> Any:
         object_lifecycle=rules,
         warnings=(*first.warnings, f"object raw/events/2026.csv is gone from {NAMESPACE}/data/x/y"),
     )
-    loosened = Loosening(KEY, "holds[prefix audit/2026/]", "no end date", "absent")
-    return replace(plan, repositories=(first, *rest), loosenings=(loosened,), base="ab" * 20)
+    weakened_settings = WeakenedSetting(KEY, "holds[prefix audit/2026/]", "no end date", "absent")
+    return replace(plan, repositories=(first, *rest), loosenings=(weakened_settings,), base="ab" * 20)
 
 
 def leaks(text: str) -> list[str]:

@@ -69,7 +69,7 @@ JUDGED_ELSEWHERE = {
     "branch_lifecycle.policies": _SIMULATED,
     **{f"branch_lifecycle.policies.{key}": _SIMULATED for key in _POLICY},
     "object_lifecycle": _SIMULATED,
-    "overrides": "new or wider ones are listed one by one (strictness.loosened)",
+    "overrides": "new or wider ones are listed one by one (strictness.weakened_settings)",
     "servers": "servers are paired by their endpoints; one that is lost is listed",
     "servers.endpoint_url": "pairs the servers of both trees",
     "servers.branch_lifecycle": "its settings have entries of their own",
@@ -82,7 +82,7 @@ JUDGED_ELSEWHERE = {
     "repositories": _ENTRIES,
     "server": _ENTRIES,
     "use": _ENTRIES,
-    "owner": "one whose channel for deletions is another is listed (strictness.loosened_repository)",
+    "owner": "one whose channel for deletions is another is listed (strictness.weakened_repository)",
     "simulation": "both runners give the same answers; nothing is decided by it",
     "apiVersion": "there is one version",
 }

@@ -18,7 +18,7 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.pins import Kept
-from lakeplan.values.plan import Loosening, SweepGuard
+from lakeplan.values.plan import SweepGuard, WeakenedSetting
 from lakeplan.values.settings import Policy
 from lakeplan.values.sweep import Hold
 
@@ -115,7 +115,7 @@ def policies(*several: Policy) -> PoliciesDesired:
 
 def of_policies(
     base: PoliciesDesired | Cleared | None, head: PoliciesDesired | Cleared | None, *, runs: bool = True
-) -> list[Loosening]:
+) -> list[WeakenedSetting]:
     old, new = (
         DesiredRepository("prod", "lake", "lake", None, "5f", {}, {}, branch_lifecycle=setting)
         for setting in (base, head)
@@ -127,7 +127,9 @@ class DescribePolicies:
     def it_lists_one_that_deletes_sooner_if_lakeplan_runs_it(self) -> None:
         sooner = replace(OLD, max_age_seconds=8 * DAY)
         before, after = "tmp-*, ci-*: max_age 9d", "tmp-*, ci-*: max_age 8d"
-        found = Loosening("prod/lake", "branch_lifecycle.policies[p1]", before, after, "policies.yaml:1:1")
+        found = WeakenedSetting(
+            "prod/lake", "branch_lifecycle.policies[p1]", before, after, "policies.yaml:1:1"
+        )
         assert of_policies(policies(OLD), policies(sooner)) == [found]
         assert of_policies(policies(OLD), policies(sooner), runs=False) == []
         assert of_policies(policies(sooner), policies(OLD)) == []
@@ -193,10 +195,10 @@ def it_lists_what_changes_on_a_server() -> None:
     other = replace(base, name="lake", time_zone="Europe/Berlin", source=HERE)
     engine = replace(base, branch_lifecycle_engine="lakeplan", source=None)
     assert [*changed_server(base, other)] == [
-        Loosening("tree", "servers.lake.time_zone", "UTC", "Europe/Berlin", "a.yaml:7:3")
+        WeakenedSetting("tree", "servers.lake.time_zone", "UTC", "Europe/Berlin", "a.yaml:7:3")
     ]
     assert [*changed_server(base, engine)] == [
-        Loosening("tree", "servers.prod.branch_lifecycle.engine", "none", "lakeplan", "")
+        WeakenedSetting("tree", "servers.prod.branch_lifecycle.engine", "none", "lakeplan", "")
     ]
     assert [*changed_server(base, replace(base, endpoint_url="http://other"))] == []
 

@@ -43,11 +43,11 @@ from lakeplan.values.plan import (
     HorizonImpact,
     Impact,
     ImpactStatus,
-    Loosening,
     Plan,
     PrefixImpact,
     RepositoryPlan,
     TagLoss,
+    WeakenedSetting,
 )
 from lakeplan.values.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.values.plan_parts import (
@@ -227,7 +227,7 @@ PLANS = st.builds(
     simulate=st.sampled_from(["changed", "all", "none"]),
     read_only=st.booleans(),
     base=st.none() | TEXT,
-    loosenings=st.lists(st.builds(Loosening, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
+    loosenings=st.lists(st.builds(WeakenedSetting, TEXT, TEXT, TEXT, TEXT, TEXT), max_size=2).map(tuple),
     impact_tolerance_percent=st.none() | st.floats(0, 1e9),
     max_plan_age_seconds=MAYBE,
     runner=st.none() | st.builds(RunnerChoice, st.sampled_from(["local", "spark"]), TEXT),
@@ -299,7 +299,7 @@ class DescribeTheSchema:
             (BranchesPlan, "branches_plan"),
             (BranchRow, "branch_row"),
             (MomentTotal, "moment_total"),
-            (Loosening, "loosening"),
+            (WeakenedSetting, "loosening"),
             (PinsPlan, "pins_plan"),
             (PinRow, "pin_row"),
         ],

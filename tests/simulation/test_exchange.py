@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from lakeplan.simulation.exchange import (
     PACKETS,
     TEXTS,
-    Of,
     Packet,
+    PacketKind,
     from_bytes,
     packets_in,
     to_batch,
@@ -20,7 +20,7 @@ packets = st.builds(
     st.integers(0, 2**31 - 1),
     st.integers(0, 99),
     st.integers(0, 99),
-    st.sampled_from(Of).map(int),
+    st.sampled_from(PacketKind).map(int),
     st.binary(max_size=50),
 )
 

@@ -11,7 +11,7 @@ import pytest
 from lakeplan.errors import SimulationFailed, StorageError
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.simulation import listings, observing
-from lakeplan.simulation.exchange import Of, Packet
+from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
 from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.sets import Code
@@ -93,14 +93,14 @@ def it_lists_ahead_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> No
 
 def listed_parts(store: Store, *prefixes: str) -> list[Packet]:
     (bin_,) = pack([WorkItem(Kind.LISTING, 0, prefix) for prefix in prefixes], 1)
-    bins = [Packet(0, 0, 0, Of.BIN, bin_)]
+    bins = [Packet(0, 0, 0, PacketKind.BIN, bin_)]
     return list(list_into_parts(bins, leaves_of(()), source=source_of(store), prefix="mark/"))
 
 
 def it_lists_several_prefixes_of_a_mark_at_the_same_time() -> None:
     store = Store([StoredObject("data/wait1/a", 1, 1), StoredObject("data/wait2/b", 1, 1)])
     (packet,) = listed_parts(store, "data/wait1/", "data/wait2/")
-    assert packet.of != Of.ERROR
+    assert packet.of != PacketKind.ERROR
     assert len(store.created) == 1
 
 
@@ -111,7 +111,7 @@ def it_marks_no_listing_that_breaks_off() -> None:
             raise StorageError("the listing broke off")
 
     (packet,) = listed_parts(Broken([]), "data/p/")
-    assert packet.of == Of.ERROR
+    assert packet.of == PacketKind.ERROR
 
 
 def it_marks_nothing_young_and_nothing_that_it_cannot_write_down() -> None:
@@ -126,7 +126,7 @@ def it_marks_nothing_young_and_nothing_that_it_cannot_write_down() -> None:
         StoredObject("data/./q", 4, 1),
     ])  # fmt: skip
     (packet,) = listed_parts(store, "data/")
-    assert packet.of != Of.ERROR
+    assert packet.of != PacketKind.ERROR
     (data,) = store.created.values()
     assert pq.read_table(io.BytesIO(data)).to_pylist() == [
         {"address": "data/p/old", "size_bytes": 1, "version": store.objects[0].version, "modified_us": 99}
@@ -136,7 +136,7 @@ def it_marks_nothing_young_and_nothing_that_it_cannot_write_down() -> None:
 def it_marks_nothing_where_another_repository_is_inside() -> None:
     store = Store([StoredObject("data/p/old", 1, 1), StoredObject("data/other/_lakefs/x", 1, 1)])
     (packet,) = listed_parts(store, "data/")
-    assert packet.of == Of.ERROR
+    assert packet.of == PacketKind.ERROR
     assert store.created == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.engine import ExpiryInTransitions, ExpiryUnderRules, Naming, Nothing
+from lakeplan.simulation.engine import CountsOnly, ExpiryInTransitions, ExpiryUnderRules, Naming
 from lakeplan.simulation.marking import HeldAgain, Marks
 from lakeplan.simulation.sets import CODES, NOWHERE, Class, leaf_of
 from lakeplan.simulation.verdicts import RuleSetBits, Sighting
@@ -46,7 +46,7 @@ def test_whatever_may_be_first_of_an_object_has_its_text(name: str, parts: list[
     listed has no path, so an entry is of another pair, and a plan names objects by entries alone."""
     question: Any = QUESTIONS[name]
     if question.takes(whole(parts)):
-        firsts = [part for part in parts if name != "plan" or part.seen & Sighting.ENTRY]
+        firsts = [part for part in parts if name != "plan" or part.flags & Sighting.ENTRY]
         assert firsts
         assert all(question.wants(part) for part in firsts)
 
@@ -60,5 +60,5 @@ def test_what_is_marked_and_staged_has_its_text(parts: list[tuple[Kind, int]]) -
 
 @given(leaves)
 def test_nothing_is_asked_for_where_only_counts_are(each: Class) -> None:
-    assert not Nothing().wants(each)
-    assert not Nothing().takes(each)
+    assert not CountsOnly().wants(each)
+    assert not CountsOnly().takes(each)

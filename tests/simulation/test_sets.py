@@ -73,7 +73,7 @@ class DescribeClasses:
         found = Classes()
         joined = found.all[found.join(found.number(left), found.number(right))]
         assert joined == Class(
-            left.seen | right.seen,
+            left.flags | right.flags,
             left.mask | right.mask,
             left.alias_mask | right.alias_mask,
             left.holders | right.holders,

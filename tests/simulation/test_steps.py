@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays
 from lakeplan.simulation import engine, listings, observing, steps
-from lakeplan.simulation.exchange import Of, Packet
+from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
@@ -58,7 +58,7 @@ def check(said: Said, world: World, question: Unkept) -> None:
     assert sorted(row["address"] for row in said.rows) == sorted(asked)
     for row in said.rows:
         one = asked[row["address"]]
-        assert (row["seen"], row["mask"], row["alias_mask"]) == (one.seen, one.mask, one.alias_mask)
+        assert (row["seen"], row["mask"], row["alias_mask"]) == (one.flags, one.mask, one.alias_mask)
         assert (row["last"], row["size"]) == (one.last, one.size)
         assert sorted(row["paths"]) == sorted(one.paths)
 
@@ -175,12 +175,12 @@ class DescribeWhatCannotBeRead:
         job = Job((Asked(source, Unkept(1), parts := 4),), parts)
 
         def given() -> set[tuple[int, int]]:
-            bins = [Packet(0, 0, 0, Of.BIN, data) for data in pack(items, 1)]
+            bins = [Packet(0, 0, 0, PacketKind.BIN, data) for data in pack(items, 1)]
             return {(packet.place, packet.of) for packet in read_bins(bins, leaves_of(items), job)}
 
-        assert given() == {(place, Of.ROWS) for place in range(parts)}
+        assert given() == {(place, PacketKind.ROWS) for place in range(parts)}
         files.files.clear()
-        assert given() == {(place, Of.ERROR) for place in range(parts)}
+        assert given() == {(place, PacketKind.ERROR) for place in range(parts)}
 
 
 class _Losing(Files):

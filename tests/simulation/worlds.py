@@ -13,8 +13,8 @@ from lakeplan.errors import StorageNotFound
 from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_range
-from lakeplan.simulation.engine import Answer, Asking, Nothing, ask
-from lakeplan.simulation.exchange import Of, from_bytes, to_bytes
+from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask
+from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.sets import Class
@@ -34,7 +34,7 @@ class Meant:
 
     entry: Entry
     key: str | None
-    seen: Sighting = NOWHERE
+    flags: Sighting = NOWHERE
 
 
 def relative(path: str, key: str, size: int) -> Meant:
@@ -87,7 +87,7 @@ class World:
 
 @dataclass
 class Found:
-    seen: Sighting = NOWHERE
+    flags: Sighting = NOWHERE
     mask: int = 0
     alias_mask: int = 0
     holders: frozenset[int] = frozenset()
@@ -97,7 +97,7 @@ class Found:
 
     @property
     def of(self) -> Class:
-        return Class(int(self.seen), self.mask, self.alias_mask, self.holders)
+        return Class(int(self.flags), self.mask, self.alias_mask, self.holders)
 
 
 def expected(world: World, name: Callable[[str], Hashable] = str) -> dict[Hashable, Found]:
@@ -110,15 +110,15 @@ def expected(world: World, name: Callable[[str], Hashable] = str) -> dict[Hashab
             if not each.foreign:
                 _add(found[name(meant.key)], each, meant, held=world.held)
             elif meant.entry.address_type is AddressType.FULL:
-                found[name(meant.key)].seen |= (
-                    Sighting.ALIAS if meant.seen is Sighting.ALIAS else Sighting.FOREIGN
+                found[name(meant.key)].flags |= (
+                    Sighting.ALIAS if meant.flags is Sighting.ALIAS else Sighting.FOREIGN
                 )
     for run in world.staged:
         for key in run:
-            found[name(key)].seen |= Sighting.UNCOMMITTED
+            found[name(key)].flags |= Sighting.UNCOMMITTED
     stored: Counter[Hashable] = Counter()
     for key, (size, old) in world.stored.items():
-        found[name(key)].seen |= Sighting.LISTED | (Sighting.OLD if old else NOWHERE)
+        found[name(key)].flags |= Sighting.LISTED | (Sighting.OLD if old else NOWHERE)
         stored[name(key)] = max(stored[name(key)], size)
     for named, size in stored.items():
         found[named].size = size  # what the storage says
@@ -126,13 +126,13 @@ def expected(world: World, name: Callable[[str], Hashable] = str) -> dict[Hashab
 
 
 def _add(one: Found, each: Range, meant: Meant, *, held: bool) -> None:
-    one.seen |= meant.seen
-    if meant.seen is Sighting.ALIAS:
+    one.flags |= meant.flags
+    if meant.flags is Sighting.ALIAS:
         one.alias_mask |= each.mask
     else:
         one.mask |= each.mask
         if held and meant.entry.path.startswith(HELD_PREFIX):
-            one.seen |= Sighting.HELD
+            one.flags |= Sighting.HELD
     if each.holders >= 0:
         one.holders |= {each.holders}
     one.last = max(one.last, each.last)
@@ -207,8 +207,8 @@ class Unkept:
     def takes(self, each: Class) -> bool:
         return not each.any_mask & self.bits
 
-    def answers(self, objects: Any) -> Iterator[tuple[int, Of, bytes]]:
-        yield 0, Of.OBJECTS, to_bytes(objects)
+    def answers(self, objects: Any) -> Iterator[tuple[int, PacketKind, bytes]]:
+        yield 0, PacketKind.OBJECTS, to_bytes(objects)
 
 
 @dataclass
@@ -231,7 +231,7 @@ def said_of(
     asking = [Asking(source, question, own, len(own) * 4, exact)]
     if foreign:
         other = Source("other", files, Addresses((URL,)), target=0)
-        asking.append(Asking(other, Nothing(), foreign, 0))
+        asking.append(Asking(other, CountsOnly(), foreign, 0))
     said = Said({}, [], [])
     for place, found in ask(runner, asking):
         if not isinstance(found, Answer):
@@ -241,7 +241,7 @@ def said_of(
             said.errors.append(found.error)
         for each in found.classes:
             assert place == 0
-            key = Class(int(each.seen), each.mask, each.alias_mask, frozenset(each.holders))
+            key = Class(int(each.flags), each.mask, each.alias_mask, frozenset(each.holders))
             assert key not in said.classes
             said.classes[key] = (each.amount.objects, each.amount.size_bytes)
     return said

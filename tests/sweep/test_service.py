@@ -537,7 +537,7 @@ class Automatic:
             new_run=lambda: run(f"r{next(numbers)}"),
             new_official_id=lambda: f"o{next(numbers)}",
         )
-        return end.ends
+        return end.results
 
     # ---- what it calls
     def open_mark(self, tree: Any, mark_id: str, ports: Any) -> Any:

@@ -56,7 +56,7 @@ def make(tmp_path: Path, out: Path) -> Make:
         script.chmod(0o755)
         environ = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", **more.pop("environ", {})}
         options = SubmitOptions("spark-submit", more.pop("client", "g:a:1"), more.pop("conf", {}))
-        return SparkSubmit(options, LAKEFS, storage, environ, more.pop("tell", lambda text: None))
+        return SparkSubmit(options, LAKEFS, storage, environ, more.pop("report_line", lambda text: None))
 
     return made
 
@@ -120,13 +120,13 @@ sys.exit(1)"""
 
 
 def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeplan.sweep.spark_submit.TELL_SECONDS", 0.2)
-    told: list[str] = []
+    monkeypatch.setattr("lakeplan.sweep.spark_submit.REPORT_SECONDS", 0.2)
+    printed: list[str] = []
     body = f"print('Stage 3 of 7', {S3.secret_key!r}, flush=True); import time; time.sleep(3)"
-    run(make(body, tell=told.append))
-    assert "marks; it can take hours" in told[0]
-    assert any("Stage 3 of 7 ***" in line for line in told[1:-1])
-    assert told[-1].endswith("exited with code 0")
+    run(make(body, report_line=printed.append))
+    assert "marks; it can take hours" in printed[0]
+    assert any("Stage 3 of 7 ***" in line for line in printed[1:-1])
+    assert printed[-1].endswith("exited with code 0")
 
 
 def it_runs_spark_submit_with_the_python_beside_it(make: Make, out: Path, tmp_path: Path) -> None:

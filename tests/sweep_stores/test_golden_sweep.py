@@ -140,8 +140,8 @@ def it_deletes_exactly_what_was_marked(place: Any) -> None:
     assert there.keys & there.files.keys() == there.files.keys() - gone
     assert {key for key in there.files if there.store.is_gone(key)} == gone
     assert there.results(marked) == dict.fromkeys(gone, Status.DELETED.value)
-    assert {end.name for end in end.ends} == {part.name for part in marked.going}
-    assert sum(end.verified for end in end.ends) == len(gone)
+    assert {end.name for end in end.results} == {part.name for part in marked.going}
+    assert sum(end.verified for end in end.results) == len(gone)
     assert {begun_key(SWEEP, part.name) for part in marked.going} <= there.keys
 
 
@@ -152,8 +152,8 @@ def it_goes_over_a_finished_sweep_again_without_deleting_anything(place: Any) ->
     returned = sorted(there.deletable)[0]
     there.store.put(returned, there.files[returned])  # somebody's new object under an old name
     again = there.sweep(marked, "delete")
-    assert sorted(e.name for e in again.ends) == sorted(e.name for e in first.ends)
-    assert [e.amounts for e in again.ends] == [e.amounts for e in first.ends]
+    assert sorted(e.name for e in again.results) == sorted(e.name for e in first.results)
+    assert [e.amounts for e in again.results] == [e.amounts for e in first.results]
     assert there.store.read(returned) == there.files[returned]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import LakeplanError
-from lakeplan.values.local import SHARED, LeadsOut, inside, refuse_links, write_file
+from lakeplan.values.local import SHARED, OutsideFolder, inside, refuse_links, write_file
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def it_says_where_it_cannot_write(checkout: Path) -> None:
 @pytest.mark.parametrize("link", ["../outside", "/etc/passwd", "../outside/secret", ".."])
 def it_knows_what_leads_out_of_a_folder(checkout: Path, link: str) -> None:
     (checkout / "link").symlink_to(link)
-    with pytest.raises(LeadsOut):
+    with pytest.raises(OutsideFolder):
         inside(checkout, checkout / "link")
 
 

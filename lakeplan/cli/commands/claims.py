@@ -27,7 +27,7 @@ from lakeplan.review.selection import Selection, lost_globs
 from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.local import SHARED, LeadsOut, inside, write_file
+from lakeplan.values.local import SHARED, OutsideFolder, inside, write_file
 
 
 @command(without="redact_paths no_progress quiet")
@@ -170,7 +170,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
     path = tree.root / file
     try:
         inside(tree.root, path)
-    except LeadsOut as error:
+    except OutsideFolder as error:
         raise UsageError(f"{file} {error}", hint="Give a file of the tree with --file.") from None
     before = read_text(path) if path.exists() else None
     text = (before or HEAD + REPOSITORIES).rstrip("\n") + "\n"

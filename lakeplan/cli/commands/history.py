@@ -29,9 +29,9 @@ from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, checked, disagreements, replaced_steps
 from lakeplan.review.history import (
     KINDS,
+    RunFilter,
     RunRecord,
     RunStep,
-    Wanted,
     find_change,
     find_run,
     history_document,
@@ -174,7 +174,7 @@ def list_(
     """
     kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
     session = Opening().session(tree)
-    wanted = Wanted(repository, None if since is None else _since(since), kinds)
+    wanted = RunFilter(repository, None if since is None else _since(since), kinds)
     runs = list_runs(session.state(), wanted, limit=limit)
     document = history_document(runs.runs, runs.damaged)
     context = RenderContext.of(session.tree)

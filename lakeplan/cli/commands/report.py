@@ -153,10 +153,10 @@ HORIZON_DAYS = 90
 
 @dataclass(frozen=True)
 class Curves:
-    """Computed curves by repository key. ``failed``: a sentence about each that could not be computed.
-    ``left_out`` names the repositories beyond ``MAX_CURVES``."""
+    """``computed`` has curves by repository key. ``failed`` has a sentence about each that could not be
+    computed. ``left_out`` names the repositories beyond ``MAX_CURVES``."""
 
-    found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    computed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     failed: Sequence[str] = ()
     left_out: Sequence[str] = ()
 
@@ -289,16 +289,16 @@ def report(
     missing = [*failed, *made.left_out]
     if shown and not (histories or unread):
         missing.append(NO_GRAPH)
-    if not (curves or made.found or made.failed):
+    if not (curves or made.computed or made.failed):
         missing.append(NO_CURVE)
     document = report_page_document(
         plan,
         targets=targets,
         histories=histories,
-        curves=[*curves, *made.found.values()],
+        curves=[*curves, *made.computed.values()],
         also={
             **{url: key for key, url in urls.items()},
-            **{str(curve["repository"]): key for key, curve in made.found.items()},
+            **{str(curve["repository"]): key for key, curve in made.computed.items()},
         },
         missing=missing,
     )

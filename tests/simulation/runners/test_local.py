@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation.exchange import Of, Packet
+from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.runners import Step
 
@@ -26,7 +26,7 @@ packets = st.builds(
     st.integers(0, PLACES - 1),
     st.integers(0, 2),
     st.integers(0, 2),
-    st.sampled_from([Of.ROWS, Of.TEXTS, Of.ERROR]).map(int),
+    st.sampled_from([PacketKind.ROWS, PacketKind.TEXTS, PacketKind.ERROR]).map(int),
     st.binary(max_size=40),
 )
 
@@ -91,7 +91,7 @@ def test_every_piece_comes_to_its_place_once(
 
 
 def it_writes_to_disk_what_is_more_than_its_memory(folder: Path, spilled: list[IO[bytes]]) -> None:
-    sent = [[Packet(n % PLACES, 0, 0, Of.ROWS, bytes([n]) * 1_000) for n in range(100)]]
+    sent = [[Packet(n % PLACES, 0, 0, PacketKind.ROWS, bytes([n]) * 1_000) for n in range(100)]]
     most = 0
 
     def weighing(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
@@ -111,7 +111,7 @@ def it_brings_the_error_of_a_step_and_leaves_no_file(folder: Path) -> None:
         raise SimulationFailed("cannot meet")
         yield
 
-    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    sent = [[Packet(0, 0, 0, PacketKind.ROWS, b"x" * 100)]]
     with pytest.raises(SimulationFailed, match="cannot meet"):
         list(LocalRunner(2, memory_bytes=1).run([b"0"], [spread_of(sent), Step(failing, 1)], 0))
     assert list(folder.iterdir()) == []
@@ -122,7 +122,7 @@ def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)]]
+    sent = [[Packet(0, 0, 0, PacketKind.ROWS, b"x" * 100)]]
     with pytest.raises(SimulationFailed, match="No space left") as error:
         list(LocalRunner(1, memory_bytes=1).run([b"0"], [spread_of(sent), Step(meeting, PLACES)], 0))
     assert "TMPDIR" in error.value.hint
@@ -131,7 +131,7 @@ def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.
 def it_leaves_no_credentials_of_steps_in_files(spilled: list[IO[bytes]]) -> None:
     """A step carries the readers; what is sent between steps does not."""
     secret = "a-secret-that-travels"
-    sent = [[Packet(0, 0, 0, Of.ROWS, b"x" * 100)] * 50]
+    sent = [[Packet(0, 0, 0, PacketKind.ROWS, b"x" * 100)] * 50]
     spread = spread_of(sent)
 
     def reading(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:

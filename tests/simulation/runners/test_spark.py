@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation.exchange import PACKETS, Of, Packet
+from lakeplan.simulation.exchange import PACKETS, Packet, PacketKind
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
@@ -55,14 +55,14 @@ def it_brings_pieces_of_one_place_together_and_no_others(session: SparkSession) 
     def first(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         for packet in packets:
             for place in range(5):
-                yield Packet(place, packet.data[0], place, Of.ROWS, packet.data)
+                yield Packet(place, packet.data[0], place, PacketKind.ROWS, packet.data)
 
     def then(packets: Iterable[Packet], shared: Any) -> Iterator[Packet]:
         found = list(packets)
         if found:
             sources = sorted(packet.source for packet in found)
             (part,) = {packet.part for packet in found}
-            yield Packet(0, 0, part, Of.COUNTS, repr((sources, shared)).encode())
+            yield Packet(0, 0, part, PacketKind.COUNTS, repr((sources, shared)).encode())
 
     steps = [Step(first, 0), Step(then, 5)]
     found = list(SparkRunner(session).run([bytes([n]) for n in range(3)], steps, "shared"))

@@ -79,8 +79,8 @@ def either(request: pytest.FixtureRequest) -> Callable[[], PartSweeper]:
 def it_deletes_the_same_on_either(marked: Sweep, either: Callable[[], PartSweeper]) -> None:
     end = either().delete(request(marked))
     assert (end.problem, end.runner) == ("", CHOICE)
-    assert sorted(one.name for one in end.ends) == [part.name for part in marked.parts]
-    assert all(one.amounts == {Status.DELETED: Amount(2, 2)} for one in end.ends)
+    assert sorted(one.name for one in end.results) == [part.name for part in marked.parts]
+    assert all(one.amounts == {Status.DELETED: Amount(2, 2)} for one in end.results)
     assert marked.there() == set()
 
 
@@ -89,7 +89,7 @@ def it_reports_what_a_part_failed_with_and_finishes_the_others(
 ) -> None:
     marked.store.put(MARK_PREFIX + marked.parts[-1].name, b"cut")
     end = either().delete(request(marked))
-    assert len(end.ends) == len(marked.parts) - 1
+    assert len(end.results) == len(marked.parts) - 1
     assert marked.parts[-1].name in end.problem
     assert marked.there() == {"data/f0", "data/f1"}
 
@@ -258,5 +258,5 @@ def it_stops_when_the_lease_cannot_be_kept_for_an_unknown_reason(
 
     store.find = find  # type: ignore[method-assign]
     end = sweeper(parallelism=1).delete(request(marked, store, keep=keep))
-    assert end.ends == []
+    assert end.results == []
     assert len(marked.there()) == 12

@@ -18,7 +18,7 @@ from lakeplan.values.declare import (
     or_unlimited,
     words,
 )
-from lakeplan.values.records import Misshapen
+from lakeplan.values.records import WrongShape
 from tools.reference.schemas import _recorded
 
 CASES = [
@@ -44,7 +44,7 @@ def it_is_recorded_as_the_schema_says(
     for value in wrong:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(value, schema)
-        with pytest.raises(Misshapen):
+        with pytest.raises(WrongShape):
             shape(value, "x")
 
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from lakeplan.review.strictness import (
     Guards,
     held_to,
-    loosened,
-    loosened_repository,
     outside_bounds,
     stricter_safety,
+    weakened_repository,
+    weakened_settings,
 )
 from lakeplan.values.declare import ALL_OF_BOTH, LESS, POLICY, Setting
 from lakeplan.values.desired import SAFETY, BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
 from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.pins import PinSettings
-from lakeplan.values.plan import Loosening, Plan
+from lakeplan.values.plan import Plan, WeakenedSetting
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 from tests.review.declared import strategy, strictest, values, weakest
@@ -89,13 +89,13 @@ class DescribeTheStricterOfBoth:
         def plain(safety: Safety) -> Safety:
             return replace(safety, protected_tags=tuple(sorted(safety.protected_tags)))
 
-        found = loosened(Guards(base), Guards(head), TODAY)
+        found = weakened_settings(Guards(base), Guards(head), TODAY)
         assert bool(found) == (plain(stricter_safety(base, head)) != plain(head))
 
     @given(SAFETIES)
     def it_lists_nothing_against_itself(self, safety: Safety) -> None:
         guards = Guards(safety, state_url="s3://ops/x", unmanaged="fail")
-        assert loosened(guards, guards, TODAY) == ()
+        assert weakened_settings(guards, guards, TODAY) == ()
 
     def it_holds_an_apply_to_the_limits_of_the_review(self) -> None:
         plan = Plan(datetime(2026, 3, 31, tzinfo=timezone.utc), "0", "", None, ())
@@ -129,14 +129,14 @@ class DescribeWhatIsListed:
         self, base: dict[str, Any], head: dict[str, Any], path: str
     ) -> None:
         head = {**head, "places": {path: HERE}}
-        (found,) = loosened(Guards(**base), Guards(**head), TODAY)
+        (found,) = weakened_settings(Guards(**base), Guards(**head), TODAY)
         assert (found.path, found.where, found.scope) == (path, "lakeplan.yaml:7:3", "tree")
         if path != "state.url":
-            assert loosened(Guards(**head), Guards(**base), TODAY) == ()
+            assert weakened_settings(Guards(**head), Guards(**base), TODAY) == ()
 
     def it_points_at_the_block_when_the_key_was_taken_out(self) -> None:
         base = Guards(Safety(max_expired_bytes=5))
-        (found,) = loosened(base, Guards(places={"safety": HERE}), TODAY)
+        (found,) = weakened_settings(base, Guards(places={"safety": HERE}), TODAY)
         assert (found.before, found.where) == ("5 bytes", "lakeplan.yaml:7:3")
 
 
@@ -158,7 +158,7 @@ class DescribeOverrides:
         ],
     )
     def it_lists_one_that_opens_more_than_the_base(self, change: dict[str, Any]) -> None:
-        found = loosened(Guards(overrides=(note(),)), Guards(overrides=(note(**change),)), TODAY)
+        found = weakened_settings(Guards(overrides=(note(),)), Guards(overrides=(note(**change),)), TODAY)
         assert [f.where for f in found] == ["lakeplan.yaml:7:3"]
         assert found[0].path.startswith("overrides: ")
 
@@ -174,13 +174,13 @@ class DescribeOverrides:
     )
     def it_lists_none_that_opens_no_more(self, change: dict[str, Any]) -> None:
         head = Guards(overrides=(note(**change),))
-        assert loosened(Guards(overrides=(note(),)), head, TODAY) == ()
+        assert weakened_settings(Guards(overrides=(note(),)), head, TODAY) == ()
 
     def it_goes_on_past_those_that_open_no_more(self) -> None:
         over = note(gate="clear", expires=TODAY - timedelta(days=1))
         head = Guards(overrides=(over, note(), note(gate="pins", max=None, expires=TODAY)))
-        assert loosened(Guards(overrides=(note(),)), head, TODAY) == (
-            Loosening(
+        assert weakened_settings(Guards(overrides=(note(),)), head, TODAY) == (
+            WeakenedSetting(
                 "tree",
                 "overrides: pins of analytics",
                 "absent",
@@ -191,7 +191,7 @@ class DescribeOverrides:
 
     def it_shows_every_one_of_the_base(self) -> None:
         base = Guards(overrides=(note(max=2_000), note(max=None, expires=TODAY)))
-        (found,) = loosened(base, Guards(overrides=(note(max=3_000),)), TODAY)
+        (found,) = weakened_settings(base, Guards(overrides=(note(max=3_000),)), TODAY)
         assert found.before == "up to 2,000, until 2026-12-31; no maximum, until 2026-03-31"
         assert found.after == "up to 3,000, until 2026-12-31: archived"
 
@@ -201,7 +201,7 @@ def repository(**more: Any) -> DesiredRepository:
 
 
 def paths(base: DesiredRepository, head: DesiredRepository | None) -> list[str]:
-    return [f.path for f in loosened_repository(base, head, TODAY)]
+    return [f.path for f in weakened_repository(base, head, TODAY)]
 
 
 AUDIT = Hold("prefix", "audit/", date(2027, 1, 1), "legal")
@@ -244,7 +244,7 @@ class DescribeHoldsAndSweep:
     def it_lists_what_lets_a_sweep_delete_more(
         self, weak: SweepSettings, path: str, shown: tuple[str, str]
     ) -> None:
-        (found,) = loosened_repository(repository(), repository(sweep=weak), TODAY)
+        (found,) = weakened_repository(repository(), repository(sweep=weak), TODAY)
         assert (found.path, (found.before, found.after)) == (path, shown)
         assert paths(repository(sweep=weak), repository()) == []
 
@@ -259,7 +259,7 @@ class DescribeHoldsAndSweep:
 
     def it_lists_another_owner_whose_channel_gets_the_notices_of_deletions(self) -> None:
         theirs = repository(owner="data", notice_channel="data-alerts")
-        (found,) = loosened_repository(theirs, repository(owner="web", notice_channel="web"), TODAY)
+        (found,) = weakened_repository(theirs, repository(owner="web", notice_channel="web"), TODAY)
         assert (found.path, found.before, found.after) == ("owner", "data", "web")
         assert paths(theirs, repository(owner=None, notice_channel="")) == ["owner"]
 
@@ -274,25 +274,27 @@ class DescribeHoldsAndSweep:
 class DescribeWhatIsSaidOfARepository:
     THERE = Source("teams/a.yaml", 9, 5)
 
-    def holds(self, *base: Hold, head: DesiredRepository | None) -> list[Loosening]:
-        return [*loosened_repository(repository(holds=base), head, TODAY)]
+    def holds(self, *base: Hold, head: DesiredRepository | None) -> list[WeakenedSetting]:
+        return [*weakened_repository(repository(holds=base), head, TODAY)]
 
     def it_says_when_holds_end_and_where(self) -> None:
         path = "holds[prefix audit/]"
         sooner = replace(AUDIT, until=date(2026, 12, 31))
         ends, place = "until 2027-01-01", "lakeplan.yaml:7:3"
         assert self.holds(AUDIT, head=repository(holds=(sooner,))) == [
-            Loosening("prod/analytics", path, ends, "until 2026-12-31", place)
+            WeakenedSetting("prod/analytics", path, ends, "until 2026-12-31", place)
         ]
         endless = replace(AUDIT, until=None)
         assert self.holds(endless, head=repository(holds=(AUDIT,))) == [
-            Loosening("prod/analytics", path, "no end date", ends, place)
+            WeakenedSetting("prod/analytics", path, "no end date", ends, place)
         ]
         assert self.holds(AUDIT, head=repository()) == [
-            Loosening("prod/analytics", path, ends, "absent", place)
+            WeakenedSetting("prod/analytics", path, ends, "absent", place)
         ]
         for head in (None, replace(repository(), source=None)):
-            assert self.holds(AUDIT, head=head) == [Loosening("prod/analytics", path, ends, "absent", "")]
+            assert self.holds(AUDIT, head=head) == [
+                WeakenedSetting("prod/analytics", path, ends, "absent", "")
+            ]
         assert self.holds(AUDIT, head=repository(holds=(AUDIT,))) == []
 
     def it_is_at_the_value_or_at_the_entry(self) -> None:
@@ -300,8 +302,8 @@ class DescribeWhatIsSaidOfARepository:
         mine = repository(owner="web", notice_channel="b")
         named = replace(mine, values={"/owner": self.THERE})
         for head, place in ((mine, "lakeplan.yaml:7:3"), (named, "teams/a.yaml:9:5")):
-            (found,) = loosened_repository(theirs, head, TODAY)
-            assert found == Loosening("prod/analytics", "owner", "data", "web", place)
+            (found,) = weakened_repository(theirs, head, TODAY)
+            assert found == WeakenedSetting("prod/analytics", "owner", "data", "web", place)
 
     def it_is_about_sweeps_branches_and_pins(self) -> None:
         base = repository(
@@ -316,10 +318,10 @@ class DescribeWhatIsSaidOfARepository:
         )
         pins = replace(head, values={"/pins/tags": self.THERE})
         place = "lakeplan.yaml:7:3"
-        assert [*loosened_repository(base, pins, TODAY)] == [
-            Loosening("prod/analytics", "sweep.min_age", "2h", "1h", place),
-            Loosening("prod/analytics", "branch_lifecycle.min_keep", "2", "1", place),
-            Loosening("prod/analytics", "pins.tags", "v*", "absent", "teams/a.yaml:9:5"),
+        assert [*weakened_repository(base, pins, TODAY)] == [
+            WeakenedSetting("prod/analytics", "sweep.min_age", "2h", "1h", place),
+            WeakenedSetting("prod/analytics", "branch_lifecycle.min_keep", "2", "1", place),
+            WeakenedSetting("prod/analytics", "pins.tags", "v*", "absent", "teams/a.yaml:9:5"),
         ]
 
 
