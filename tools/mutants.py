@@ -109,7 +109,7 @@ MODULES = {
     "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
     "review/strictness": [
         "tests/review/test_strictness.py",
-        "tests/review/test_loosening.py",
+        "tests/review/test_weakened_settings.py",
         "tests/review/test_weaker_later.py",
     ],
     "state/clocks": ["tests/state/test_clocks.py"],
@@ -136,7 +136,7 @@ MODULES = {
     "values/declare": [
         "tests/values/test_declare.py",
         "tests/review/test_strictness.py",
-        "tests/review/test_loosening.py",
+        "tests/review/test_weakened_settings.py",
         "tests/tree/test_schema_defaults.py",
     ],
 }

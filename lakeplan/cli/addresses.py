@@ -53,7 +53,8 @@ def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
 
 
 def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
-    """The user's file of approved addresses, or None if there is no place for it outside the tree."""
+    """The file with the addresses that the user approved, or None if no place outside the tree can hold
+    it."""
     home = environ.get("HOME", "")
     base = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
     if not os.path.isabs(base):

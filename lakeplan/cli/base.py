@@ -79,9 +79,10 @@ class Pairing:
         return before.resolved == now.resolved and before_engines == [engine]
 
     def lost_servers(self) -> Iterator[WeakenedSetting]:
-        """Servers of the base that have repositories and whose endpoint the tree no longer has: nothing is
-        compared there, so the base's safety settings no longer apply. Also names that now belong to another
-        server: what refers to them, such as overrides and ``manages``, is now about that one."""
+        """The servers of the base that have repositories and whose endpoint the tree no longer has. Nothing
+        can be compared there, so the base's safety settings no longer apply. Also the names that now belong
+        to another server: overrides, ``manages`` and whatever else names such a server now concern the other
+        one."""
         if self.base is None:
             return
         known = {_endpoint(server) for server in self.head.servers.values()}
@@ -164,7 +165,7 @@ class Base:
         return HeldTree(tree, self.guards, self.ref, Pairing(self.tree, tree, self.guards.safety).before)
 
     def finish(self, plan: Plan, tree: Tree, held: HeldTree) -> Plan:
-        """The plan with its base, every loosening, and the limits that its apply must respect."""
+        """Return the plan with its base, every weakened setting, and the limits for its apply."""
         mine = guards_of(tree)
         # A first tree has moved no state and given up no repository.
         before = self.guards
@@ -199,7 +200,8 @@ class Base:
 
 
 def _overrides_last(listed: Iterable[WeakenedSetting]) -> tuple[WeakenedSetting, ...]:
-    """A change can add any number of overrides, and some outputs show only the first weakened settings."""
+    """Sort overrides last: a change can add any number of them, and some outputs show only the first
+    settings."""
     return tuple(sorted(listed, key=lambda item: item.path.startswith("overrides: ")))
 
 
@@ -253,7 +255,7 @@ def guards_of(tree: Tree) -> Guards:
 
 
 def _guards(pairs: Iterable[Pair]) -> dict[str, SweepGuard]:
-    """By ``server/name``; where several pairs are of one repository, the strictest of all."""
+    """The guards by ``server/name``. If several pairs are of one repository, the strictest of each."""
     guards: dict[str, SweepGuard] = {}
     for before, now in pairs:
         if now is None:
@@ -317,8 +319,8 @@ class PlanChecks:
         )
 
     def _changed_files(self) -> tuple[WeakenedSetting, ...]:
-        """Files of the tree that the base's checks name and that this change changes. The base's files judge
-        this change, and the new ones every later one."""
+        """The files that the base's checks name and that this change changes. This change is judged by the
+        base's version of them, and every later change by the new version."""
         words = {os.path.normpath(word): None for check in self.checks for word in check.run}
         if self.base is None or not words:
             return ()

@@ -19,7 +19,8 @@ COMMON = "redact_paths no_color no_progress log_level quiet"
 
 
 class _Command(TyperCommand):
-    """Its usage names arguments as they are declared; releases of typer bracket them in their own ways."""
+    """Prints the usage line with arguments as they are declared, because releases of typer differ in where
+    they put brackets."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         arguments = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
@@ -51,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandGroup:
-    """Commands of two words, by the second."""
+    """Commands that consist of two words, by the second word."""
 
     commands: Mapping[str, Command]
     help: str = ""

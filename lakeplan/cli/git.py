@@ -1,8 +1,8 @@
-"""Reading a folder as it is in a git commit. Nothing of the work tree or the repository is changed.
+"""Reads a folder as it is in a git commit. It changes nothing in the work tree or the repository.
 
-The checkout is a stranger's. Only the repository of the work tree itself is read: no bare repository inside
-it, no submodule, nothing that a ``.git`` file of the tree names. No program that its configuration names is
-run, and nothing is fetched.
+The checkout is untrusted: whoever opened the pull request wrote it. Only the repository of the work tree
+itself is read. A bare repository inside it, a submodule, and whatever a ``.git`` file of the tree names are
+not. lakeplan runs no program that the repository's configuration names, and fetches nothing.
 """
 
 from __future__ import annotations

@@ -220,8 +220,9 @@ def main() -> None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """Without the threads that still read after Ctrl-C, for which Python waits, and without the end of
-    libraries' own threads: one that fails there would make a failure of what was applied."""
+    """End the process without waiting for threads. After Ctrl-C some still read, and Python would wait for
+    them. Threads of libraries can also fail while Python shuts down, and then a successful apply would end
+    with an error."""
     try:
         atexit._run_exitfuncs()
         sys.stdout.flush()

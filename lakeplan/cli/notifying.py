@@ -56,7 +56,7 @@ def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig |
 
 
 def url_problem(channel: Channel, environ: Mapping[str, str]) -> str:
-    """Return why nothing can be sent to a channel, or "" if its URL is set. Sends nothing."""
+    """Return why nothing can be sent to a channel, or "" if its URL is set. Sends nothing itself."""
     from lakeplan.review.webhook import url_of
 
     url = url_of(channel, environ)

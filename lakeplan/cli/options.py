@@ -37,7 +37,7 @@ class Options:
 
     @property
     def declared(self) -> list[Parameter]:
-        """One parameter an option, in the order of help: what typer reads."""
+        """The options that typer reads, one parameter each, in the order of help."""
         parameters = []
         for parameter in self._parameters():
             declaration = _declaration(parameter)
@@ -70,8 +70,8 @@ def _declaration(parameter: Parameter) -> Options | ParameterInfo | None:
 
 
 def _named(parameter: Parameter, declaration: ParameterInfo) -> Parameter:
-    """The parameter with the name of its option: its own, with dashes, where the declaration gives none.
-    typer would do the same, but adds ``--no-NAME`` to every flag."""
+    """Return the parameter with the name of its option, made of the parameter's name if the declaration gives
+    none. typer would do the same, but it also adds ``--no-NAME`` to every flag."""
     if not isinstance(declaration, OptionInfo) or declaration.param_decls or declaration.default is not ...:
         return parameter
     named = copy(declaration)
@@ -190,21 +190,22 @@ ProgressOptions = Annotated[Progress, Options(_bars)]
 
 
 def check_spark_home(folder: str | None) -> str | None:
-    """Raises UsageError for a relative path: a checkout is written by strangers, and Spark is a program."""
+    """Return the path if it is absolute. Raises UsageError for a relative path: it could name a program in
+    the checkout, which is untrusted."""
     if folder is not None and not os.path.isabs(folder):
         raise UsageError(f"--spark-home {folder!r} is a relative path", hint="Use an absolute path.")
     return folder
 
 
 def one_of(what: str, text: str, words: Sequence[Any]) -> Any:
-    """The text, which is one of these words. Raises UsageError."""
+    """Return the text if it is one of these words. Raises UsageError otherwise."""
     if text not in words:
         raise UsageError(f"unknown {what} {text!r}", hint=f"Use one of {', '.join(words)}.")
     return text
 
 
 def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
-    """``KEY=VALUE`` pairs. Raises UsageError."""
+    """Parse ``KEY=VALUE`` pairs. Raises UsageError."""
     values = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
@@ -230,7 +231,7 @@ def runners(
     spark_conf: SparkConf = None,
     spark_home: SparkHome = None,
 ) -> Runners:
-    """Raises UsageError."""
+    """The runner and its Spark options. Raises UsageError for a setting that Spark cannot use."""
     return Runners(runner, master, tuple(parse_spark_conf(spark_conf).items()), check_spark_home(spark_home))
 
 

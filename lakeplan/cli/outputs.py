@@ -47,12 +47,9 @@ def pair_outputs(
     *,
     quiet: bool = False,
 ) -> tuple[Output, ...]:
-    """Formats and files, paired in the order given.
-
-    A format without a file is written to standard output; ``--out FILE`` without a format is JSON. When
-    nothing is written to standard output people still see the rich form, unless ``quiet``. Raises
-    UsageError.
-    """
+    """Pair formats with files, in the order given. A format without a file is written to standard output, and
+    ``--out FILE`` without a format is JSON. If nothing is written to standard output, the rich form is
+    printed there, unless ``quiet``. Raises UsageError."""
     named, paths = list(formats or ()), list(outs or ())
     _check_formats(named, supported)
     if not named and paths:
@@ -93,7 +90,7 @@ class Outputs:
 
     @property
     def is_stdout_used(self) -> bool:
-        """Whether a document is written to standard output, where people would read."""
+        """Whether a document is written to standard output, so that text for people must go elsewhere."""
         return any(output.path is None and output.format != RICH for output in self.all)
 
     def shown(self, document: D) -> D:
@@ -116,8 +113,8 @@ class Outputs:
         self.write({**texts, JSON: partial(dump_plan, plan)}, show)
 
     def introduce(self, show: Callable[[Console], None]) -> bool:
-        """Shows people something before the command does its work: on standard output, or on standard error
-        where a document goes to the former. False with ``--quiet``: then nothing is shown."""
+        """Prints something before the command does its work: on standard output or, if a document is written
+        there, on standard error. With ``--quiet``, prints nothing and returns False."""
         if any(output.path is None and output.format == RICH for output in self.all):
             show(stdout(no_color=self.no_color))
         elif self.quiet:
@@ -143,8 +140,8 @@ class Outputs:
         _check_formats((output.format for output in self.all), supported)
 
     def check_files(self) -> None:
-        """For a command that deletes or writes: its report must not be lost because of a wrong path. Raises
-        LakeplanError."""
+        """Check that the files of ``--out`` can be written, before a command deletes or writes anything: a
+        wrong path must not lose its report. Raises LakeplanError."""
         for output in self.all:
             if output.path is not None:
                 check_writable(output.path)
@@ -156,9 +153,9 @@ class Outputs:
         *,
         code: int = ExitCode.OK,
     ) -> None:
-        """Writes every output of what is redacted already, or is not one document. ``texts`` makes the
-        formats that are text. ``show`` is the rich form. ``code`` is how the command ends: after a failure, a
-        command that is quiet shows the rich form on standard error."""
+        """Writes every output of a command whose output is already redacted or consists of several documents.
+        ``texts`` has a function for each text format, and ``show`` prints the rich form. ``code`` is the exit
+        code: if a quiet command fails, the rich form is printed on standard error."""
         for output in self.all:
             if output.format == RICH:
                 _write_rich(output, show, no_color=self.no_color)
@@ -201,8 +198,9 @@ def _json(document: Document, *, sort_keys: bool) -> str:
 
 
 def with_costs(document: D, tree: Tree, *lists: str, price: Price | None = None) -> D:
-    """The document with the price of its server in itself, or in every item of its ``lists``, where there is
-    one. ``price``: of every server, in place of the tree's. Nothing else differs."""
+    """Return the document with the price of its server. The price is added to the document itself or, if
+    ``lists`` are given, to every item of these lists. Servers without a price add nothing. ``price`` replaces
+    the prices of the tree."""
     costs = {name: price or server.cost_per_gb_month for name, server in tree.servers.items()}
     prices = {name: cost for name, cost in costs.items() if cost}
     given = cast(Document, document)

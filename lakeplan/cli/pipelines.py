@@ -75,8 +75,8 @@ class Pipeline:
 
     # ---- plan
     def plan(self) -> int:
-        """Plans against the base commit of the pull request. Its files replace those of an earlier job, and
-        any that a change of the checkout put there."""
+        """Makes a plan against the base commit of the pull request. Deletes the files of an earlier job
+        first, and files of the same names that the checkout contains."""
         host = host_of(self.environ)
         if host.is_fork():
             raise UsageError(
@@ -176,7 +176,7 @@ class Pipeline:
         return done, end
 
     def _approvers(self, host: Host, request: Request) -> str:
-        """Names for the history: what the workflow says, else the host, or "" if neither does."""
+        """The names of the approvers, for the history: from the workflow, else from the host, else ""."""
         if approvers := self.environ.get(APPROVED_BY, ""):
             return approvers
         try:
@@ -187,8 +187,8 @@ class Pipeline:
 
     # ---- comments
     def answer(self, workflow: str) -> int:
-        """Does what a comment on a pull request asks for, if its author may. ``workflow`` is the file of the
-        workflow that plans."""
+        """Runs the command that a comment on a pull request contains, if the author may run it. ``workflow``
+        is the file of the workflow that makes plans."""
         host = GitHub.of(self.environ)
         asked = asked_in(host.event)
         if asked is None:
@@ -242,7 +242,7 @@ class Pipeline:
         return done
 
     def validate(self) -> int:
-        """Validates the tree and runs its policy tests. No host and no server is asked."""
+        """Validates the tree and runs its policy tests. Sends no request to a host or a server."""
         shown = ["--format", "github"] if self.environ.get("GITHUB_ACTIONS") else []
         done = self._run("validate", *shown, *self.more)
         tests = [file for ending in ("yaml", "yml") for file in (self.tree / "tests").glob(f"*.{ending}")]
@@ -273,7 +273,7 @@ class Pipeline:
         return subprocess.run(line, env=dict(self.environ), check=False).returncode
 
     def _write_outputs(self, done: int, *, summary: str, **files: str) -> None:
-        """Outputs of the step, where the host has them: one line each."""
+        """Writes the outputs of the step, one line each, if the host has such outputs."""
         output = self.environ.get("GITHUB_OUTPUT")
         if not output:
             return
@@ -291,7 +291,7 @@ class Pipeline:
 
 
 def split_arguments(text: str) -> list[str]:
-    """Further arguments, as a shell would read them. Raises UsageError."""
+    """Split further arguments as a shell does. Raises UsageError."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -308,7 +308,7 @@ def _say(text: str) -> None:
 
 
 def _make_folder(folder: Path, names: Sequence[str]) -> None:
-    """A folder without the files of the names that this job writes."""
+    """Creates the folder, and deletes the files in it that this job is going to write."""
     try:
         if folder.is_symlink():
             raise LakeplanError(

@@ -55,7 +55,7 @@ def parse_time(text: str) -> datetime:
 
 
 def now_utc() -> datetime:
-    """The clock of a run, read here and nowhere below."""
+    """The clock of a run. It is read here and nowhere in the rooms below."""
     return datetime.now(tz=timezone.utc)
 
 
@@ -65,8 +65,8 @@ def moment_of(as_of: str | None) -> datetime:
 
 
 def this_run(folder: Path, tree: Tree | None = None) -> Run:
-    """A run of this process: a new id, who and where, and the commit of the tree in ``folder``. ``tree`` is
-    the same, loaded: then whether it differs from the commit is known too."""
+    """The run of this process: a new id, who runs it and where, and the commit of the tree in ``folder``. If
+    ``tree``, the same tree when loaded, is given, the run also says whether it differs from the commit."""
     return Run(
         run_id=new_run_id(now_utc()),
         holder={"user": _user(), "host": socket.gethostname(), "pid": os.getpid(), "machine": _machine()},
@@ -115,7 +115,7 @@ def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _page(folder: str, number: str) -> str:
-    """The page of a pull request. A number is turned into its URL, any other text is one already."""
+    """The URL of a pull request. A number is turned into the URL, and any other text already is one."""
     return f"{folder}/{number}" if number.isdigit() else number
 
 
@@ -170,12 +170,13 @@ STEP = 0.2
 
 
 def is_lost(state_url: str, environ: Mapping[str, str]) -> bool:
-    """Whether the state is lost with the runner: a job in CI starts from an empty folder every time."""
+    """Whether the state disappears with the runner, as a folder does in CI: every job starts from an empty
+    folder."""
     return bool(environ.get("CI")) and state_url.startswith("file://")
 
 
 def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
-    """Raises UsageError for a state folder in CI: what was observed and approved would vanish with the
+    """Raises UsageError for a state folder in CI: observations and approvals would disappear with the
     runner."""
     if is_lost(url, environ):
         raise UsageError(

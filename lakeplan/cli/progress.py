@@ -106,7 +106,7 @@ class TerminalProgress:
 
 
 def progress_for(*, shown: bool, no_color: bool = False) -> Progress:
-    """Bars, or silence when ``--no-progress`` or ``-q`` asked for it."""
+    """Progress bars, or none with ``--no-progress`` or ``-q``."""
     return TerminalProgress(stderr(no_color=no_color)) if shown else Silent()
 
 

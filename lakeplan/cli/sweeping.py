@@ -80,7 +80,7 @@ class Engine:
 
 @contextmanager
 def open_checker(session: Session) -> Iterator[Checker]:
-    """The checker that reads ranges. Spark, if it was started, stops at the end of the block."""
+    """The checker that reads ranges. At the end of the block, Spark stops if it was started."""
     from lakeplan.simulation.checking import StepChecker
 
     with Engine(session.runners) as engine:

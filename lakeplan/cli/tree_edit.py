@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class EditedTree:
-    """Files by their path relative to ``root``; links that lead out of the tree are refused. A file that
-    somebody else changed since is not put back."""
+    """The files of a tree by their path relative to ``root``. It refuses links that lead out of the tree, and
+    does not restore a file that somebody else has changed since."""
 
     root: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

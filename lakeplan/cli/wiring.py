@@ -61,7 +61,8 @@ class ServerConnection:
 
 @dataclass(frozen=True)
 class Session:
-    """One command's view of the world. Servers are connected to once, when first asked for."""
+    """The tree, the time of the run, and the connections that one command uses. Each server is connected to
+    once, when the command first needs it."""
 
     tree: Tree
     as_of: datetime

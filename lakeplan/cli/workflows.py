@@ -82,7 +82,7 @@ def source_of(text: str | None) -> Source:
 
 
 def cloud_of(text: str | None, state_url: str | None) -> Cloud:
-    """The cloud that is asked for, else the one that the state is in."""
+    """The requested cloud, else the cloud of the state."""
     if text is not None:
         clouds: Mapping[str, Cloud] = {name: name for name in _INPUTS}
         if text not in clouds:
@@ -97,8 +97,8 @@ def cloud_of(text: str | None, state_url: str | None) -> Cloud:
 
 
 def branch_of(text: str | None, default: str | None) -> str:
-    """The branch whose merges are applied: the one that is asked for, else the host's default, else main.
-    Raises UsageError for a name that a workflow cannot have: GitHub reads branches as globs."""
+    """The branch whose merges are applied: the requested one, else the host's default, else main. Raises
+    UsageError for a name that a workflow cannot contain, because GitHub reads branches as globs."""
     branch = text or default or "main"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_./-]*", branch):
         raise UsageError(

@@ -47,16 +47,16 @@ def place_of(text: str) -> Place | None:
 
 
 def leading_place(text: str) -> Place | None:
-    """The place a warning begins with: ``lakeplan.yaml:3:5: ...``."""
+    """The place at the start of a warning: ``lakeplan.yaml:3:5: ...``."""
     match = _LEADING.match(text)
     return place_of(match[0]) if match else None
 
 
 def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iterator[Annotation]:
-    """Errors first: gates that refuse, repositories that failed; then loosenings, warnings, the summary.
-    A host may show only the first ten of each level, and an entry for no repository is a failure.
-    Warnings of repositories that a pull request does not change (``same_as_base``) are in the plan alone,
-    unless it writes something there."""
+    """Errors come first: gates that refuse, and repositories that failed. Weakened settings, warnings and the
+    summary follow. A host may show only the first ten of each level, and an entry for no repository is a
+    failure. Warnings of repositories that a pull request does not change (``same_as_base``) are in the plan
+    alone, unless it writes something there."""
     if assumed := what_if(document):
         yield Annotation("notice", "what if", f"What if {assumed}")
     yield from _gates(document, "refused", "error", "BLOCKED by")
@@ -107,7 +107,8 @@ def problem_annotations(problems: Iterable[ProblemRow]) -> Iterator[Annotation]:
 
 
 def render_github(annotations: Iterable[Annotation], *, tree: str = "") -> str:
-    """Workflow commands, one a line. ``tree`` is the tree's folder in the git repository, "" at its top."""
+    """Workflow commands, one per line. ``tree`` is the tree's folder in the git repository, "" for the top
+    folder."""
     return "".join(f"{_command(a, tree)}\n" for a in annotations)
 
 
@@ -134,7 +135,7 @@ def _place(place: Place | None, tree: str) -> list[tuple[str, str]]:
 
 
 def _data(text: str) -> str:
-    """Text of an annotation: line breaks stay, other control characters are escaped."""
+    """Text of an annotation: line breaks are kept, and other control characters are escaped."""
     lines = [safe(line).replace("%", "%25") for line in text.splitlines()]
     return "%0A".join(lines)
 

@@ -73,7 +73,7 @@ def _repository(page: Page, row: AuditedRow) -> None:
 
 
 def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
-    """Facts about a repository, as name and value. An empty value needs no line."""
+    """Facts about a repository, as name and value. Outputs omit a fact with an empty value."""
     rules, commits = row["rules"], row["commits"]
     if rules is None:
         yield "rules", "none"
@@ -124,7 +124,7 @@ def _remnants(row: AuditedRow) -> str:
 
 
 def _gone(row: AuditedRow) -> str:
-    """Return how much is gone of what the documented rule keeps, and of what only tags name."""
+    """Return how much of the data is gone that the documented rule keeps, and that only tags name."""
     kept, tagged = row["destroyed"], row["destroyed_tagged"]
     parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
     if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):

@@ -67,7 +67,7 @@ _ENDS = {
 
 
 def render_branches_plan(document: PlanDocument, console: Console) -> None:
-    """Print every branch of every repository: those to delete, then those that are kept and until when."""
+    """Print the branches of every repository: those to delete, then those that are kept, and until when."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], _subtitle(repository))
@@ -92,8 +92,8 @@ def render_branches_plan(document: PlanDocument, console: Console) -> None:
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
-    """Print branches to delete, with their policy, until when their commits are safe, and what expires then;
-    below that what is lost with a branch. Empty columns are left out."""
+    """Print the branches to delete, with their policy, until when their commits are safe, and what expires
+    then. Below the table, print what is lost with each branch. Empty columns are omitted."""
     if not branches:
         return
     wide = page.width >= _WIDE
@@ -118,7 +118,7 @@ def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit
 
 
 def stale_table(branches: Iterable[BranchEntry], cost: Money) -> Table:
-    """Stale branches, those that hold most first, and unknown ones before them."""
+    """Stale branches: first those of which nothing is known, then those that hold most."""
     stale = [(only, branch) for branch in branches if (only := branch["only_here"]) is not None]
     stale.sort(key=lambda one: _holding_most(one[0], one[1]["branch_id"]))
     rows = [

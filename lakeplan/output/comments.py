@@ -130,7 +130,7 @@ _BRANCHES = 10
 
 
 def loudest_first(repository: Json) -> tuple[int, int, str]:
-    """Refused gates, then unknown impacts, then by bytes that expire."""
+    """Sort refused gates first, then unknown impacts, then by the bytes that expire."""
     refused = any(g["outcome"] == "refused" for g in repository["gates"])
     now = repository["impact"]["horizons"].get("now") or {}
     size_bytes = now.get("bytes_expire")
@@ -214,7 +214,7 @@ def details_of(repository: Json) -> str:
 
 
 def _every_change(repository: Json) -> str:
-    """Every branch in a separate row, if some share one in the table above: one of them may matter."""
+    """A row for every branch, if branches share rows in the table above: one of them may matter."""
     rows = change_rows(repository)
     if len(rows) == len(list(fold(rows))):
         return ""
@@ -254,14 +254,14 @@ _CHARACTERS = 500
 
 
 def marker(tree: str = "", kind: str = "plan") -> str:
-    """The first line of every comment about a tree, by which it is found again and updated. ``tree`` is its
-    folder in the git repository, "" at the top."""
+    """The first line of every comment about a tree. lakeplan finds the comment by it, to update it. ``tree``
+    is the tree's folder in the git repository, "" for the top folder."""
     where = "".join(c if c.isalnum() or c in "/._" else f"%{ord(c):x}" for c in tree)
     return f"<!-- lakeplan:{kind}:{where or '.'} -->"
 
 
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
-    """The comment of a plan, never longer than ``limit`` (at least 8,000) however a host counts."""
+    """The comment of a plan, never longer than ``limit`` (at least 8,000) however the host counts length."""
     blocks = [
         _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(_shown(document), key=loudest_first)
     ]
@@ -293,7 +293,7 @@ class _Block:
 
 
 def _fitting(blocks: Sequence[_Block], room: int) -> str:
-    """As much as fits: tables first, then details. A long one hides none of those after it."""
+    """As much as fits: tables first, then details. One that is too long does not exclude those after it."""
     shown = _that_fit({b.key: length(b.changes) for b in blocks}, room)
     left = room - sum(length(b.changes) for b in blocks if b.key in shown)
     detailed = _that_fit({b.key: length(b.details) for b in blocks if b.key in shown}, left)
@@ -309,7 +309,7 @@ def _fitting(blocks: Sequence[_Block], room: int) -> str:
 
 
 def _that_fit(lengths: Mapping[str, int], room: int) -> set[str]:
-    """The keys of what fits, each if those before it leave room."""
+    """The keys of the parts that fit, each into the space that those before it leave."""
     fitting = set()
     for key, size_bytes in lengths.items():
         if size_bytes <= room:
@@ -379,13 +379,13 @@ def _blocked(document: Json, *, compact: bool) -> str:
 
 
 def _opened(document: Json, *, compact: bool) -> str:
-    """Gates that are overridden: a reviewer agrees to them."""
+    """Overridden gates: a reviewer accepts them by approving."""
     lines = _gates(document, ("overridden", "allowed"), "", compact=compact)
     return "\n### Gates overridden in this plan\n\n" + lines if lines else ""
 
 
 def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:
-    """A line per gate that says the same, with the repositories it applies to."""
+    """A line for each result of a gate, with all repositories that have this result."""
     gates = [
         {**gate, "message": "", "opens_with": ""} if compact else gate
         for gate in gates_of(document)
@@ -431,7 +431,7 @@ def _tail(document: Json) -> str:
 
 
 def _circumstances(document: Json) -> str:
-    """When and how the plan was made, as on a terminal, apart from ``--read-only``."""
+    """When and how the plan was made, as on a terminal but without ``--read-only``."""
     parts = circumstances({**document, "read_only": False}, code, _SCOPES)
     return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
 

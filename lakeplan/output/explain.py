@@ -118,7 +118,7 @@ def _commit(page: Page, subject: CommitSubject) -> None:
 
 
 def _protected(page: Page, rows: Sequence[ProtectionRow]) -> None:
-    """Print what keeps it besides the rules. Other collectors respect only pins."""
+    """Print what keeps the subject besides the rules. Other collectors respect only pins."""
     lines = []
     for row in rows:
         name = f"{row['name']} {row['prefix']}" if row["prefix"] is not None else row["name"]

@@ -119,7 +119,7 @@ def _family(command: str, name: str, text: str, *labels: str, repository: bool =
 
 
 def _volume(command: str, name: str, text: str, *labels: str) -> Volume:
-    """A gauge of objects and one of bytes. ``{}`` in the name and the help becomes the unit."""
+    """A gauge of objects and a gauge of bytes. ``{}`` in the name and the help becomes the unit."""
     helps = {unit: text.format(unit) for unit in ("objects", "bytes")}
     objects, size = (
         _family(command, name.format(unit), f"{words[0].upper()}{words[1:]}", *labels)
@@ -435,7 +435,7 @@ def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "")
 
 
 def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: str = "") -> str:
-    """Return how many marks the state knows, approved or not."""
+    """The metrics of the marks in the state: how many are approved and how many are not."""
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
     made = Exposition(tree_name)
     for (key, approved), number in sorted(counts.items()):

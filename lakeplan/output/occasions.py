@@ -29,7 +29,7 @@ Owners = Callable[[str], str]
 
 
 def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | None:
-    """Gates that refuse a plan, or None if there are none."""
+    """The gates that refuse a plan, or None if none does."""
     gates = [*document["gates"], *(gate for r in document["repositories"] for gate in r["gates"])]
     items = [
         Item(
@@ -46,7 +46,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
 
 
 def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
-    """Settings that were not written as planned, or None if there are none."""
+    """The settings that were not written as planned, or None if all were."""
     items = [
         Item(
             subject=f"{result['repository']} {result['setting']}",
@@ -231,7 +231,7 @@ def notification(message: Message) -> Notification:
 
 
 def _short(text: str, longest: int = NOTIFICATION_TEXT) -> str:
-    """One line without control characters, cut to ``longest`` characters."""
+    """One line without control characters, at most ``longest`` characters long."""
     shown = safe(text)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
@@ -255,7 +255,8 @@ def _slack(message: Message) -> dict[str, Any]:
 
 
 def _slack_item(item: Item) -> list[str]:
-    """The texts of an item. A command that does not fit is left out: half of it is another command."""
+    """The texts of an item. A command that does not fit is omitted, because part of it would be another
+    command."""
     command = _code(safe(item.command)) if item.command else ""
     texts = [f"{_code(_short(item.subject, _SLACK_TEXT))} {_prose(item.text)}".rstrip()]
     return [*texts, *([command] if 0 < len(command) <= _SLACK_SECTION else [])]

@@ -179,8 +179,8 @@ class Page:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Content laid out at least as wide as a table needs. Blanks at the end of lines, with which rich fills
-    tables, are removed: logs and files would keep them."""
+    """Content laid out at least as wide as a table needs. The blanks at line ends, with which rich fills
+    tables, are removed, because logs and files would keep them."""
 
     content: RenderableType
 
@@ -200,12 +200,12 @@ def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
 
 
 def names(values: Sequence[str], limit: int | None = None, form: Callable[[str], str] = str) -> str:
-    """All names, or the first ``limit`` and how many more, each in its ``form``."""
+    """All names, each in its ``form``, or the first ``limit`` and the number of the others."""
     return names_of(values[:limit], len(values), form)
 
 
 def names_of(shown: Sequence[str], total: int, form: Callable[[str], str] = str) -> str:
-    """These names, and how many more there are of ``total``."""
+    """These names, and the number of the others among ``total``."""
     more = f" and {count(total - len(shown))} more" if total > len(shown) else ""
     return ", ".join(map(form, shown)) + more
 
@@ -256,7 +256,7 @@ def folded(title: str, body: str) -> str:
 
 
 def length(text: str) -> int:
-    """The bytes of a text: never fewer than the characters or UTF-16 units that a host may count."""
+    """The size of a text in bytes. A host may count characters or UTF-16 units, and these are never more."""
     return len(text.encode())
 
 

@@ -136,7 +136,8 @@ def _counts_line(page: Page, repository: Json, word: str, of: Json, since: str =
 
 
 def notes(page: Page, texts: Sequence[str]) -> None:
-    """Print notes, one a line. The caveat about idle branches has the mark that they have."""
+    """Print notes, one per line. The caveat about idle branches begins with the mark that idle branches
+    have."""
     for text in texts:
         lead = Cell(IDLE, "bold yellow") if text == EVEREST else Cell("!", "dim")
         page.hanging(lead, page.join(text), indent=2)
@@ -158,7 +159,8 @@ def _remarks(fate: Json) -> list[str]:
 
 
 def _fate(fate: Json) -> Row:
-    """The row of a branch. Idle ones are marked, because an Everest mount that was not synced is no write."""
+    """The row of a branch. Idle branches are marked, because writes through an Everest mount count only after
+    a sync."""
     goes = fate["goes_at"]
     return [
         fate["branch_id"],
@@ -250,7 +252,8 @@ def counts(branches: Json) -> list[Cell]:
 
 
 def why_kept(branches: Sequence[BranchEntry]) -> str:
-    """Return how many are kept for each reason, most first: ``300 not crossed yet, 12 no policy matches``."""
+    """Return the number of kept branches by reason, the largest first: ``300 not crossed yet, 12 no policy
+    matches``."""
     reasons = Counter(reason_of(branch) for branch in branches)
     return ", ".join(f"{count(number)} {reason}" for reason, number in reasons.most_common())
 

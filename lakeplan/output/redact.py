@@ -61,7 +61,7 @@ def redacted(document: Json) -> dict[str, Any]:
 
 
 def redact_text(text: str, scope: str = "") -> str:
-    """A message without URLs of storage and keys of lakeFS's folders."""
+    """Return the message without URLs of storage and keys of lakeFS's folders."""
     return _patterns(text, scope)
 
 
@@ -172,7 +172,7 @@ def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
 
 
 def _any_of(paths: set[str]) -> re.Pattern[str]:
-    """A pattern of these paths, the longest first. A folder matches everything below it."""
+    """A pattern that matches these paths, the longest first, and everything below a folder among them."""
     parts = [
         re.escape(path) + (_END if path.endswith("/") or "://" in path else r"(?![\w/-])")
         for path in sorted(paths, key=len, reverse=True)

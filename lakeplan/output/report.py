@@ -90,7 +90,8 @@ def _scale(seconds: int) -> float:
 
 
 def _picture(key: str, rows: Sequence[Json]) -> Markup:
-    """A chart of branches by age and idleness, on logarithmic scales. Larger dots are several branches."""
+    """A chart of branches by age and idle time, on logarithmic scales. A larger dot stands for several
+    branches."""
     far = max(_scale(r["idle_seconds"]) for r in rows)
     high = max(_scale(r["age_seconds"]) for r in rows)
     f = Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
@@ -467,7 +468,7 @@ def _one(placed: Json, repository: Json | None) -> Markup:
 
 
 def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, int | None]:
-    """Days of a branch, or by default, under the stored and under the proposed rules."""
+    """The days of a branch, or by default, under the stored and under the proposed rules."""
     days: list[int | None] = []
     for rules in (repository["before"], repository["after"]) if repository else (None, None):
         if rules is None:

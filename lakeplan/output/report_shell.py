@@ -19,7 +19,7 @@ from lakeplan.values.urls import is_digest
 
 
 def data_block(identifier: str, document: Any) -> Markup:
-    """JSON in a script element that browsers do not run and that no text in it can end."""
+    """JSON in a script element that browsers do not run. No text in it can end the element."""
     raw = json.dumps(document, separators=(",", ":"), ensure_ascii=True, sort_keys=True)
     for character in "<>&":
         raw = raw.replace(character, f"\\u{ord(character):04x}")
@@ -70,7 +70,7 @@ def table(
 
 
 def amount(value: int | None, form: Callable[[int], str] = count, cls: str = "some") -> Cell:
-    """A figure with its value to sort by. An unknown one never looks like zero, and sorts first."""
+    """A figure and the value to sort by. An unknown figure never looks like zero, and it sorts first."""
     if value is None:
         return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
@@ -98,7 +98,7 @@ def _cell(value: Value) -> Cell:
 
 
 def _share(words: str, fraction: float | None, cls: str) -> Cell:
-    """A share with a bar, without which it says the same."""
+    """A share with a bar. The text says the same as the bar."""
     if fraction is None:
         return (words, {"cls": "unknown", "data_sort": -1})
     bar = el(
@@ -191,13 +191,14 @@ def styles(names: Sequence[str] = STYLES) -> Markup:
 
 
 def script(names: Sequence[str] = SCRIPTS) -> Markup:
-    """All files inside one function, so that they share names that the page does not see."""
+    """All script files inside one function, so that they share names which the page cannot access."""
     return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in names) + "\n})();")
 
 
 @dataclass(frozen=True)
 class PageFacts:
-    """The title of a page, the time in the title of its window, facts below the title, and its footer."""
+    """The title of a page, the time for the title of its window, the facts below the title, and its
+    footer."""
 
     title: str
     at: str
@@ -302,5 +303,5 @@ def figure(drawn: Markup, caption: str) -> Markup:
 
 
 def behind(title: str, *body: Markup | None) -> Markup:
-    """Details behind a title, folded."""
+    """Details that open with a click on their title."""
     return el("details", el("summary", title), *body)

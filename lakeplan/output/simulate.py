@@ -218,7 +218,7 @@ def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> 
 
 
 def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:
-    """The days that get a row: those that were asked for, and every step if there are few."""
+    """The days that get a row: the requested ones, and every step if there are few."""
     steps = [point["days"] for point in curve["points"]]
     last = steps[-1]
     shown = {*asked, last, *(steps if len(steps) <= CURVE_ROWS_SHOWN else ())}

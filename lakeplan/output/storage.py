@@ -457,7 +457,8 @@ def _tile(box: Box, cls: str, title: str, name: str) -> Markup:
 
 
 def split(weights: Sequence[float], box: Box) -> list[Box]:
-    """A box for each weight, in proportion: halves of about equal weight, along the longer side."""
+    """A box for each weight, with an area in proportion. Boxes are split along the longer side into two parts
+    of about equal weight."""
     if len(weights) <= 1:
         return [box] * len(weights)
     whole, half, at = sum(weights), 0.0, 0

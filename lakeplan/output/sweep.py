@@ -147,8 +147,8 @@ _CLASSES: Mapping[ClassName, tuple[str, str]] = {
 def render_marks(
     document: MarksDocument, console: Console, stage: MarkStage = "marked", *, following: bool = True
 ) -> None:
-    """Print what every mark would delete and what it keeps and, if ``following``, the next command. ``stage``
-    is how far the marks are."""
+    """Print what every mark would delete, what it keeps and, if ``following``, the next command. ``stage`` is
+    the state that the marks are in."""
     page = Page(console)
     for mark in document["marks"]:
         _mark(page, mark)
@@ -355,7 +355,7 @@ def _came_back(page: Page, document: SweepDocument) -> None:
 
 
 def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
-    """Settings that the tree changed since the approval."""
+    """Print the settings that the tree changed since the approval."""
     named = []
     for name, value in sorted(document["settings"].items()):
         if document["settings_from"].get(name) != "tree":

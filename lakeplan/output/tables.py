@@ -64,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True)
 class After:
-    """The new value, in the column after that of the old one."""
+    """The new value, in the column after the old value."""
 
     value: Cell | Name
 
@@ -75,7 +75,7 @@ class After:
 
 @dataclass(frozen=True)
 class Cost:
-    """Money; sorts as the bytes it is for."""
+    """Money. It is sorted by the number of bytes that it is for."""
 
     text: str
     size_bytes: int | None
@@ -103,7 +103,7 @@ def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = F
 
 
 def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
-    """The cell after a figure of bytes, or none without a price."""
+    """The cell after a figure of bytes, or no cell without a price."""
     return [Cost(text, size_bytes) for text in cost.cells(size_bytes)]
 
 
@@ -123,7 +123,7 @@ class Table:
         return range(self.names, len(self.headers) - self.words)
 
     def without_marks(self) -> Table:
-        """The same without its first column."""
+        """The same table without its first column."""
         return Table(self.headers[1:], [row[1:] for row in self.rows], self.names - 1)
 
     def print_on(
@@ -147,7 +147,7 @@ class Table:
             page.table(self.headers, rows, figures=self.figures, solid=tuple(solid), indent=indent)
 
     def fits(self, page: Page, limit: int | None = None, *, indent: int = 2) -> bool:
-        """Whether a terminal would fold none of these rows."""
+        """Whether a terminal shows every one of these rows without wrapping."""
         return not self.rows or page.has_room(self.headers, self._cells(page, limit), indent=indent)
 
     def _cells(self, page: Page, limit: int | None) -> list[list[str | Cell]]:

@@ -1,4 +1,4 @@
-"""Text for people: other people's text made harmless, amounts, money, JSON."""
+"""Text for people: makes other people's text harmless, and formats amounts, money and JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def safe_lines(text: str, encoding: str = "utf-8") -> str:
 
 
 def safe_segments(line: Sequence[Segment]) -> list[Segment]:
-    """Return a line that is ``safe`` already so that it is no command for a CI runner."""
+    """Return a line, which is already ``safe``, in a form that no CI runner reads as a command."""
     safe_ones, begun = [], False
     for segment in line:
         text = _MARKED_COMMAND.sub(r"\\x23", segment.text)
@@ -238,7 +238,7 @@ def amounts(part: Json, cost: Money = NO_MONEY) -> list[str]:
 
 
 def volume(part: Json, cost: Money = NO_MONEY) -> str:
-    """The same in a sentence: ``2 objects, 3.1 TB, 71.30 USD a month``."""
+    """Objects, bytes and money in a sentence: ``2 objects, 3.1 TB, 71.30 USD a month``."""
     size_bytes = part["size_bytes"]
     return f"{count_of(part['objects'], 'object')}, {size(size_bytes)}{cost.words(size_bytes)}"
 
@@ -278,7 +278,7 @@ def _fitting(character: str, encoding: str) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV of a header and rows. None is empty; booleans are ``true`` or ``false``."""
+    """CSV of a header and rows. None becomes an empty cell, and booleans become ``true`` or ``false``."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -290,7 +290,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def _csv_cell(value: object) -> str | int:
-    """No name may become a formula of a spreadsheet: other people choose names."""
+    """Return a cell that no spreadsheet reads as a formula: other people choose the names."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))

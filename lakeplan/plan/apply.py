@@ -165,7 +165,7 @@ def apply_plan(
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
-    """Return how to sync the pins of every repository that is written and has or requires pins."""
+    """Return how to sync the pins of every written repository that has or requires pins."""
     retire = _retired(reviewed)
     wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
     return {
@@ -176,7 +176,7 @@ def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
 
 
 def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
-    """By ``server/name``, the commits whose pins may be deleted, because the plan listed their deletion."""
+    """The commits whose pins may be deleted because the plan listed their deletion, by ``server/name``."""
     return {
         r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
         for r in reviewed.writes
@@ -202,8 +202,8 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
 
 
 def _again(reviewed: Plan, options: ApplyOptions, run: Run, known: frozenset[str]) -> PlanOptions:
-    """Return how to plan again: the whole tree is compared, but only the writes are judged. Figures, gates
-    and overrides are today's, whatever the plan file says. ``--allow`` counts later, when it is known which
+    """Return how to plan again: compare the whole tree, but judge only the writes. Figures, gates and
+    overrides are today's, whatever the plan file contains. ``--allow`` counts later, when it is known which
     repositories it concerns."""
     writes = {r.key: r for r in reviewed.writes}
     return PlanOptions(
@@ -320,8 +320,8 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
 def _replayed(
     reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
 ) -> list[str]:
-    """Return the writes of an already applied plan that would undo those of a later apply. An old job that is
-    run again must not undo a newer review."""
+    """Return the writes of an already applied plan that would undo writes of a later apply. A repeated run of
+    an old job must not undo a newer review."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
@@ -367,8 +367,8 @@ def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
 
 
 def _moved(reviewed: Plan, live: Plan) -> tuple[str, ...]:
-    """Return why the plan is stale, if all repositories could be read and have their reviewed configuration.
-    Empty if it is not stale, or stale for another reason."""
+    """Return why the plan is stale if only the servers changed: all repositories could be read and have their
+    reviewed configuration. Empty if the plan is not stale, or stale for another reason."""
     again = {r.key: r for r in live.repositories}
     for repository in reviewed.writes:
         current = again.get(repository.key)
@@ -407,7 +407,7 @@ def check_again(
 
 
 def _has_reviewed(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """As ``ceiling.only_moved``, for rules that were expanded over other branches than the plan's."""
+    """As ``ceiling.only_moved``, for rules that were expanded over branches that differ from the plan's."""
     return ceiling.only_moved(replace(reviewed, after=live.after), live)
 
 

@@ -60,7 +60,7 @@ class Job:
 
 
 class Attempt(ABC):
-    """One write: check, write, read back, record. Subclasses define what is written."""
+    """One write: check, write, read back, record. Subclasses define which setting is written."""
 
     def __init__(self, job: Job, setting: str) -> None:
         self.repository, self.live, self.force = job.repository, job.live, job.force
@@ -264,7 +264,8 @@ class Attempt(ABC):
         )
 
     def _note(self, **values: Any) -> None:
-        """Adds values to the history: of GC rules to the repository itself, of others under their name."""
+        """Adds values to the history. Values of GC rules belong to the repository itself, and others are
+        under the name of their setting."""
         key = self.repository.key
         if self._setting == GC:
             self._history.step(key, **values)

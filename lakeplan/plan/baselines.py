@@ -65,7 +65,8 @@ class LastApplied:
         return self.seen if self.seen is not None and self.seen.at >= self.at else written
 
     def with_rules(self, stored: GcRules | None) -> LastApplied:
-        """The record with the stored rules as the applied ones, if an attempt was to write them."""
+        """Return the record with the stored rules as the applied ones, if an apply was going to write these
+        rules."""
         attempted = stored in self.attempts.get(None, ())
         return replace(self, rules=stored, rules_recorded=True) if attempted else self
 
@@ -157,8 +158,8 @@ def _with_sightings(written: LastApplied | None, sightings: Mapping[str, Sightin
 
 
 def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> bool:
-    """Whether an observed setting is newer than the written one. Of one run both count, because it observes
-    what it does not write."""
+    """Whether an observed setting is newer than the written one. If both are of the same run, both count,
+    because a run observes what it does not write."""
     if written is None or sighting.run_id == written.run_id or sighting.at >= written.at:
         return True
     return not written.rules_recorded if name == GC else SettingKind(name) not in written.settings

@@ -176,7 +176,7 @@ class DriftedItem:
 
 @dataclass(frozen=True)
 class _Item:
-    """One item on its three sides."""
+    """One item as it was applied, is stored, and is wanted."""
 
     applied: SettingItem | None
     stored: SettingItem | None

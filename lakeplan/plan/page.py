@@ -81,7 +81,7 @@ def draw(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> Drawing:
 
 
 def _top_down(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> list[int]:
-    """The commits, newest first, but each above its parents whatever their dates."""
+    """The commits, newest first, but each above its parents even if its date is earlier."""
     children = [0] * len(graph)
     for each in parents:
         for parent in set(each):
@@ -100,7 +100,8 @@ def _top_down(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> list[int]
 
 
 def _longest_line(graph: CommitGraph) -> set[int]:
-    """The commits of the branch with the longest line of main parents; of equal ones the first by name."""
+    """The commits of the branch with the longest line of main parents. Among equally long lines, the branch
+    whose name is first."""
     depth = [0] * len(graph)
     for commit in reversed(graph.order):
         parent = graph.main_parent[commit]
@@ -190,14 +191,15 @@ def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRu
 
 
 def _gone(plan: RepositoryPlan, moment: datetime, proposed: bool) -> frozenset[str]:
-    """Branches that policies have deleted by then, and pins that do not exist before, or after."""
+    """Branches that policies have deleted by then, and pins that do not exist before the apply, or after
+    it."""
     policies = plan.branch_lifecycle
     deleted = policies.deleted(moment, proposed) if policies is not None else frozenset()
     return deleted | _absent_pins(plan, proposed)
 
 
 def _absent_pins(plan: RepositoryPlan, proposed: bool) -> frozenset[str]:
-    """Pins that do not exist before, or after."""
+    """Pins that do not exist before the apply, or after it."""
     if plan.pins is None:
         return frozenset()
     absent = PinState.RETIRED if proposed else PinState.MISSING
@@ -415,8 +417,8 @@ def _most_pressing_first(row: Mapping[str, Any]) -> tuple[bool, str, int, str]:
 
 
 def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
-    """By branch, how many commits of its main line are on no other branch's, and the date of the oldest
-    (epoch seconds, or None if there are none)."""
+    """For each branch, the number of commits of its main line that no other branch's main line has, and the
+    date of the oldest (epoch seconds, or None if there are none)."""
     leading = [0] * len(graph)
     for head in graph.heads:
         leading[head] += 1
@@ -587,7 +589,7 @@ def report_page_document(
 
 
 def _placed(curve: Mapping[str, Any], plan: Plan, also: Mapping[str, str]) -> dict[str, Any]:
-    """A curve with the key of its repository in the plan, if any, and the rules with which it was made:
+    """Return a curve with the key of its repository in the plan, if any, and the rules that it was made with:
     ``after``, ``before``, or None for others."""
     name = also.get(curve["repository"], curve["repository"])
     for repository in plan.repositories:

@@ -109,7 +109,8 @@ def _chosen(
 def _connect(
     connect: Callable[[str], LakeFSReader], lost: Mapping[str, LakeplanError], server: str
 ) -> LakeFSReader:
-    """Connects to a server. Raises its error if it failed before: nothing unread may be planned."""
+    """Connects to a server. If that failed before, raises the same error: nothing may be planned from a
+    server that was not read."""
     if server in lost:
         raise lost[server]
     return connect(server)
@@ -138,7 +139,8 @@ def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> P
 
 
 def _refused(repository: RepositoryPlan, of_plan: Iterable[GateResult]) -> Applied | None:
-    """The end of a repository refused by a gate, its own or one of the plan that it contributes to."""
+    """The result of a repository that a gate refused: its own gate, or one of the plan that it contributes
+    to."""
     gates = (*repository.gates, *(gate for gate in of_plan if contributes(repository, gate)))
     shut = [g for g in gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
     if not shut:

@@ -120,13 +120,13 @@ def inspect_pins(
 
 
 def _but(entries: Mapping[str, int], pins: Collection[str], stored: StoredRules) -> dict[str, int]:
-    """The entries of hidden branches that have names like pins but are not on record."""
+    """The entries of hidden branches that are named like pins but are not on record."""
     there = {branch.id for branch in stored.pins}
     return {name: days for name, days in entries.items() if name in there and name not in pins}
 
 
 def _why_blocked(stored: StoredRules, pins: Collection[str]) -> str:
-    """Return why no pin can be changed, or "". Rules of pins that no longer exist do not matter."""
+    """Return why no pin can be changed, or "". Rules of pins that no longer exist are ignored."""
     if stored.bare is None:
         return ""
     names = blocking_rules(with_rules_of(stored.bare, _but(stored.entries, pins, stored)))

@@ -123,7 +123,7 @@ def _unread(key: str, verdicts: Verdicts, why: str, blind_to: tuple[str, ...]) -
 
 @dataclass(frozen=True)
 class _Judged:
-    """A compared repository with its impact, or with the request about it."""
+    """A compared repository, with its impact or with the request for it."""
 
     gathered: Gathered
     impact: Impact | _Asked
@@ -243,7 +243,7 @@ def _plan_all(
     options: PlanOptions,
     ports: Ports,
 ) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
-    """The plans, and which runner read ranges, or None if nothing was read."""
+    """The plans, and the runner that read ranges, or None if no range was read."""
     work = list(wanted)
     with (
         ports.progress.task("reading repositories", len(work)) as step,
@@ -438,7 +438,7 @@ def _judge_rules(
 def _history(
     branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
-    """Refs, their graph, and what could not be seen. Those of an inspection are not read again."""
+    """The refs, their graph, and what could not be read. Those of an inspection are reused."""
     survey = branches.survey if isinstance(branches, Inspection) else None
     if survey is not None and survey.refs is not None and survey.graph is not None:
         return survey.refs, survey.graph, survey.blind_to

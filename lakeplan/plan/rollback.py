@@ -128,7 +128,8 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
 
 
 def _parts(step: RunStep, plan: RepositoryPlan) -> Iterator[tuple[str, bool, bool]]:
-    """For everything to restore: its name, whether the plan restores it, and whether it was changed again."""
+    """For each setting to restore: its name, whether the plan restores it, and whether it was changed
+    again."""
     if step.replaced:
         yield "rules", plan.after == step.before, plan.before not in (step.after, step.before)
     planned = {setting.kind: setting for setting in plan.settings}

@@ -132,7 +132,7 @@ def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
 def _with_damaged_state(
     work: Iterable[RepositoryPlan], attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
 ) -> dict[str, list[Applied]]:
-    """The ends of repositories whose records in the state are damaged, by ``server/name``."""
+    """The results of repositories whose records in the state are damaged, by ``server/name``."""
     results = {}
     for repository in work:
         try:
@@ -153,7 +153,7 @@ def _check_state(key: str, ports: ApplyPorts) -> None:
 def _failed(
     repository: RepositoryPlan, attempts: Sequence[Attempt], first: int, error: LakeplanError
 ) -> list[Applied]:
-    """The ends of the attempt that failed and of those after it."""
+    """The results of the attempt that failed and of those after it."""
     code = int(error.exit_code)
     if not attempts:
         return [pins_unchanged(repository, str(error), error.hint, code)]
@@ -195,7 +195,7 @@ def _write_one(
 
 
 def pins_unchanged(repository: RepositoryPlan, message: str, hint: str, exit_code: int) -> Applied:
-    """The end of a repository whose pins were not changed."""
+    """The result of a repository whose pins were not changed."""
     key, before, after = repository.key, repository.before_etag, repository.after_etag
     return Applied(
         key, Action.CHANGE.value, Outcome.FAILED, before, after, message, hint, exit_code or 1, setting=PINS

@@ -206,7 +206,7 @@ def exempt(
 
 
 def _end_of(until: str) -> datetime:
-    """The moment after the last one that ``--until`` names. Raises UsageError for one that is over."""
+    """The moment at which the period of ``--until`` has ended. Raises UsageError if that is in the past."""
     try:
         day = parse_date(until)
         end = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) + timedelta(days=1)
@@ -259,7 +259,7 @@ class _Runner:
 
 
 def schedule(text: str) -> Cron:
-    """Raises UsageError."""
+    """Parse the schedule of ``--every``. Raises UsageError."""
     try:
         return parse_cron(text)
     except ValueError as error:
@@ -283,8 +283,8 @@ def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
 
 
 def check_engines(session: Session, selection: Selection) -> None:
-    """Raises UsageError when no selected server has the engine ``lakeplan``: where the server deletes
-    branches itself, a second deleter would only disagree with it."""
+    """Check that lakeplan deletes branches on a selected server. Raises UsageError if no server has the
+    engine ``lakeplan``: a server that deletes branches itself must not have a second deleter."""
     servers = {
         name: config.branch_lifecycle_engine
         for name, config in session.tree.servers.items()
@@ -300,7 +300,7 @@ def check_engines(session: Session, selection: Selection) -> None:
 
 
 def read_reviewed(path: Path) -> ReviewedPlan:
-    """Raises FormatError, UsageError."""
+    """Read a reviewed branch plan. Raises FormatError and UsageError."""
     try:
         document = parse_json(read_file(path, PLAN_BYTES), limit=PLAN_BYTES)
     except (OSError, TooLarge) as error:

@@ -56,7 +56,7 @@ def check(
 
 
 def parse_share(option: str, text: str) -> float:
-    """A share between 0 and 1 out of a percentage. Raises UsageError."""
+    """Parse a percentage into a share between 0 and 1. Raises UsageError."""
     try:
         percent = parse_percent(text.strip())
     except ValueError:

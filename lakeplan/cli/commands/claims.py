@@ -80,7 +80,7 @@ def claim(
 
 
 def _ask(key: str, others: list[str]) -> None:
-    """Raises UsageError without a terminal, Exit when the answer is not yes."""
+    """Ask for ``yes``. Raises UsageError without a terminal, and Exit for another answer."""
     require_terminal("claim --take")
     question = f"{key} belongs to {', '.join(map(repr, others))}. Take it over? Only yes is accepted"
     if not confirm(question, otherwise="Nothing was changed.", no_color=False):
@@ -142,8 +142,8 @@ def adopt(
 
 
 def newly_matched(session: Session, selection: Selection) -> tuple[list[str], list[LakeplanError]]:
-    """``server/name`` of live repositories that only a glob names, and that no apply recorded; and why
-    servers with selected globs did not answer. Raises that if no server did."""
+    """The live repositories (``server/name``) that only a glob names and that no apply recorded, and why
+    servers with selected globs did not answer. Raises the error of a server if no server answered."""
     known = reviewed_repositories(session.state())
     keys: list[str] = []
     lost: list[LakeplanError] = []

@@ -125,7 +125,8 @@ def check_classes(names: Sequence[str] | None) -> frozenset[DriftClass]:
 
 
 def exit_code_of(report: DriftReport, fail_on: frozenset[DriftClass]) -> ExitCode:
-    """Failures first: drift that could not be looked for must not pass for none."""
+    """The exit code. A failure comes before drift: a check that did not finish must not look like "no
+    drift"."""
     if report.failed:
         all_failed = len(report.failed) == len(report.repositories)
         return ExitCode.ERROR if all_failed else ExitCode.PARTLY_DONE

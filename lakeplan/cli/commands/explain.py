@@ -156,8 +156,8 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
 def known_of(
     session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
 ) -> Known:
-    """Return what a tree adds to the facts about a repository. Storage is opened, and other repositories are
-    read, only if the answer needs them."""
+    """Return what a tree adds to the facts about a repository. It opens the storage and reads other
+    repositories only if the answer needs them."""
     desired = session.tree.find(server, repository.id)
     return Known(
         refs=refs,
@@ -282,7 +282,7 @@ def explain(
 def _with_branch_notes(
     world: World, session: Session, server: str, name: str, named: Collection[str | None]
 ) -> World:
-    """With exemptions and notices of branches that the question names, where lakeplan deletes branches."""
+    """Add the exemptions and notices of the branches in the question, where lakeplan deletes branches."""
     branches = [branch for branch in world.graph.branches if branch.id in named]
     desired = session.tree.find(server, name) if branches else None
     if desired is None or not is_ours(desired, session.tree.servers[server]):
@@ -299,7 +299,7 @@ def _with_branch_notes(
 
 
 def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
-    """(repository, what). With a namespace there is no repository to name."""
+    """Split the arguments into repository and subject. With a namespace there is no repository to name."""
     wanted = 1 if offline else 2
     if len(words) != wanted:
         raise UsageError(

@@ -64,7 +64,7 @@ PriceText = Annotated[str | None, option("Price per GB per month, for example '0
 
 @dataclass(frozen=True)
 class Storage:
-    """The options by which namespaces are opened. ``no_listing``: they are not."""
+    """The options for opening namespaces. With ``no_listing`` they are not opened."""
 
     no_listing: namespaces.NoListing = False
     endpoint_url: namespaces.EndpointUrl = None
@@ -215,7 +215,8 @@ def audit_ports(session: Session, storage: Storage, stop: Callable[[], bool]) ->
 def open_described(
     session: Session, server: str, repository: Repository, storage: Storage
 ) -> NamespaceReader | str:
-    """As ``open_store``. What the options leave out is as ``servers.<name>.storages`` of the tree says."""
+    """As ``open_store``, but ``servers.<name>.storages`` of the tree supplies whatever the options do not
+    set."""
     found = session.tree.servers[server]
     config = found.storages.get(repository.storage_id)
     if config is not None and not storage.no_listing:

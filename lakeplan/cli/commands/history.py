@@ -63,7 +63,7 @@ def edit_text(edit: Disagreement) -> str:
 
 
 def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> StalePlan:
-    """The error of a rollback for which the tree has to be edited by hand."""
+    """The error of a rollback that needs edits by hand."""
     edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in disagreements)
     return StalePlan(
         f"{why}. No plan was made and nothing was changed. Make these edits:\n  {edits}", hint=hint
@@ -183,7 +183,7 @@ def list_(
 
 
 def _since(text: str) -> datetime:
-    """A time, or an age such as 30d before now. Raises UsageError."""
+    """Parse a time, or an age such as ``30d``, which is counted back from now. Raises UsageError."""
     try:
         return now_utc() - timedelta(seconds=parse_duration(text))
     except (ValueError, OverflowError):
@@ -283,7 +283,7 @@ def rollback(
 
 
 def _restorable(record: RunRecord, selection: Selection) -> Sequence[RunStep]:
-    """Raises LakeplanError when there are none."""
+    """The steps of the run whose rules can be restored. Raises LakeplanError if there are none."""
     wanted = replaced_steps(record, selection)
     if not wanted:
         raise LakeplanError(

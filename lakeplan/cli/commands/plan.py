@@ -123,7 +123,8 @@ def plan(
 
 
 def plan_against(base: Base | None, session: Session, options: PlanOptions) -> Plan:
-    """The plan of the session's tree; with a base, held to it and with every loosening."""
+    """The plan of the session's tree. With a base, the plan also has every weakened setting and is judged by
+    the stricter settings."""
     simulator = session.simulator
     if isinstance(simulator, LazySimulator):
         simulator = replace(simulator, inventories=partial(inventory_for, session))
@@ -135,7 +136,7 @@ def plan_against(base: Base | None, session: Session, options: PlanOptions) -> P
 
 
 def show_plan(plan: Plan, outputs: Outputs, *, to_stderr: bool = False, tree: Path = Path()) -> None:
-    """Every output of a plan. ``to_stderr`` leaves standard output to another document."""
+    """Writes every output of a plan. With ``to_stderr``, standard output is left to another document."""
     plan, document = outputs.shown_plan(plan)
     if to_stderr:
         render_plan(document, stderr(no_color=outputs.no_color))

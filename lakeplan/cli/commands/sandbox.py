@@ -146,10 +146,14 @@ class SeedTarget:
 def seed_target(
     endpoint: str | None, access_key: str | None, secret_key: str | None, environ: Mapping[str, str]
 ) -> SeedTarget:
-    """The server and credentials of ``sandbox seed``: the options, then the variables of the server
-    ``sandbox``, then lakectl's for the same endpoint, then the sandbox's defaults. The variables' key is only
-    for their own endpoint or, where they name none, for that of the option; and a key that is not the
-    sandbox's only for an endpoint that somebody named. Raises UsageError."""
+    """The server and the credentials of ``sandbox seed``. Each comes from the options, else from the
+    variables of the server ``sandbox``, else from lakectl for the same endpoint, else from the sandbox's
+    defaults.
+
+    A key from the variables is used only for the endpoint of the variables or, if they name none, for that of
+    the option. A key other than the sandbox's default is used only for an endpoint that an option or a
+    variable names. Raises UsageError.
+    """
     url = environ.get(f"{SANDBOX}_ENDPOINT_URL") or None
     chosen = endpoint or url or DEFAULT_ENDPOINT
     bound = url or endpoint
