@@ -175,7 +175,7 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
     if row["unconfirmed"]:
         yield (
             f"{count_of(row['unconfirmed'], 'object')} count as missing or as having the wrong size by the"
-            " listing alone, because there are too many to check each one"
+            " listing alone, because there are too many to check individually"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"

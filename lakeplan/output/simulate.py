@@ -340,7 +340,7 @@ def curve_svg(document: CurveDocument) -> str:
         rows.append(_horizon_row(horizon, bottom))
         bottom += ROW
     upper = "upper bounds, from metadata alone; " if document["at_most"] else ""
-    title = f"What expires at each retention: {document['repository']}"
+    title = f"What expires at each retention period: {document['repository']}"
     held = f"{upper}{volume(document['committed'])}, depend on commits"
     picture = el(
         "svg",

@@ -85,7 +85,7 @@ TREE = (
         "state.url",
         "state_url",
         unordered(
-            "the state knows which repositories were applied before; others that globs name are a gate"
+            "the state records which repositories were applied; a gate refuses others that globs match"
         ),
     ),
     Setting(

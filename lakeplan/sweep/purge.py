@@ -44,7 +44,7 @@ KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 NAMED = 100
 """Failures that the document names. All are counted."""
-NEEDED = "needed again, and not at its address"
+NEEDED = "needed again, but no longer at its address"
 YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
 NOT_TRIED = "not tried: the purge stopped before it reached this copy"
