@@ -74,7 +74,7 @@ def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
     kept = f"{count(commits['rules'])} kept by rules" if row["rules"] else "all kept: no rules are stored"
     yield (
         "commits",
-        f"{count_of(commits['total'], 'commit')}: {count_of(commits['heads'], 'HEAD')}, {kept},"
+        f"{count_of(commits['total'], 'commit')}, including {count_of(commits['heads'], 'HEAD')}, {kept},"
         f" {count(commits['tags'])} of tags, {count(commits['holds'])} of holds",
     )
     yield "metadata", f"{count_of(row['metaranges'], 'metarange')}, {count_of(row['ranges'], 'range')}"

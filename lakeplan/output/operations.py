@@ -117,7 +117,7 @@ def _table(page: Page, what: str, rows: list[list[str | Cell]], *, figures: tupl
     if rows:
         head = ("", "", "applied", "on the server", "in the tree")
         page.table(head, rows[:_VALUES_SHOWN], figures=figures, solid=(0,))
-        page.rest(len(rows), _VALUES_SHOWN, "more (--format json)", noun=what)
+        page.rest(len(rows), _VALUES_SHOWN, "(--format json)", noun=what)
 
 
 def _class(row: ValueRow | ItemRow) -> Cell:

@@ -102,12 +102,13 @@ class Page:
                 self.hanging(Cell(name, "dim"), value, indent=2, lead_width=lead_width)
 
     def rest(
-        self, total: int, limit: int | None, words: str = "more", *, noun: str = "", indent: int = 2
+        self, total: int, limit: int | None, where: str = "", *, noun: str = "", indent: int = 2
     ) -> None:
-        """Print how many rows a table of ``limit`` rows leaves out, if any."""
+        """Print how many rows a table of ``limit`` rows leaves out, if any: ``and 2 more tags in the plan
+        file`` for the noun ``tag``."""
         if limit is not None and total > limit:
-            left = count_of(total - limit, noun) if noun else count(total - limit)
-            self.dim(f"and {left} {words}", indent=indent)
+            left = count_of(total - limit, f"more {noun}") if noun else f"{count(total - limit)} more"
+            self.dim(f"and {left} {where}".rstrip().replace(" ;", ";"), indent=indent)
 
     def show(self, what: RenderableType, *, indent: int = 0) -> None:
         padded = Padding(what, (0, 0, 0, indent), expand=False) if indent else what

@@ -79,6 +79,7 @@ def render_changes(page: Page, document: Json) -> None:
     for group, keys in groups.items():
         if not (in_one_table and group in single):
             what = _WHAT.get(group.action, "")
+            what = what.replace("this repository", "these repositories") if len(keys) > 1 else what
             render_alike(page, group.action, keys, adopted=group.adopted, what=what)
             rules_table(group.rows).print_on(page, solid=(0, 2, 3, 4), indent=3)
     if in_one_table:

@@ -190,7 +190,7 @@ def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Mon
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
     table = prefix_table((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
     table.print_on(page, limit)
-    page.rest(len(table.rows), limit, "more in the plan file")
+    page.rest(len(table.rows), limit, "in the plan file")
 
 
 def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
@@ -375,7 +375,7 @@ def _tags(page: Page, repository: Json, limit: int | None) -> None:
     title = tags_title(repository)
     page.hanging(Cell("!", "bold red"), page.join(Cell(f"{key_of(repository)}: ", "bold"), title))
     tag_table(repository, lost=" lost").print_on(page, limit, solid=(1,), indent=3)
-    page.rest(len(repository["impact"]["tags"]), limit, "more tags in the plan file", indent=3)
+    page.rest(len(repository["impact"]["tags"]), limit, "in the plan file", noun="tag", indent=3)
 
 
 def render_adopted(page: Page, document: Json) -> None:

@@ -121,7 +121,7 @@ def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
     if fates:
         rows = [_fate(fate) for fate in fates[:limit]]
         page.table(("branch", "created", "last write", "policy", "deleted at", ""), rows, solid=(1, 2, 4, 5))
-    page.rest(len(fates), limit, "more branches in the plan file")
+    page.rest(len(fates), limit, "in the plan file", noun="branch")
     losses_of(page, fates[:limit])
     for word, text in _LEGEND.items():
         if any(word in _remarks(fate) for fate in fates[:limit]):
@@ -236,7 +236,7 @@ def run_branches_of(page: Page, repository: Json, *, limit: int | None, lists_ke
     _counts_line(page, repository, "deleted", branches, since)
     going, rest = deletions_of(repository), kept_branches(repository)
     deletion_table(page, going[:limit], branches["as_of"], cost)
-    page.rest(len(going), limit, "more to be deleted")
+    page.rest(len(going), limit, "to be deleted")
     if lists_kept:
         kept_table(page, rest, branches["as_of"])
     elif rest:
@@ -289,7 +289,7 @@ def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
     else:
         for row in table.rows:
             _pin_block(page, row)
-    page.rest(len(changing(repository)), limit, "more in the plan file", indent=3)
+    page.rest(len(changing(repository)), limit, "in the plan file", indent=3)
 
 
 def pins_table(pins: Iterable[Json]) -> Table:

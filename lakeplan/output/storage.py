@@ -192,7 +192,9 @@ def _places(page: Page, row: StoredRow) -> None:
     ]
     headers = (f"{what}{unit}" for what in ("", "held\n", "reclaimable\n") for unit in ("objects", "size"))
     Table(("prefix", *headers), rows).print_on(page, SHOWN)
-    page.rest(len(places) + row.get("prefixes_left_out", 0), SHOWN, "in the JSON document")
+    left = row.get("prefixes_left_out", 0)
+    where = f"; the JSON document has the largest {count(len(places))}" if left else "in the JSON document"
+    page.rest(len(places) + left, SHOWN, where)
 
 
 def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:

@@ -48,11 +48,11 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
     """Print what would be deleted, by prefix, age and last commit, and what keeps the rest."""
     prefixes = contents["prefixes"]
     _print(page, prefixes_table([(row, 0) for row in prefixes], cost), PREFIXES_SHOWN)
-    page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, "prefixes")
+    page.rest(len(prefixes) + contents["more_prefixes"], PREFIXES_SHOWN, noun="prefix")
     _print(page, ages_table(contents, cost))
     commits, keepers = contents["last_commits"], contents["kept_by"]
     _print(page, commits_table(contents, cost), COMMITS_SHOWN)
-    page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, "last commits")
+    page.rest(len(commits) + contents["more_last_commits"], COMMITS_SHOWN, noun="last commit")
     _print(page, keepers_table(contents), KEEPERS_SHOWN)
     page.rest(len(keepers) + contents["more_kept_by"], KEEPERS_SHOWN)
     if forecast := contents["forecast"]:
@@ -463,7 +463,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
     headers = ("path", "address", "size", "written", "last commit", "class", "kept by")
     page.table(headers, rows, figures=(2,))
     page.rest(
-        len(objects) + document["more"], SHOWN, "; use --format csv or parquet to list all", noun="object"
+        len(objects) + document["more"], SHOWN, "(use --format csv or parquet to list all)", noun="object"
     )
     if document["more"]:
         page.labelled("note:", "bold yellow", f"{count_of(document['more'], 'object')} not listed. {NARROW}")

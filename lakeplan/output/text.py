@@ -115,7 +115,7 @@ def count_of(value: int, noun: str, plural: str = "") -> str:
 def _plural(noun: str) -> str:
     if noun.endswith("y"):
         return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith("ch") else "s")
+    return noun + ("es" if noun.endswith(("ch", "x")) else "s")
 
 
 def size(value: int) -> str:

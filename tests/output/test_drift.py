@@ -62,4 +62,4 @@ def it_is_the_document_of_its_schema() -> None:
 
 def it_says_how_many_values_it_leaves_out(show: Any) -> None:
     text = show(render_drift, drift_document(report(100)), 80)
-    assert "and 82 values more (--format json)" in text
+    assert "and 82 more values (--format json)" in text

@@ -94,3 +94,18 @@ def it_shortens_lists_of_names_only_when_asked() -> None:
     assert names(["a", "b", "c"]) == "a, b, c"
     assert names(["a", "b", "c"], 3) == "a, b, c"
     assert names(["a", "b", "c"], 1) == "a and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("left", "noun", "where", "text"),
+    [
+        (1, "", "", "and 1 more"),
+        (1200, "", "in the plan file", "and 1,200 more in the plan file"),
+        (1, "last commit", "", "and 1 more last commit"),
+        (2, "prefix", "", "and 2 more prefixes"),
+        (1, "branch", "in the plan file", "and 1 more branch in the plan file"),
+        (2, "branch", "; see JSON", "and 2 more branches; see JSON"),
+    ],
+)
+def it_says_how_many_rows_it_leaves_out(left: int, noun: str, where: str, text: str) -> None:
+    assert printed(80, lambda page: page.rest(left + 5, 5, where, noun=noun)).strip() == text

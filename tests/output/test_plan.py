@@ -79,6 +79,14 @@ class DescribeValues:
         assert "- branch main 90 days → not set (21 days) shorter" in text
         assert "+ branch dev not set (21 days) → 7 days shorter" in text
 
+    @pytest.mark.parametrize(("number", "whose"), [(1, "this repository"), (2, "these repositories")])
+    def it_speaks_of_all_repositories_that_change_alike(
+        self, plans: Any, show: Any, number: int, whose: str
+    ) -> None:
+        plan = plans.make(*(plans.repository(f"r{n}", None, GcRules(21, {})) for n in range(number)))
+        text = flat(show(render_plan, to_document(plan), 80))
+        assert f"first rules for {whose}: garbage collection starts" in text
+
     def it_shows_a_clear_as_removed_rules(self, plans: Any, show: Any) -> None:
         plan = plans.make(plans.repository("a", GcRules(21, {}), None))
         text = flat(show(render_plan, to_document(plan), 80))
