@@ -7,6 +7,9 @@ STAMP  := $(VENV)/.installed
 # process: Spark and the test servers start once a process.
 PYTEST_ARGS ?= -n 3 --dist loadfile
 
+# Tests start hundreds of interpreters. Each would compile lakeplan, and each worker all tests, in every run.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup java demo test test-extended lint check quick format docs outputs site house image-steps bench series chaos fuzz mutants warm clean
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import shutil
 import signal
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
         room = os.statvfs(MEMORY)
         if room.f_bavail * room.f_frsize >= MEMORY_BYTES and not room.f_flag & os.ST_NOEXEC:
             os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collecting makes millions of objects that live until the end. To look for garbage among them takes a
+    third of the time, and later a part of every test's."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def golden_folder() -> Path | None:
