@@ -322,7 +322,7 @@ def _remedy(remedy: RemedyRow, bound: str) -> str:
         case "move_head":
             now = remedy["days_now"]
             later = "then the branch's days count" if now is None else f"it expires {_later(now)}"
-            return f"{branch}: its HEAD holds it; make a commit without it, and {later}"
+            return f"{branch}: its HEAD contains it; make a commit without it, and {later}"
         case "remove_pin":
             return f"{branch}: remove the pin from the tree's `pins`, and apply"
         case "too_young":

@@ -14,7 +14,7 @@ from tests.e2e.test_explain import explained
 TRIED: dict[str, str] = {
     "days": "at least 21 days (now 14)",
     "branch_here": "create a branch at",
-    "move_head": "its HEAD holds it; make a commit without it, and it expires 28 days later",
+    "move_head": "its HEAD contains it; make a commit without it, and it expires 28 days later",
     "remove_pin": "remove the pin from the tree's `pins`, and apply",
     "too_young": "even a retention of 1 day keeps it today",
     "set_rules": "set rules, then run `lakeplan explain` again",
