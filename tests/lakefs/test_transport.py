@@ -370,6 +370,22 @@ class DescribeACall:
             transport.request(replace(self.CALL, limit=999))
         assert len(scripted.seen) == 2, "it is not sent again"
 
+    def it_ends_after_so_long_in_all_and_is_not_sent_again(
+        self, credentials: Credentials, fake_clock: FakeClock
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            transport = self.connected(
+                f"http://127.0.0.1:{silent.getsockname()[1]}",
+                credentials,
+                fake_clock,
+                timeouts=Timeouts(connect=30, read=30, total=0.1),
+            )
+            session = transport._session()
+            with pytest.raises(ServerUnreachable, match=r"the response was refused: .*0\.1"):
+                transport.request(self.CALL)
+        assert fake_clock.slept == []
+        assert transport._session() not in (session, ""), "the abandoned request still uses its session"
+
     def it_waits_for_its_turn(
         self, scripted: Scripted, credentials: Credentials, fake_clock: FakeClock
     ) -> None:
