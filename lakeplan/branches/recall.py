@@ -194,7 +194,7 @@ def plain_endpoint(url: str) -> str:
     return url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/").lower()
 
 
-def bear_witness(repository: str, mark: Mark, reader: BranchReader, writer: BranchWriter, run: Run) -> Mark:
+def write_witness(repository: str, mark: Mark, reader: BranchReader, writer: BranchWriter, run: Run) -> Mark:
     """Writes the witness of the generation that a run is about to store. Returns the mark for its ledger.
     Raises ServerError if it is unknown whether the write took effect."""
     value = f"{_VERSION} {mark.id} {mark.generation}"

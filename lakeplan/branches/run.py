@@ -40,7 +40,7 @@ from lakeplan.branches.plan import (
     what_follows,
     whole_gates,
 )
-from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, bear_witness, recall, write_ledger
+from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, recall, write_ledger, write_witness
 from lakeplan.branches.survey import Keeping, Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
@@ -284,7 +284,7 @@ class _Runner:
             if repository.read_only:
                 held.mark = replace(mark, assumable=mark.assumable and mark.witnessed)
             else:
-                held.mark = bear_witness(
+                held.mark = write_witness(
                     repository.id,
                     mark,
                     self._ports.readers(server).branches,

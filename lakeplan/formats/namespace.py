@@ -260,15 +260,19 @@ def _backslashes(form: str) -> str:
     return form.replace("\\", "/")
 
 
-def _cleaned(form: str) -> str:
-    """The path without empty and dot segments."""
+def resolved(path: str) -> list[str]:
+    """The parts of a path without empty and dot segments."""
     parts: list[str] = []
-    for part in form.split("/"):
+    for part in path.split("/"):
         if part == "..":
             del parts[-1:]
         elif part not in ("", "."):
             parts.append(part)
-    return "/" + "/".join(parts)
+    return parts
+
+
+def _cleaned(form: str) -> str:
+    return "/" + "/".join(resolved(form))
 
 
 def _stripped(form: str) -> str:

@@ -14,9 +14,9 @@ from lakeplan.output.report_shell import (
     PageFacts,
     Section,
     anchor,
-    behind,
     cards,
     cells,
+    folded,
     table_of,
     unread_section,
     whole_page,
@@ -392,4 +392,4 @@ def _details(row: AuditedRow) -> Markup:
         *(el("p", text, cls="dim") for text in notes_of(row)),
     ]
     title = f"{row['repository']}: {count_of(len(row['advice']), 'finding')}"
-    return el("div", behind(title, *body), id=anchor(row["repository"]))
+    return el("div", folded(title, *body), id=anchor(row["repository"]))

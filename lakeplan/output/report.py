@@ -32,7 +32,7 @@ from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
-from lakeplan.output.report_shell import Cell, Section, amount, behind, cells, data_block, figure, page, table
+from lakeplan.output.report_shell import Cell, Section, amount, cells, data_block, figure, folded, page, table
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
 from lakeplan.output.text import (
@@ -198,7 +198,7 @@ def _one_chart(timeline: Json, cost: Money) -> Markup:
     if timeline["has_objects"]:
         parts.append(_objects(timeline))
     if timeline["days"]:
-        parts.append(behind(f"{key}: day by day", _moments_table(timeline, cost)))
+        parts.append(folded(f"{key}: day by day", _moments_table(timeline, cost)))
     return join(parts)
 
 
@@ -508,7 +508,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
         [
             el("h4", name),
             figure(picture(name, " ".join(summary), parts), caption),
-            behind(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
+            folded(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
 

@@ -302,6 +302,6 @@ def figure(drawn: Markup, caption: str) -> Markup:
     return el("figure", drawn, el("figcaption", caption))
 
 
-def behind(title: str, *body: Markup | None) -> Markup:
+def folded(title: str, *body: Markup | None) -> Markup:
     """Details that open with a click on their title."""
     return el("details", el("summary", title), *body)

@@ -14,9 +14,9 @@ from lakeplan.output.report_shell import (
     PageFacts,
     Section,
     anchor,
-    behind,
     cards,
     cells,
+    folded,
     table,
     table_of,
     unread_section,
@@ -362,7 +362,7 @@ def _section(row: StoredRow) -> Section:
 
 def _folded_holders(caption: str, what: str, holders: Sequence[HolderRow]) -> Markup | None:
     made = table_of(caption, holders_table(what, holders), sortable=True)
-    return None if made is None else behind(count_of(len(holders), what), made)
+    return None if made is None else folded(count_of(len(holders), what), made)
 
 
 def _owners(owners: Sequence[OwnerRow]) -> Section | None:

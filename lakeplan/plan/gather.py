@@ -93,7 +93,7 @@ def gather_settings(
     policies, warnings = None, []
     if server_policies(desired, server):
         policies = _policies(desired, reader, server, repository, branches, as_of)
-        warnings = _unheeded(desired)
+        warnings = _ignored_keys(desired)
     elif isinstance(desired.branch_lifecycle, PoliciesDesired):
         check_default_branch(desired, repository.default_branch)
         warnings.append(ENFORCED_BY_LAKEPLAN)
@@ -180,7 +180,7 @@ def _held_deletions(
     )
 
 
-def _unheeded(desired: DesiredRepository) -> list[str]:
+def _ignored_keys(desired: DesiredRepository) -> list[str]:
     """A warning about keys of ``branch_lifecycle`` that only lakeplan's own runs observe."""
     block = desired.resolved.get("branch_lifecycle")
     keys = [key for key in block if key != "policies"] if isinstance(block, Mapping) else []

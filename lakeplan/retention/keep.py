@@ -170,24 +170,24 @@ def prefix_problem(prefix: str) -> str:
     if (url := _URL.match(prefix)) is not None:
         # lakefs://repository/ref/path
         path = url["rest"].split("/", 2)[-1] if url["rest"].count("/") >= 2 else ""
-        return _instead("a prefix is the beginning of a path, not a URL", path)
+        return _with_example("a prefix is the beginning of a path, not a URL", path)
     if prefix != prefix.strip():
-        return _instead("a prefix must not begin or end with whitespace", prefix.strip())
+        return _with_example("a prefix must not begin or end with whitespace", prefix.strip())
     if "\\" in prefix:
-        return _instead("paths use slashes, not backslashes", prefix.replace("\\", "/"))
+        return _with_example("paths use slashes, not backslashes", prefix.replace("\\", "/"))
     if prefix.startswith(("/", "./", "../")):
-        return _instead(
+        return _with_example(
             "an object path must not begin with a slash or dots", re.sub(r"^(\.{0,2}/)+", "", prefix)
         )
     if (wild := re.search(r"[*?]", prefix)) is not None:
-        return _instead(
+        return _with_example(
             "a prefix has no wildcards: it covers every path that begins with it",
             prefix[: wild.start()],
         )
     return ""
 
 
-def _instead(problem: str, text: str) -> str:
+def _with_example(problem: str, text: str) -> str:
     nested = prefix_problem(text) if text else ""
     return f"{problem}; write {text!r}" if text and not nested else f"{problem}; write one such as 'legal/'"
 

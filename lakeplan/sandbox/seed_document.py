@@ -142,7 +142,7 @@ class Mapped:
         """Reports unknown keys, each with the nearest known one."""
         for name, node in self._keys.items():
             if name not in self._known:
-                self._problems.add(node, self.child(name), f"unknown key{_meant(name, self._known)}")
+                self._problems.add(node, self.child(name), f"unknown key{_suggestion(name, self._known)}")
 
     def text(self, name: str, default: str | None = None) -> str:
         """The text of a required key. A number becomes its digits."""
@@ -220,7 +220,7 @@ class Mapped:
         return value
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them."""
     near = get_close_matches(name, list(known), 1)
     return f", did you mean `{near[0]}`?" if near else f": one of {', '.join(sorted(known))}"
@@ -255,7 +255,7 @@ def only_key(
     key, value = node.value[0]
     name = key.value if isinstance(key, yaml.ScalarNode) else ""
     if name not in known:
-        problems.add(key, path, f"unknown step `{name}`{_meant(name, known)}")
+        problems.add(key, path, f"unknown step `{name}`{_suggestion(name, known)}")
         return None
     return str(name), value
 

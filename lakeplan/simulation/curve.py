@@ -283,7 +283,7 @@ def curve_document(
     }
 
 
-def goes_at(needed: Mapping[int, Amount], days: int) -> Amount:
+def expired_at(needed: Mapping[int, Amount], days: int) -> Amount:
     """Return the objects that expire at this many days: all that need more. Stored rules can have any number
     of days. A number out of range counts as the nearest in range, because ``ALWAYS`` and ``NEVER`` are
     outside it."""
@@ -300,7 +300,7 @@ def _curve(request: CurveRequest, scales: Scales, histogram: Histograms, number:
         if point.curve != number:
             continue
         goes = total_of(each for mask, each in histogram.masks.items() if not mask & point.bit)
-        documented = goes_at(needed, point.days)
+        documented = expired_at(needed, point.days)
         # For days out of range, the documented figure is that of the nearest in range and can be greater.
         more = Amount(
             max(0, goes.objects - documented.objects), max(0, goes.size_bytes - documented.size_bytes)
@@ -309,7 +309,7 @@ def _curve(request: CurveRequest, scales: Scales, histogram: Histograms, number:
     return {
         "branch_id": varied.branch_id,
         "days_now": days_now,
-        "now": goes_at(needed, days_now).to_row(),
+        "now": expired_at(needed, days_now).to_row(),
         "points": [{"days": days, **goes.to_row()} for days, goes in steps],
         "kept_at_any_days": needed.get(ALWAYS, Amount()).to_row(),
         "kept_at_no_days": needed.get(NEVER, Amount()).to_row(),

@@ -361,13 +361,13 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
 def check_spark(options: SparkOptions) -> str:
     """Starts a session and sends a row through a worker. Returns what ran. Raises SimulationFailed."""
     with open_session(options) as session, explained():
-        rows = session.range(1).mapInArrow(_through, "id long").count()
+        rows = session.range(1).mapInArrow(_unchanged, "id long").count()
         if rows != 1:
             raise SimulationFailed(f"a Spark worker handed {rows} rows through instead of 1")
         return f"Spark {pyspark.__version__}, master {session.sparkContext.master}, a Python worker answers"
 
 
-def _through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
@@ -449,13 +449,13 @@ def places(partitions: int) -> tuple[int, ...]:
 def spark_hash(number: int) -> int:
     """The result of Spark SQL's ``hash`` for one int: Murmur3, 32 bits, seed 42, signed. A different hash
     would only make partitions uneven."""
-    mixed = _turned(number * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
-    value = (_turned(42 ^ mixed, 13) * 5 + 0xE6546B64 & _WORD) ^ 4
+    mixed = _rotated(number * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
+    value = (_rotated(42 ^ mixed, 13) * 5 + 0xE6546B64 & _WORD) ^ 4
     value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
     value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
     value ^= value >> 16
     return value - (1 << 32) if value >> 31 else value
 
 
-def _turned(value: int, bits: int) -> int:
+def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _WORD

@@ -54,7 +54,7 @@ def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None 
         "reasons": dict(sorted(reasons.items())),
         "verified": end.verified,
         "came_back": end.came_back,
-        "looks": end.looks,
+        "looks": end.inspections,
         "approval": None if end.approval is None else end.approval.to_row(),
         "runner": None if end.runner is None else end.runner.to_row(),
         "settings": settings_row(end.settings),

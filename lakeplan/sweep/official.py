@@ -113,7 +113,7 @@ class OfficialSweeper:
         """Implements the port. Raises GateRefused or StalePlan when it may not continue; nothing was deleted
         then."""
         if (begun := self._recorded()) is not None:
-            return self._go_on(begun, request)
+            return self._continue(begun, request)
         self._check_look(request)
         if self._run is None:
             self._have_marked(request)
@@ -226,7 +226,7 @@ class OfficialSweeper:
         return named
 
     # ---- deleting
-    def _go_on(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
+    def _continue(self, begun: UnifiedRun, request: DeleteRequest) -> RoundEnd:
         """Continues a sweep that an earlier run began. If an object is needed again or was written again,
         nothing more is deleted, and what became of every object is recorded."""
         self._addresses = self._checked(begun)

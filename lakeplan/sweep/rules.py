@@ -10,6 +10,7 @@ from math import ceil
 from urllib.parse import unquote
 
 from lakeplan.errors import GateRefused, LakeplanError, UsageError
+from lakeplan.formats.namespace import resolved
 from lakeplan.review.gates import GateOverrides, Named, Verdict, by_limit, percent_text
 from lakeplan.sweep.mark_record import Mark, settings_row
 from lakeplan.values.desired import Safety
@@ -223,7 +224,7 @@ def overlapping(
 def places(url: str) -> tuple[Place, ...]:
     """The places that a namespace may refer to: a server drops a query and decodes escapes, and some stores
     resolve ``..``."""
-    kind, rest = _taken_apart(url)
+    kind, rest = _split_scheme(url)
     cut = rest.partition("?")[0]
     texts = (rest, cut, unquote(cut))
     both = [parts for text in texts for parts in (_plain(text), resolved(text))]
@@ -233,24 +234,13 @@ def places(url: str) -> tuple[Place, ...]:
 @lru_cache(maxsize=4096)
 def place_of(url: str) -> Place:
     """The place that a namespace most probably refers to."""
-    kind, rest = _taken_apart(url)
+    kind, rest = _split_scheme(url)
     return _place(kind, resolved(unquote(rest.partition("?")[0])))
 
 
-def _taken_apart(url: str) -> tuple[str, str]:
+def _split_scheme(url: str) -> tuple[str, str]:
     scheme, separator, rest = url.partition("://")
     return (_KIND_BY_SCHEME.get(scheme.lower(), scheme.lower()), rest) if separator else ("", url)
-
-
-def resolved(path: str) -> list[str]:
-    """The parts of a path without empty and dot segments."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    return parts
 
 
 def _plain(path: str) -> list[str]:

@@ -79,7 +79,7 @@ class SweepEnd:
     results: tuple[PartResult, ...]
     pending: Amount
     problem: str = ""
-    looks: int = 0
+    inspections: int = 0
     came_back: int | None = None
     """Deleted objects that something needed at the last inspection. Those in quarantine can be restored; the
     data of others is lost. None when unknown."""
@@ -140,7 +140,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
             try:
                 lease.renew()
-                if runner.looks:
+                if runner.inspections:
                     check_still_approved(stored, approval, ports)
                     check_round(site, mark, approval, ports, by_text(run))
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
@@ -302,14 +302,14 @@ class _Runner:
         self._site = site
         self._mark = mark
         self._ports = ports
-        self._seen = known
+        self._known = known
         self._keep = keep
         self._prefix = sweep_prefix(mark.mark_id)
         self._done: dict[str, int] = {}
         self._read: dict[tuple[str, int], PartResult] = {}
         self._again: dict[str, int] = {}
         self.results: list[PartResult] = []
-        self.looks = 0
+        self.inspections = 0
         self._looked = 0.0
         self.problem = ""
         self._chosen: RunnerChoice | None = None
@@ -351,7 +351,7 @@ class _Runner:
             (*self.results,),
             pending,
             self.problem,
-            self.looks,
+            self.inspections,
             runner=self._chosen,
         )
         if not end.finished:
@@ -365,7 +365,7 @@ class _Runner:
     def round(self, left: list[Part]) -> RoundEnd:
         """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
         saved, never, looked_at = self._inspect(left)
-        self.looks += 1
+        self.inspections += 1
         now = self._ports.now()
         # A clock that was set back meanwhile does not make the inspection newer.
         until = min(looked_at, now - timedelta(seconds=time.monotonic() - self._looked)) + ROUND
@@ -430,7 +430,7 @@ class _Runner:
         looked_at, self._looked = self._ports.now(), time.monotonic()
         now = check_clocks(site, mark, self._ports, self._by).earliest
         inspected = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
-        request = recheck_request(site, mark, tuple(left), inspected, foreign, self._seen)
+        request = recheck_request(site, mark, tuple(left), inspected, foreign, self._known)
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:
             raise StalePlan(

@@ -70,7 +70,7 @@ def check_writable(path: Path) -> None:
         refuse_links(path)
         if not (path.is_absolute() and _is_special(path)):
             _refuse_other_kinds(path)
-            new = _beside(path)
+            new = _temporary_path(path)
             os.close(os.open(new, _NEW, PRIVATE))
             new.unlink()
 
@@ -117,7 +117,7 @@ def _is_special(path: Path) -> bool:
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     return path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}")
 
 
@@ -132,7 +132,7 @@ def _refuse_other_kinds(path: Path) -> None:
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
     _refuse_other_kinds(path)
-    new = _beside(path)
+    new = _temporary_path(path)
     try:
         with open(os.open(new, _NEW, mode), "wb") as file:
             file.write(content)

@@ -113,7 +113,7 @@ def it_keeps_what_came_back_between_two_rounds(
     world.sweeper.last = frozenset({world.part_of(mark, first)})
     world.sweeper.after_round = lambda number: change(repo) if number == 1 else None
     end = world.run(mark)
-    assert end.looks == 2
+    assert end.inspections == 2
     assert _data_of(repo, first) == b"first"
     assert world.ends(mark)[first] == ("saved", "something holds it again")
     # what went before its time cannot be helped, but it is said

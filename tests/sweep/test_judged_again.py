@@ -305,7 +305,7 @@ class DescribeGatesJudgedAgain:
 
         world.sweeper.after_round = change
         end = world.run(mark)
-        assert (end.looks, end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1, 1)
+        assert (end.inspections, end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1, 1)
         assert why in end.problem
 
     def it_reports_a_sweep_that_it_stops_in_the_middle_of_the_first_part(
