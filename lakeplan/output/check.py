@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, code, markdown_failures, names, names_of, prose
+from lakeplan.output.page import Cell, Page, code, markdown_failures, names, prose
 from lakeplan.output.tables import Name, Table, Value
 from lakeplan.output.text import count, count_of, csv_text, moment, size, volume
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         RunFinding,
     )
 
+MOST_BRANCHES, MOST_PATHS = 5, 10
+"""A finding lists at most so many branches that contain a commit, and paths of an object
+(``schemas/check.v1.json``)."""
 SHOWN = 50
 """Findings of a repository; JSON and CSV name more."""
 NAMED_BY: dict[NamedBy, str] = {
@@ -101,9 +104,9 @@ def findings_table(row: CheckedRow) -> Table:
     """The missing or damaged objects, their commits, and the runs that may have deleted them."""
     rows: list[list[Value]] = [
         [
-            Name(names(one["branches"], 2) or names([f"tag {tag}" for tag in one["tags"]], 2)),
+            Name(_branches(one, 2) or names([f"tag {tag}" for tag in one["tags"]], 2)),
             Name(one["commit_id"][:12]),
-            Name(names(one["paths"], 2) or one["address"]),
+            Name(_some(one["paths"], 2, MOST_PATHS) or one["address"]),
             Cell(_problem(one), "red"),
             Cell(", ".join(NAMED_BY[name] for name in one["named_by"])),
             Name(_run(one["collector_run"])),
@@ -118,12 +121,26 @@ def _block(page: Page, one: FindingRow, cells: Sequence[str]) -> None:
     """Print a finding where no table fits: its path on separate lines, then what names it."""
     _, commit, path, problem, named_by, run, copy = cells
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
-    places += [f"branches {names(one['branches'], 3)}"] if one["branches"] else []
+    places += [f"branches {_branches(one, 3)}"] if one["branches"] else []
     where = page.join("in commit ", commit, "".join(f", {place}" for place in places))
     lines = [page.join(path), page.join(problem), page.join("named by ", named_by), where]
     lines += [page.join("last collected by ", run)] if run else []
     lines += [page.join("copy in ", copy)] if copy else []
     page.hanging(Cell("x", "bold red"), *lines, indent=2)
+
+
+def _branches(one: FindingRow | DamagedRow, shown: int) -> str:
+    """All branches have a HEAD in the list. Those that contain another commit are not all in it."""
+    if "head" in one["named_by"]:
+        return names(one["branches"], shown)
+    return _some(one["branches"], shown, MOST_BRANCHES)
+
+
+def _some(listed: Sequence[str], shown: int, most: int) -> str:
+    """The first of a list that has at most ``most`` names, however many there are."""
+    if len(listed) < most:
+        return names(listed, shown)
+    return f"{', '.join(listed[:shown])} and at least {count(len(listed) - shown)} more"
 
 
 def _problem(one: FindingRow) -> str:
@@ -145,7 +162,7 @@ def _damaged(one: DamagedRow) -> list[str]:
     where = f"{one['kind']} {one['id']}: {one['message']}"
     span = " to ".join(one["paths"])
     entries = f"{count_of(one['entries'], 'object')} from {span}; " if span else ""
-    branches = f"branch {names_of(one['branches'][:2], len(one['branches']))}, " if one["branches"] else ""
+    branches = f"branch {_branches(one, 2)}, " if one["branches"] else ""
     return [where, f"{entries}{branches}commit {one['commit_id'][:12]}: none of its objects were checked"]
 
 

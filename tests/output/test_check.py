@@ -6,10 +6,20 @@ import csv
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from lakeplan.output.check import CSV_COLUMNS, check_csv, check_markdown, render_check
+from lakeplan.output.check import (
+    CSV_COLUMNS,
+    MOST_BRANCHES,
+    MOST_PATHS,
+    check_csv,
+    check_markdown,
+    render_check,
+)
 from lakeplan.output.redact import redacted
+from lakeplan.simulation.checking import NAMED_PATHS
+from lakeplan.sweep.check import BRANCHES_NAMED
 
 NOTHING = {"objects": 0, "size_bytes": 0}
 ONE = {"objects": 1, "size_bytes": 6}
@@ -192,3 +202,20 @@ def it_has_a_line_for_nothing_that_is_not_known() -> None:
     text = "\n".join(narrow(document(finding(paths=[path], collector_run=None, quarantine=""))))
     assert "collected by" not in text
     assert "copy in" not in text
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def it_says_that_a_list_was_cut(width: int) -> None:
+    branches, paths = [f"b{n}" for n in range(BRANCHES_NAMED)], [f"p{n}" for n in range(NAMED_PATHS)]
+    assert (MOST_BRANCHES, MOST_PATHS) == (BRANCHES_NAMED, NAMED_PATHS)
+    shown, more = (3, 2) if width == 80 else (2, 3)
+    cut = f"{', '.join(branches[:shown])} and at least {more} more"
+    whole = f"{', '.join(branches[:shown])} and {more} more"
+    for named_by, text in (["tag"], cut), (["head", "rules"], whole):
+        made = document(finding(branches=branches, paths=paths, named_by=named_by))
+        stream = io.StringIO()
+        render_check(made, Console(file=stream, width=width))
+        printed = " ".join(stream.getvalue().split())
+        assert text in printed
+        assert "p0, p1 and at least 8 more" in printed
+    assert "and at least 8 more" in check_markdown(made)
