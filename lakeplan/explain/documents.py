@@ -158,7 +158,7 @@ class BranchSubject(TypedDict):
     verdicts: list[BranchVerdict]
 
 
-Subject = ObjectSubject | CommitSubject | BranchSubject
+SubjectRow = ObjectSubject | CommitSubject | BranchSubject
 
 
 class WhatRow(TypedDict):
@@ -187,7 +187,7 @@ class ExplainDocument(TypedDict):
     as_of: str
     what: WhatRow
     rule_sets: list[RuleSetRow]
-    subjects: Sequence[Subject]
+    subjects: Sequence[SubjectRow]
     subject_count: int
     read: ReadRow
     notes: list[str]

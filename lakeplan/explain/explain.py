@@ -19,7 +19,7 @@ from lakeplan.explain.documents import (
     ObjectSubject,
     ProtectionRow,
     RuleSetName,
-    Subject,
+    SubjectRow,
     branch_document,
     commit_document,
     iso,
@@ -27,7 +27,7 @@ from lakeplan.explain.documents import (
     text_of,
 )
 from lakeplan.explain.rules import Judge, explain_branch
-from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, What, read_what
+from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, Subject, read_subject
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -112,26 +112,28 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     Raises UsageError when WHAT names nothing, LakeplanError when no object is there, and the errors of
     reading metadata.
     """
-    what = read_what(question.text, world.graph, ref=question.ref, kind=question.kind)
+    subject = read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
     inquiry = _Inquiry(world, progress)
     notes = list(world.notes)
-    subjects: Sequence[Subject]
+    subjects: Sequence[SubjectRow]
     total = 1
-    match what.kind:
+    match subject.kind:
         case "commit":
-            subjects = [inquiry.commit(what)]
+            subjects = [inquiry.commit(subject)]
         case "branch":
-            subjects = [inquiry.branch(what)]
+            subjects = [inquiry.branch(subject)]
         case "path":
-            traced = inquiry.at_path(what, path_only=question.path_only)
+            traced = inquiry.at_path(subject, path_only=question.path_only)
             total = len(traced.holdings)
             subjects, more = inquiry.documents(replace(traced, holdings=traced.holdings[:SUBJECTS_SHOWN]))
             notes += more
         case "address":
-            traced = inquiry.at_addresses([what.text])
-            if not _is_known(world, traced.holdings[0], traced.staged) and not _is_marked(world, what.text):
+            traced = inquiry.at_addresses([subject.text])
+            if not _is_known(world, traced.holdings[0], traced.staged) and not _is_marked(
+                world, subject.text
+            ):
                 raise LakeplanError(
-                    f"the address {what.text!r} is unknown",
+                    f"the address {subject.text!r} is unknown",
                     where=world.name,
                     hint="Check the address. It is not in commits, uncommitted changes or storage.",
                 )
@@ -145,10 +147,10 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
         "name": world.name,
         "as_of": iso(to_us(world.as_of)),
         "what": {
-            "kind": what.kind,
-            "text": text_of(what.text),
-            "ref": what.ref,
-            "ref_commit": what.ref_commit,
+            "kind": subject.kind,
+            "text": text_of(subject.text),
+            "ref": subject.ref,
+            "ref_commit": subject.ref_commit,
         },
         "rule_sets": [
             {"name": r.name, "rules": None if r.rules is None else r.rules.to_body()} for r in world.rule_sets
@@ -184,32 +186,34 @@ class _Inquiry:
         self.search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
         self._protections = _Protections(world)
 
-    def commit(self, what: What) -> CommitSubject:
+    def commit(self, subject: Subject) -> CommitSubject:
         graph = self.world.graph
-        number = graph.number_of(what.text)
+        number = graph.number_of(subject.text)
         rows = self._protections.rows([number], ())
-        return commit_document(graph, number, what.via, self._explained([number]), rows)
+        return commit_document(graph, number, subject.via, self._explained([number]), rows)
 
-    def branch(self, what: What) -> BranchSubject:
+    def branch(self, subject: Subject) -> BranchSubject:
         world = self.world
-        head = next(b.commit_id for b in world.graph.branches if b.id == what.text)
+        head = next(b.commit_id for b in world.graph.branches if b.id == subject.text)
         kept = [
-            (explain_branch(judge, what.text), _source(rules, what.text))
+            (explain_branch(judge, subject.text), _source(rules, subject.text))
             for judge, rules in zip(world.judges, world.rule_sets, strict=True)
         ]
-        return branch_document(world.graph, what.text, world.graph.index[head], world.as_of, world.zone, kept)
+        return branch_document(
+            world.graph, subject.text, world.graph.index[head], world.as_of, world.zone, kept
+        )
 
-    def at_path(self, what: What, *, path_only: bool) -> _Traced:
+    def at_path(self, subject: Subject, *, path_only: bool) -> _Traced:
         """The objects at a path, of one ref or of all commits, with uncommitted ones."""
-        world, graph, path = self.world, self.world.graph, what.text
+        world, graph, path = self.world, self.world.graph, subject.text
         everywhere = self.search.path(path, self.search.metaranges)
-        branch = what.ref if what.ref in {b.id for b in graph.branches} else None
+        branch = subject.ref if subject.ref in {b.id for b in graph.branches} else None
         staged = Staged()
-        if what.ref is None or branch is not None:
+        if subject.ref is None or branch is not None:
             staged = world.staging.find([h.address for h in everywhere], [path], branch)
         wanted = everywhere
-        if what.ref_commit is not None:
-            at_ref = graph.meta_range_ids[graph.index[what.ref_commit]]
+        if subject.ref_commit is not None:
+            at_ref = graph.meta_range_ids[graph.index[subject.ref_commit]]
             wanted = [h for h in everywhere if at_ref in h.metaranges]
         known = {h.address: h for h in everywhere}
         for address in staged.paths:
@@ -218,7 +222,7 @@ class _Inquiry:
                 new.paths.add(path)
                 wanted = [*wanted, new]
         if not wanted:
-            raise _nothing_at(what, everywhere)
+            raise _nothing_at(subject, everywhere)
         # The uncommitted change keeps an object that is only staged, so the repository need not be read.
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
@@ -314,18 +318,18 @@ def _staged_notes(staged: Staged) -> list[str]:
     return [f"uncommitted changes can only keep more objects; inspected: {staged.inspected}"]
 
 
-def _nothing_at(what: What, everywhere: Sequence[Holding]) -> LakeplanError:
-    if what.ref is None:
-        address = "If this is an address, add --kind address. " if what.text.startswith("data/") else ""
+def _nothing_at(subject: Subject, everywhere: Sequence[Holding]) -> LakeplanError:
+    if subject.ref is None:
+        address = "If this is an address, add --kind address. " if subject.text.startswith("data/") else ""
         return LakeplanError(
-            f"the path {what.text!r} is not in any commit or uncommitted change",
+            f"the path {subject.text!r} is not in any commit or uncommitted change",
             hint=f"{address}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or"
             " more).",
         )
     hint = "Check its spelling."
     if everywhere:
-        hint = f"Other commits hold it. To find it, omit the ref and give {what.text}."
-    return LakeplanError(f"there is no object {what.text!r} at {what.ref}", hint=hint)
+        hint = f"Other commits hold it. To find it, omit the ref and give {subject.text}."
+    return LakeplanError(f"there is no object {subject.text!r} at {subject.ref}", hint=hint)
 
 
 def _source(rules: ExplainedRules, branch: str) -> str | None:

@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"data/(![^/]+/[^/]+/)?[0-9a-v]{20}/[0-9a-v]{20}(,[\w-]+)?
 
 
 @dataclass(frozen=True)
-class What:
+class Subject:
     """The subject of an explanation. ``text``: the path, full commit id, branch or address. ``ref`` and
     ``ref_commit``: where to find the path (None: anywhere). ``via``: the name of a commit that was not given
     by its id, such as ``tag v1.0``."""
@@ -44,7 +44,9 @@ class What:
     via: str | None = None
 
 
-def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None) -> What:
+def read_subject(
+    text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None
+) -> Subject:
     """The subject that a text names. Raises UsageError for an empty text, an unknown ref or branch, and a
     prefix of several commit ids."""
     if not text:
@@ -54,10 +56,10 @@ def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Ki
             raise UsageError(f"--ref can only be used with a path, not with a {kind}", hint="Remove --ref.")
         if (named := _find_ref(ref, graph)) is None:
             raise UsageError(f"{ref!r} is not a branch, tag or commit", hint="Check --ref.")
-        return What("path", text, ref, named)
+        return Subject("path", text, ref, named)
     match kind:
         case "address":
-            return What("address", text)
+            return Subject("address", text)
         case "branch":
             return _branch(text, graph)
         case "commit":
@@ -68,41 +70,41 @@ def read_what(text: str, graph: CommitGraph, *, ref: str | None = None, kind: Ki
             return _guess(text, graph)
 
 
-def _guess(text: str, graph: CommitGraph) -> What:
+def _guess(text: str, graph: CommitGraph) -> Subject:
     if "://" in text or _ADDRESS.match(text):
-        return What("address", text)
+        return Subject("address", text)
     if any(branch.id == text for branch in graph.branches):
-        return What("branch", text)
+        return Subject("branch", text)
     if any(tag.id == text for tag in graph.tags) or (_HEX.match(text) and _with_prefix(text, graph)):
         return _commit(text, graph)
     return _path(text, graph)
 
 
-def _path(text: str, graph: CommitGraph) -> What:
+def _path(text: str, graph: CommitGraph) -> Subject:
     before, colon, path = text.partition(":")
     # A path may contain a colon, so the text before it is a ref only if that ref exists.
     if colon and path and (commit := _find_ref(before, graph)) is not None:
-        return What("path", path, before, commit)
-    return What("path", text)
+        return Subject("path", path, before, commit)
+    return Subject("path", text)
 
 
-def _branch(text: str, graph: CommitGraph) -> What:
+def _branch(text: str, graph: CommitGraph) -> Subject:
     if not any(branch.id == text for branch in graph.branches):
         raise UsageError(
             f"branch {text!r} does not exist", hint="Run `lakectl branch list` to list the branches."
         )
-    return What("branch", text)
+    return Subject("branch", text)
 
 
-def _commit(text: str, graph: CommitGraph) -> What:
+def _commit(text: str, graph: CommitGraph) -> Subject:
     tag = next((t for t in graph.tags if t.id == text), None)
     if tag is not None:
-        return What("commit", tag.commit_id, via=f"tag {tag.id}")
+        return Subject("commit", tag.commit_id, via=f"tag {tag.id}")
     ids = _with_prefix(text, graph) if _HEX.match(text) else []
     if text in graph.index:
         ids = [text]
     if len(ids) == 1:
-        return What("commit", ids[0])
+        return Subject("commit", ids[0])
     if ids:
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         raise UsageError(

@@ -102,7 +102,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
 def _gates(site: Site, mark: Mark, judged: Judged, overrides: GateOverrides) -> tuple[GateResult, ...]:
     return mark_gates(
         site.desired,
-        mark.goes,
+        mark.to_delete,
         mark.candidates,
         judged.sweep,
         judged.safety,
@@ -131,7 +131,7 @@ def approve(
         raise UsageError(
             "an approval needs a reason", hint=('For example, add --reason "quarterly cleanup, ticket 42".')
         )
-    if not mark.goes.objects:
+    if not mark.to_delete.objects:
         raise UsageError("there is nothing to approve: the mark deletes nothing", where=mark.key)
     check_readable(mark)
     judged, gates = judge_for_approval(site, mark, overrides, automatic=automatic)
@@ -141,8 +141,8 @@ def approve(
     approval = Approval(
         mark.mark_id,
         stored.digest,
-        mark.goes.objects,
-        mark.goes.size_bytes,
+        mark.to_delete.objects,
+        mark.to_delete.size_bytes,
         by_text(run) if automatic else run.approver.get("by", by_text(run)),
         utc_text(run.now()),
         reason.strip(),

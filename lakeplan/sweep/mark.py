@@ -206,7 +206,7 @@ class _Marker:
             "marked_at": utc_text(mark.marked_at),
             "by": mark.by,
             "digest": digest_of(data),
-            "goes": mark.goes.to_row(),
+            "goes": mark.to_delete.to_row(),
         }
         self._ports.state.write(mark_index_key(mark.mark_id), json_line(index), if_version=None)
 

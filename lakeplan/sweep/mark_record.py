@@ -126,7 +126,7 @@ class Mark:
         return f"{self.key}: mark {self.mark_id}"
 
     @property
-    def goes(self) -> Amount:
+    def to_delete(self) -> Amount:
         """The objects that a sweep may delete."""
         return self.marked.amount(*deleted_classes(self.settings.never_committed))
 
@@ -154,7 +154,7 @@ class Mark:
             "settings": settings_row(self.settings),
             "tree_settings": settings_row(self.tree_settings),
             "held_prefixes": list(self.held_prefixes),
-            "goes": self.goes.to_row(),
+            "goes": self.to_delete.to_row(),
             "candidates": self.candidates.to_row(),
             "classes": {kind.value: self.marked.amount(kind).to_row() for kind in MarkClass},
             "going": [part.to_row() for part in self.marked.going],

@@ -136,7 +136,7 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     if digest not in (None, digest_of(data)):
         raise StalePlan("the mark was changed after it was made", where=where, hint=MARK_AGAIN)
     mark = read_mark(data, name=where)
-    if sum(part.rows for part in mark.marked.going) != mark.goes.objects:
+    if sum(part.rows for part in mark.marked.going) != mark.to_delete.objects:
         raise StalePlan("the mark lists more objects than its totals say", where=where, hint=MARK_AGAIN)
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 

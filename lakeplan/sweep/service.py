@@ -309,7 +309,7 @@ def sweep_marks(
     """Approves and sweeps the marks that need no person's approval."""
     results: dict[str, SweptOrWhy] = {}
     for mark in report.marks:
-        if not mark.goes.objects:
+        if not mark.to_delete.objects:
             continue
         results[mark.key] = _never_automatic(mark) or _sweep_one(
             mark, tree, ports, overrides, shown.get(mark.key), (new_run(), new_official_id())
@@ -323,7 +323,7 @@ def _never_automatic(mark: Mark) -> str:
         return "awaiting approval"
     if mark.settings.engine != "builtin":
         return "awaiting approval: the official engine never runs automatically"
-    if mark.goes != mark.marked.amount(*EXPIRED_CLASSES):
+    if mark.to_delete != mark.marked.amount(*EXPIRED_CLASSES):
         return "awaiting approval: plans do not show objects that were never committed"
     return ""
 
@@ -343,8 +343,8 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     if not others:
         return ""
     return (
-        f"awaiting approval: {mark.goes.objects:,} objects would be deleted, of which the plan had shown"
-        f" {mark.goes.objects - others:,}. `lakeplan plan --backlog` shows what had expired before"
+        f"awaiting approval: {mark.to_delete.objects:,} objects would be deleted, of which the plan had shown"
+        f" {mark.to_delete.objects - others:,}. `lakeplan plan --backlog` shows what had expired before"
     )
 
 

@@ -122,7 +122,7 @@ def _wait(happened: Callable[[], bool], process: Process) -> None:
 def it_goes_on_after_whatever_ended_it(world: SweepWorld, environ: dict[str, str], runner: str) -> None:
     repo = _history(world)
     mark = world.mark()
-    assert mark.goes.objects == OBJECTS
+    assert mark.to_delete.objects == OBJECTS
     world.approve(mark)
     results = repo.folder / sweep_prefix(mark.mark_id) / "results"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import UsageError
 from lakeplan.explain.rules import Judge, days_needed, explain_branch, trace
-from lakeplan.explain.search import read_what
+from lakeplan.explain.search import read_subject
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import documented_verdict, limit_us, server_verdict
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
@@ -141,7 +141,7 @@ GRAPH = CommitGraph.from_refs(
     ],
 )
 def it_understands_what_is_meant(text: str, kind: str, meant: str, ref: str | None) -> None:
-    what = read_what(text, GRAPH)
+    what = read_subject(text, GRAPH)
     assert (what.kind, what.text, what.ref) == (kind, meant, ref)
 
 
@@ -159,4 +159,4 @@ def it_understands_what_is_meant(text: str, kind: str, meant: str, ref: str | No
 )
 def it_refuses_what_it_cannot_understand(text: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        read_what(text, GRAPH, **options)  # type: ignore[arg-type]
+        read_subject(text, GRAPH, **options)  # type: ignore[arg-type]

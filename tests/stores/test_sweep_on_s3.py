@@ -63,7 +63,7 @@ class OnS3:
         self.world.lake.clock.at = datetime.now(timezone.utc)
         self.world.marker.rows = OBJECTS // 2
         mark = self.world.mark()
-        assert mark.goes.objects == OBJECTS
+        assert mark.to_delete.objects == OBJECTS
         self.world.approve(mark)
         return mark
 

@@ -50,7 +50,7 @@ def it_adds_up_by_prefix_age_and_last_commit(real: SweepWorld, repo: LakeReposit
     mark = real.mark()
     found = contents(real, mark)
     assert found["classes"]["backlog"] == {"objects": 2, "size_bytes": 11}
-    assert [(p["prefix"], p["goes"]) for p in found["prefixes"]] == [("", mark.goes.to_row())]
+    assert [(p["prefix"], p["goes"]) for p in found["prefixes"]] == [("", mark.to_delete.to_row())]
     assert [(a["from_days"], a["to_days"], a["objects"]) for a in found["ages"]] == [(7, 30, 1), (30, 90, 1)]
     ids = {repo.call("GET", f"/refs/main~{n}/commits").json()["results"][0]["id"] for n in (2, 3)}
     assert {c["commit_id"] for c in found["last_commits"]} == ids
@@ -110,12 +110,12 @@ class DescribePrefixes:
         mark = deep.mark()
         found = contents(deep, mark, depth)["prefixes"]
         assert {p["prefix"] for p in found} == expected
-        assert sum(p["goes"]["objects"] for p in found) == mark.goes.objects
+        assert sum(p["goes"]["objects"] for p in found) == mark.to_delete.objects
 
     def it_makes_a_tree_in_which_folders_hold_all_below(self, deep: SweepWorld) -> None:
         mark = deep.mark()
         found = {p["prefix"]: p["goes"]["objects"] for p in read_prefixes(deep.site().store, mark)}
-        assert found[""] == mark.goes.objects
+        assert found[""] == mark.to_delete.objects
         assert (found["raw/"], found["raw/2026/"]) == (2, 1)
 
     def it_keeps_the_folders_above_when_a_tree_is_too_large(

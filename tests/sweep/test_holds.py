@@ -40,7 +40,7 @@ def hold(world: SweepWorld, **what: Any) -> None:
 
 def sweep(world: SweepWorld) -> None:
     mark = world.mark()
-    if mark.goes.objects:
+    if mark.to_delete.objects:
         world.sweep_of(mark)
 
 

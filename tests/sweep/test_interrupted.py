@@ -32,7 +32,7 @@ OLD = "main~2"
 def marked(world: SweepWorld, repo: LakeRepository) -> Mark:
     world.sweep["mode"] = "quarantine"
     mark = world.mark()
-    assert mark.goes.objects == 2
+    assert mark.to_delete.objects == 2
     world.approve(mark)
     return mark
 
@@ -144,7 +144,7 @@ def _fresh_mark(world: SweepWorld, repo: LakeRepository) -> Mark:
     for address in repo.stored():
         repo.touch(address, age_hours=24 * 5)
     mark = world.mark()
-    assert mark.goes.objects == 2
+    assert mark.to_delete.objects == 2
     world.approve(mark)
     return mark
 

@@ -274,7 +274,7 @@ class DescribeGatesJudgedAgain:
         world.marker.rows = 1
         world.sweeper.parts_a_round = 1
         mark = world.mark()
-        assert (mark.goes.objects, mark.candidates.objects) == (2, 4)
+        assert (mark.to_delete.objects, mark.candidates.objects) == (2, 4)
         world.approve(mark)
         world.stop = lambda: world.sweeper.rounds == 1
         assert world.run(mark).amount(Status.DELETED).objects == 1

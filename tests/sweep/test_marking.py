@@ -41,7 +41,7 @@ def it_takes_what_expired_and_keeps_the_rest(world: SweepWorld, repo: LakeReposi
     before = repo.stored()
     mark = world.mark()
     assert set(world.going(mark).values()) == {"backlog"}
-    assert mark.goes.objects == 2
+    assert mark.to_delete.objects == 2
     document = world.sweep_of(mark)
     assert document["finished"]
     assert document["deleted"] == {"objects": 2, "size_bytes": 11}
@@ -211,7 +211,7 @@ class DescribeWhatIsKept:
         world.gc = {"default_retention_days": 60}
         mark = world.mark()
         assert set(world.kept(mark).values()) == {"near_limit"}
-        assert mark.goes.objects == 0
+        assert mark.to_delete.objects == 0
 
     def it_keeps_a_new_branch_that_a_pattern_of_the_tree_names(
         self, world: SweepWorld, repo: LakeRepository
@@ -221,7 +221,7 @@ class DescribeWhatIsKept:
             "branches": [{"pattern": "audit-*", "retention_days": 60}],
         }
         mark = world.mark()
-        assert mark.goes.objects == 2
+        assert mark.to_delete.objects == 2
         repo.branch("audit-1")  # nobody expanded the pattern on the server
         world.sweep_of(mark)
         assert len([1 for status, _ in world.ends(mark).values() if status == "saved"]) == 2
@@ -319,7 +319,7 @@ def it_shuts_a_gate_when_objects_may_go_sooner_than_the_server_asks_for(
     repo.touch(_address(repo, "main~3"), age_hours=2)
     world.sweep["min_age"] = "1h"
     mark = world.mark()
-    assert mark.goes.objects == 2
+    assert mark.to_delete.objects == 2
     assert {gate.gate for gate in mark.gates if gate.outcome.value == "refused"} == {"min-age"}
 
 

@@ -289,7 +289,7 @@ class DescribeRestore:
         self, world: SweepWorld, repo: LakeRepository, moved: Mark
     ) -> None:
         mark = world.mark()  # nothing is left for it
-        assert not mark.goes.objects
+        assert not mark.to_delete.objects
         (record,) = (repo.folder / sweep_prefix(moved.mark_id) / "results").iterdir()
         record.write_bytes(b"no Parquet")
         assert bring_back(world, moved)["restored"] == 2

@@ -100,7 +100,7 @@ class DescribeMarking:
             return replace(refs, commits=tuple(c for c in refs.commits if c.id != head))
 
         _change_dumps(monkeypatch, without)
-        assert world.mark().goes.objects == 2, "a HEAD that the server can give is fetched"
+        assert world.mark().to_delete.objects == 2, "a HEAD that the server can give is fetched"
         world.lake.handle.faults.deny(f"GET .*/commits/{head}", status=404, message="commit not found")
         with pytest.raises(
             LakeplanError, match=f"branch main is at commit {head[:12]}: .*not found"
@@ -222,7 +222,7 @@ class DescribeMarking:
             world.mark()
         assert nothing_is_marked(repo)
         world.wrap = lambda store: store
-        assert world.mark().goes.objects == 2
+        assert world.mark().to_delete.objects == 2
 
     def it_lets_one_repository_fail_alone(self, world: SweepWorld, repo: LakeRepository) -> None:
         world.lake.repository("repo2").upload("a.bin", b"old")  # no rules
@@ -334,7 +334,7 @@ class DescribeAServerThatHidesRepositories:
     def it_approves_no_mark(self, world: SweepWorld, importer: LakeRepository) -> None:
         self.hide(world)
         mark = world.mark()
-        assert mark.goes.objects == 2
+        assert mark.to_delete.objects == 2
         assert list(mark.unreadable) == ["hidden from these credentials"]
         with pytest.raises(GateRefused, match=r"could not be read \(hidden from these credentials\)"):
             world.approve(mark)
@@ -350,7 +350,7 @@ class DescribeAServerThatHidesRepositories:
 
     def it_is_none_whose_user_may_read_all(self, world: SweepWorld, importer: LakeRepository) -> None:
         mark = world.mark()
-        assert (mark.goes.objects, mark.unreadable) == (0, {})
+        assert (mark.to_delete.objects, mark.unreadable) == (0, {})
 
 
 class Forgetful:

@@ -81,7 +81,7 @@ class DescribeClasses:
         applied(world, repo, None, GcRules(7))
         mark = world.mark()
         assert set(world.going(mark).values()) == {"newly_expired"}
-        assert mark.goes.objects == 2
+        assert mark.to_delete.objects == 2
         assert mark.to_document()["rules_before"] == {"known": "none", "rules": None}
 
     def it_calls_backlog_what_the_rules_before_let_expire(
