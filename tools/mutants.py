@@ -67,7 +67,6 @@ MODULES = {
         "tests/formats/sstable/test_reader.py",
         "tests/formats/sstable/test_writer.py",
         "tests/formats/sstable/test_checksum.py",
-        "tests/formats/sstable/test_bombs.py",
     ],
     "formats/sstable_blocks": [
         "tests/formats/sstable/test_block.py",

@@ -130,7 +130,7 @@ def it_does_not_wait_for_ever(credentials: Credentials, fake_clock: FakeClock) -
         server = LakeFSServer.connect(
             config,
             credentials,
-            timeouts=Timeouts(connect=1, read=0.05),
+            timeouts=Timeouts(connect=1, read=0.05, total=20),
             retries=RetryPolicy(tries=2),
             clock=fake_clock.clock(),
         )
@@ -341,7 +341,7 @@ class DescribeACall:
                 f"http://127.0.0.1:{silent.getsockname()[1]}",
                 credentials,
                 fake_clock,
-                timeouts=Timeouts(connect=5, read=0.05),
+                timeouts=Timeouts(connect=5, read=0.05, total=20),
                 retries=RetryPolicy(tries=3),
             )
             with pytest.raises(ServerUnreachable):
