@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import RULES_KEY
-from lakeplan.review.history import find_run, runs_since
+from lakeplan.review.history import find_run, runs_since, with_retried
 from lakeplan.review.run import Run
 from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
 from lakeplan.state.store import Lease, read_applied, repository_key
@@ -164,7 +164,8 @@ def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
-    """When lakeplan wrote exactly these rules, and what they replaced."""
+    """When lakeplan wrote exactly these rules, and what they replaced. A plan that is applied again finds its
+    rules in place, so what they replaced is in the record of an earlier run."""
     try:
         last = read_applied(state, repository)
         if last is None:
@@ -173,7 +174,7 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
         if record.get("etag") != stored.etag:
             return None
         at = moment_in(record["at"])
-        run = find_run(state, record["run_id"])
+        run = with_retried(state, find_run(state, record["run_id"]))
     except LakeplanError:
         return None
     step = next((s for s in run.steps if s.repository == repository and s.replaced), None)

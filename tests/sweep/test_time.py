@@ -62,6 +62,22 @@ def applied(
     write(world, "applied/prod/repo1.json", last)
 
 
+def applied_again(world: SweepWorld, digest: str) -> None:
+    """Records an apply of the plan with a digest, which found the rules of the last apply in place."""
+    stored = world.state.read("applied/prod/repo1.json")
+    assert stored is not None
+    last = json.loads(stored.data)
+    earlier = world.state.read(f"history/{last['run_id']}.json")
+    assert earlier is not None
+    run = json.loads(earlier.data)
+    world.lake.clock.advance(hours=1)
+    run_id = f"{world.now():%Y%m%dT%H%M%S}.{next(world._numbers):06}Z-0a"
+    moments = {"started_at": world.now().isoformat(), "finished_at": world.now().isoformat()}
+    again = {"run_id": run_id, "plan_digest": digest, "repositories": {"prod/repo1": {"status": "already"}}}
+    write(world, f"history/{run_id}.json", {**run, **moments, **again})
+    write(world, "applied/prod/repo1.json", {**last, "run_id": run_id, "at": world.now().isoformat()})
+
+
 def write(world: SweepWorld, key: str, record: dict[str, object]) -> None:
     current = world.state.read(key)
     version = current.version if current else None
@@ -91,6 +107,22 @@ class DescribeClasses:
         mark = world.mark()
         assert sorted(world.going(mark).values()) == ["backlog", "newly_expired"]
         assert mark.to_document()["rules_before"]["rules"] == GcRules(25).to_body()
+
+    def it_still_knows_the_rules_before_after_the_plan_was_applied_again(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        applied(world, repo, GcRules(25), GcRules(7))
+        applied_again(world, "0")
+        mark = world.mark()
+        assert sorted(world.going(mark).values()) == ["backlog", "newly_expired"]
+        assert mark.to_document()["rules_before"]["rules"] == GcRules(25).to_body()
+
+    def it_takes_no_rules_before_from_the_run_of_another_plan(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        applied(world, repo, GcRules(25), GcRules(7))
+        applied_again(world, "1")
+        assert world.mark().to_document()["rules_before"] == {"known": "unknown", "rules": None}
 
     def it_says_when_the_rules_before_are_not_known(self, world: SweepWorld, repo: LakeRepository) -> None:
         mark = world.mark()
