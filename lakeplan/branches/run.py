@@ -472,16 +472,16 @@ class _Runner:
             held.renewed = now
 
 
-def _settle(record: DeletionRecord, name: str, there: BranchOutlook | None) -> None:
+def _settle(record: DeletionRecord, name: str, present: BranchOutlook | None) -> None:
     """Records the fate of a branch that a stopped run may have deleted, from what exists now. Undo still
     needs the HEAD of one that exists: it may have been made again, or a hook may hold the request back."""
-    if there is None:
+    if present is None:
         record.settle(name, Fate.DELETED)
-    elif there.facts.commit_id == record.branches[name].head:
+    elif present.facts.commit_id == record.branches[name].head:
         record.settle(name, Fate.INTENDED, "the run was stopped; the branch still existed")
     else:
         text = "the run was stopped; a branch of this name has another HEAD now"
-        record.settle(name, Fate.INTENDED, text, there.facts.commit_id)
+        record.settle(name, Fate.INTENDED, text, present.facts.commit_id)
 
 
 def _deletion(outlook: BranchOutlook) -> Deletion:

@@ -388,7 +388,7 @@ def check_again(
     """
     again = {r.key: r for r in live.repositories}
     age = now - reviewed.as_of
-    steps, beyond = [], list[str]()
+    steps, excess = [], list[str]()
     for repository in reviewed.writes:
         current = again.get(repository.key)
         if current is None or current.failure is not None or not _has_reviewed(repository, current):
@@ -399,9 +399,9 @@ def check_again(
         steps.append(current)
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         problems = ceiling.outside(repository, current, safety, age=age, now=now)
-        beyond += [f"{repository.key}: planned again: {text}" for text in problems]
-    if beyond:
-        raise _stale_plan([*moved, *beyond])
+        excess += [f"{repository.key}: planned again: {text}" for text in problems]
+    if excess:
+        raise _stale_plan([*moved, *excess])
     refuse_more(reviewed, live, limits, now=now)
     return _in_order(steps)
 

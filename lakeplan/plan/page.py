@@ -542,18 +542,18 @@ def report_page_document(
     targets: Sequence[str] = (),
     histories: Mapping[str, History] | None = None,
     curves: Sequence[Mapping[str, Any]] = (),
-    also: Mapping[str, str] | None = None,
+    other_names: Mapping[str, str] | None = None,
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The document of a page. ``histories`` by key (``server/name``). ``curves`` are documents of
-    ``schemas/curve.v1.json``. ``also`` maps another name in a curve to its key. ``missing`` says in words
-    what the page does not show, and why. What is left out for its size is added to it. Raises LakeplanError
-    if a history is damaged."""
+    """The document of a page. ``histories`` are by key (``server/name``). ``curves`` are documents of
+    ``schemas/curve.v1.json``. ``other_names`` maps another name in a curve to its key. ``missing`` says in
+    words what the page does not show, and why. Whatever is left out because of its size is added to it.
+    Raises LakeplanError if a history is damaged."""
     shown = shown_repositories(plan, targets)
     document = to_document(plan)
     by_key = {f"{r['server']}/{r['name']}": r for r in document["repositories"]}
     known = histories or {}
-    placed = [_placed(curve, plan, also or {}) for curve in curves]
+    placed = [_placed(curve, plan, other_names or {}) for curve in curves]
     graphs, timelines, branches, left_out = [], [], [], list(missing)
     room = MAX_DRAWN
     for repository in shown[:MAX_DETAILED]:
@@ -588,10 +588,10 @@ def report_page_document(
     }
 
 
-def _placed(curve: Mapping[str, Any], plan: Plan, also: Mapping[str, str]) -> dict[str, Any]:
+def _placed(curve: Mapping[str, Any], plan: Plan, other_names: Mapping[str, str]) -> dict[str, Any]:
     """Return a curve with the key of its repository in the plan, if any, and the rules that it was made with:
     ``after``, ``before``, or None for others."""
-    name = also.get(curve["repository"], curve["repository"])
+    name = other_names.get(curve["repository"], curve["repository"])
     for repository in plan.repositories:
         namespace = repository.storage_namespace
         if name == repository.key or (namespace and namespace in (name, path_digest(repository.key, name))):

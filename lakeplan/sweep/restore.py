@@ -98,26 +98,26 @@ def restore(
         journal = open_journal(ports.state, run, "sweep restore")
         with suppress(LakeplanError):  # a restore must work without the state too
             journal.step(site.key, status="pending", mark_id=mark.mark_id)
-        came, there, failed = _copy_back(
+        copied, existing, failed = _copy_back(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
-        others = sum(size != copies[address] for address, size in there.items())
+        others = sum(size != copies[address] for address, size in existing.items())
         document: RestoreDocument = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
             "repository": site.key,
             "at": utc_text(ports.now()),
             "by": dict(run.holder),
-            "restored": len(came),
-            "already_there": len(there),
+            "restored": len(copied),
+            "already_there": len(existing),
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
-            "collectable_again": None if needed is None else len(set(came) - needed),
+            "collectable_again": None if needed is None else len(set(copied) - needed),
             "note": "; ".join(
                 text for text in (note, _cut_note(chosen_paths, options), _other_note(others)) if text
             ),
         }
-        counts = {"restored": len(came), "already_there": len(there), "failed": len(failed)}
+        counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
         note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
@@ -247,16 +247,16 @@ def _copy_back(
     """Copies objects back. Returns the restored addresses, the sizes of objects that existed already, and why
     others failed. ``chosen``: the sizes of copies, by address."""
     prefix = quarantine_prefix(mark.mark_id)
-    came: list[str] = []
-    there: dict[str, int] = {}
+    copied: list[str] = []
+    existing: dict[str, int] = {}
     failed: dict[str, str] = {}
-    over = ""
+    stop_reason = ""
     """Why nothing more is copied."""
 
-    def bring(address: str) -> str:
+    def copy_one(address: str) -> str:
         """Copies one object. Returns why that failed, or ""."""
-        if over:
-            return over
+        if stop_reason:
+            return stop_reason
         try:
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:
@@ -273,30 +273,32 @@ def _copy_back(
                 keep()
                 present = site.store.find(some)
             except LakeplanError as error:
-                if not came:
+                if not copied:
                     raise
-                over = str(error)
+                stop_reason = str(error)
                 break
             kept = ports.now()
-            there |= {address: stored.size for address, stored in present.items()}
+            existing |= {address: stored.size for address, stored in present.items()}
             step(len(present))
             left = [address for address in some if address not in present]
             problems: dict[str, str] = {}
-            for address, why in zip(left, pool.map(bring, left), strict=True):
+            for address, why in zip(left, pool.map(copy_one, left), strict=True):
                 step()
                 if why:
                     problems[address] = why
                 else:
-                    came.append(address)
-                if not over and ports.stop():
-                    over = STOPPED
-                if not over and not timedelta() <= ports.now() - kept < KEEP:  # copies of large objects
-                    over, kept = _renewed(keep), ports.now()
-            _sort_out(chosen, problems, _shown(site, [*problems], sleep), came, there, failed)
-            if over:
+                    copied.append(address)
+                if not stop_reason and ports.stop():
+                    stop_reason = STOPPED
+                if (
+                    not stop_reason and not timedelta() <= ports.now() - kept < KEEP
+                ):  # copies of large objects
+                    stop_reason, kept = _renewed(keep), ports.now()
+            _sort_out(chosen, problems, _shown(site, [*problems], sleep), copied, existing, failed)
+            if stop_reason:
                 break
-    done = {*came, *there, *failed}
-    return came, there, failed | {address: over for address in chosen if address not in done}
+    done = {*copied, *existing, *failed}
+    return copied, existing, failed | {address: stop_reason for address in chosen if address not in done}
 
 
 def _renewed(keep: Callable[[], None]) -> str:
@@ -312,8 +314,8 @@ def _sort_out(
     chosen: Mapping[str, int],
     problems: Mapping[str, str],
     shown: Mapping[str, int] | None,
-    came: list[str],
-    there: dict[str, int],
+    copied: list[str],
+    existing: dict[str, int],
     failed: dict[str, str],
 ) -> None:
     """Adds addresses whose copying failed to what the store shows became of them."""
@@ -323,9 +325,9 @@ def _sort_out(
         elif address not in shown:
             failed[address] = why
         elif shown[address] == chosen[address] and why != CONFLICT:
-            came.append(address)
+            copied.append(address)
         else:
-            there[address] = shown[address]
+            existing[address] = shown[address]
 
 
 def _shown(site: Site, addresses: list[str], sleep: Callable[[float], None]) -> dict[str, int] | None:

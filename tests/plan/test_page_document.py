@@ -111,7 +111,7 @@ class DescribeCurves:
         plan = pages.plan(pages.repository(pages.history(), storage_namespace="s3://bucket/shop"))
         names = ["prod/shop", "s3://bucket/shop", "file:///elsewhere", "file:///copy"]
         made = report_page_document(
-            plan, curves=[pages.curve(n) for n in names], also={"file:///copy": "prod/shop"}
+            plan, curves=[pages.curve(n) for n in names], other_names={"file:///copy": "prod/shop"}
         )
         assert [c["key"] for c in made["curves"]] == ["prod/shop", "prod/shop", None, "prod/shop"]
         assert [c["rules"] for c in made["curves"]] == ["after", "after", None, "after"]

@@ -296,7 +296,7 @@ def report(
         targets=targets,
         histories=histories,
         curves=[*curves, *made.computed.values()],
-        also={
+        other_names={
             **{url: key for key, url in urls.items()},
             **{str(curve["repository"]): key for key, curve in made.computed.items()},
         },
