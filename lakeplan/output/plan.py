@@ -184,7 +184,10 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
             page.hanging(Cell("!", "bold yellow"), reason)
     _left_out(page, document)
     _elsewhere(page, document)
-    _problems(page, "Failed", results, "the others were applied; plan again to see the state of these")
+    others = "the others were applied" if done else "nothing was applied"
+    if any(r["outcome"] == "uncertain" for r in results):
+        others = "others may have been applied"
+    _problems(page, "Failed", results, f"{others}; plan again to see the state of these")
     _problems(page, "Uncertain", results, "the server may have stored these; plan again to see")
     if document["note"]:
         page.blank()

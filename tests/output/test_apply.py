@@ -61,6 +61,23 @@ def it_never_lists_a_failed_repository_as_applied(show: Any) -> None:
     assert "prod/analytics" not in applied
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "note"),
+    [
+        ([Outcome.FAILED], "nothing was applied"),
+        ([Outcome.FAILED, Outcome.ALREADY], "the others were applied"),
+        ([Outcome.FAILED, Outcome.UNCERTAIN], "others may have been applied"),
+        ([Outcome.FAILED, Outcome.APPLIED, Outcome.UNCERTAIN], "others may have been applied"),
+    ],
+)
+def it_says_beside_failures_whether_others_were_applied(
+    show: Any, outcomes: list[Outcome], note: str
+) -> None:
+    results = tuple(Applied(f"prod/{n}", "change", outcome, A, B) for n, outcome in enumerate(outcomes))
+    text = show(render_apply, report_document(ApplyReport("run-1", results)), 100)
+    assert f"Failed  {note}; plan again to see the state of these" in text
+
+
 def it_has_one_line_for_nothing_to_do(show: Any) -> None:
     text = show(render_apply, report_document(ApplyReport("run-1", ())), 80)
     assert text.strip() == "Apply: 0 applied, 0 already as planned, 0 failed. Run run-1."
