@@ -105,14 +105,18 @@ def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost
     losses_of(page, branches)
 
 
+MOST_STALE = 20
+"""A document counts at most so many stale branches of a repository."""
+
+
 def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
     """Branches without recent writes, and what only they keep."""
     table = stale_table(branches, cost)
     if table.rows:
-        title = (
-            f"{count_of(len(table.rows), 'stale branch')}, and the data that each alone keeps (upper bounds)"
-        )
-        page.line(Cell(title, "bold"), indent=2)
+        which = count_of(len(table.rows), "stale branch")
+        if len(table.rows) >= MOST_STALE:
+            which = f"the {which} that are idle the longest"
+        page.line(Cell(f"{which}, and the data that each alone keeps (upper bounds)", "bold"), indent=2)
     table.print_on(page, limit, solid=(1,), indent=4)
     page.rest(len(table.rows), limit, indent=4)
 

@@ -106,11 +106,11 @@ def kept_and_following(repository: Json) -> str:
         return ""
     rest = kept_branches(repository)
     body = f"{count_of(len(rest), 'branch')} kept: {prose(why_kept(rest))}.\n\n" if rest else ""
-    for made in (
-        follows_table(branches, cost).markdown(),
-        stale_table(branches["branches"], cost).markdown(_STALE),
-    ):
+    stale = stale_table(branches["branches"], cost)
+    for made in (follows_table(branches, cost).markdown(), stale.markdown(_STALE)):
         body += f"{made}\n" if made else ""
+    if (left := len(stale.rows) - _STALE) > 0:
+        body += f"and {count_of(left, 'more stale branch')} in the plan file\n\n"
     body += "".join(f"- {prose(note)}\n" for note in branches["notes"])
     return folded("kept branches, and what then expires", body)
 

@@ -260,7 +260,8 @@ def _prefixes(repository: Json) -> Markup | None:
     made = table_of(
         f"Where it expires now, {key_of(repository)}", figures, sortable=True, hidden_caption=False
     )
-    return None if made is None else join([made, *more(len(prefixes), len(rows))])
+    note = el("p", "Each folder counts everything below it. An object with several paths counts in each.")
+    return None if made is None else join([made, note, *more(len(prefixes), len(rows))])
 
 
 def _tags(repository: Json) -> Markup:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lakeplan.branches.consequences import MAX_STALE
+from lakeplan.output.branches import MOST_STALE
 from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
@@ -144,6 +146,18 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
     comment = render_markdown(shown)
     assert "| <code>feature-1</code> | 2025-09-12 | 3 | 70 | 1.0 TB | 100.00 |" in comment
     assert "quiet-4" not in comment[comment.index("| stale branch |") :]
+    assert "\nand 5 more stale branches in the plan file\n" in comment
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(19, "19 stale branches, "), (20, "the 20 stale branches that ")]
+)
+def it_says_that_only_the_longest_idle_are_counted(plans: Any, show: Any, number: int, text: str) -> None:
+    assert MOST_STALE == MAX_STALE
+    only = OnlyHere(plans.as_of - timedelta(days=200), 1, 1, 1)
+    rows = [row(plans, f"quiet-{n:02}", "no_policy", only_here=only) for n in range(number)]
+    shown = show(render_plan, document(plans, branches(plans, row(plans, "feature-1"), *rows)), 80)
+    assert f"  {text}" in shown
 
 
 def it_says_that_it_could_not_look(plans: Any, show: Any) -> None:

@@ -268,3 +268,10 @@ def it_shows_pins_that_an_apply_would_make(plans: Any) -> None:
     section = impact_section({"repositories": to_document(plans.make(repository))["repositories"]})
     assert "lakeplan-pin-a1a1a1a1a1a1" in section.body
     assert "tag &lt;v1&gt;" in section.body
+
+
+def it_says_why_prefixes_may_add_up_to_more_than_all() -> None:
+    page = render_report(report_pages.full())
+    assert (
+        page.count("An object with several paths counts in each.") == page.count("Where it expires now") > 0
+    )
