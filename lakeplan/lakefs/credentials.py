@@ -221,10 +221,11 @@ def find_credentials(
         credentials = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
     elif only_server and lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
         if not (lakectl.access_key_id and lakectl.secret_access_key):
+            missing = "secret_access_key" if lakectl.access_key_id else "access_key_id"
             raise CredentialsError(
-                "lakectl's configuration has only one of access key and secret key",
+                f"lakectl's configuration has no {missing}",
                 where=where,
-                hint=f"Correct {lakectl.source}.",
+                hint=f"Set LAKECTL_CREDENTIALS_{missing.upper()}, or correct {lakectl.source}.",
             )
         credentials = Credentials(lakectl.access_key_id, lakectl.secret_access_key, lakectl.source)
         bindings[f"lakectl's endpoint_url ({lakectl.source})"] = lakectl.endpoint_url

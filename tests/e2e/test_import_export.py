@@ -221,3 +221,11 @@ def it_writes_the_tree_and_says_so_when_the_state_cannot_be_written(stored):
     assert result.code == 3
     assert "The tree is complete, but the state could not record" in " ".join(result.err.split())
     assert stored.lakeplan("plan", "--detailed-exitcode").code == 0
+
+
+def it_names_the_variable_that_confirms_the_address_of_a_new_state(stored):
+    url = f"file://{stored.folder}/ops"
+    result = stored.lakeplan("import", *endpoint(stored), "--state", url)
+    assert result.code == 3
+    text = " ".join(result.err.split())
+    assert f"nothing was sent. Set LAKEPLAN_STATE_URL to {url} together with the credentials. Run" in text

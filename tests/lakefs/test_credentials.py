@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -70,9 +71,13 @@ class DescribeOrder:
         with pytest.raises(CredentialsError, match="is not set") as caught:
             find({name: "SECRET"}, LAKECTL)
         assert "SECRET" not in caught.value.message.replace("SECRET_ACCESS_KEY", "")
-        half = LakectlSettings("https://lakefs.example.com", Secret("k"), None, "x")
-        with pytest.raises(CredentialsError, match="only one of access key and secret key"):
+
+    @pytest.mark.parametrize("missing", ["access_key_id", "secret_access_key"])
+    def it_names_the_half_that_lakectl_lacks(self, missing: str) -> None:
+        half = replace(LAKECTL, **{missing: None})
+        with pytest.raises(CredentialsError, match=f"has no {missing}") as caught:
             find({}, half)
+        assert f"Set LAKECTL_CREDENTIALS_{missing.upper()}, or correct {LAKECTL.source}." in caught.value.hint
 
     def it_takes_empty_variables_for_unset(self) -> None:
         assert find(dict.fromkeys(KEYS, ""), LAKECTL).access_key_id == Secret("lakectl-key")

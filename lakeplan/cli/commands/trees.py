@@ -145,7 +145,7 @@ def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetim
         failed = note_baselines(open_journal(state, run, "import"), recorded, run)
         failed = recorded.note or failed
     except LakeplanError as error:
-        failed = str(error)
+        failed = f"{error}. {error.hint}".rstrip(". ")
     if not failed:
         return ""
     return (
