@@ -248,6 +248,32 @@ def it_can_be_pickled(scripted: Scripted, credentials: Credentials) -> None:
     assert copy.request(Call("GET", ("config", "version"), "x")).json()["version"] == "1.84.0"
 
 
+def it_keeps_one_session_for_each_thread(scripted: Scripted, credentials: Credentials) -> None:
+    transport = LakeFSServer.connect(scripted.config(), credentials)._transport
+    own = transport._session()
+    others: list[requests.Session] = []
+    thread = threading.Thread(target=lambda: others.append(transport._session()))
+    thread.start()
+    thread.join()
+    assert transport._session() is own
+    assert others[0] is not own
+
+
+def it_may_be_given_a_pace(scripted: Scripted, server: LakeFSServer, fake_clock: FakeClock) -> None:
+    scripted.script = [VERSION]
+    assert server.paced(None) is server
+    paced = server.paced(Pace(2))
+    for asked in (paced, paced, server):
+        asked.version()
+    assert fake_clock.slept == [0, 0.5]
+
+
+def it_shows_its_server_and_no_credentials(scripted: Scripted, server: LakeFSServer) -> None:
+    for shown in (repr(server), repr(server._transport)):
+        assert f"('prod', '{scripted.url}')" in shown
+        assert "secret" not in shown
+
+
 class DescribeImpossibleNames:
     @pytest.mark.parametrize("name", ["..", "."])
     def it_deletes_no_repository_for_a_branch_of_dots(
