@@ -58,7 +58,7 @@ class DescribeThePlanAlone:
         graphs = "0 with a commit graph (add them with -C DIR or --namespace URL)"
         assert shown.out == f"{page}: {size}, 1 repository, {graphs}\n"
         text = page.read_text(encoding="utf-8")
-        assert "the plan file has no history; read it from the servers with -C DIR" in text
+        assert "the plan file has no history. Read the history from the servers with -C DIR" in text
         assert "retention curves. Compute them with --with-curves" in text
 
     def it_writes_to_standard_output(self, plan: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

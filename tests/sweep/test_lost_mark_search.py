@@ -182,7 +182,7 @@ def it_refuses_to_choose_between_repositories(case: Case) -> None:
     }
     with pytest.raises(LakeplanError, match=r"several repositories have .*: prod/lake, prod/twin$") as caught:
         case.find()
-    assert f"remove {FOLDER} there" in caught.value.hint
+    assert f"remove {FOLDER} in that namespace" in caught.value.hint
 
 
 def it_names_some_of_what_it_could_not_read(case: Case) -> None:
