@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from lakeplan.values.desired import Safety
 from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.settings import duration_text
 
 MAX_DETAILS = 5
 
@@ -349,4 +351,5 @@ def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
         return "the plan is for a future moment (--as-of), so it can be shown but not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
-    return f"the plan is {age.days} days old; max_plan_age is {safety.max_plan_age_seconds / 86400:g} days"
+    old, limit = duration_text(math.ceil(age.total_seconds())), duration_text(safety.max_plan_age_seconds)
+    return f"the plan is {old} old; max_plan_age is {limit}"

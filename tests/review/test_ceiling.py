@@ -437,11 +437,14 @@ def it_tells_a_plan_that_is_too_old():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7)) is None
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7, seconds=1)) == (
-        "the plan is 7 days old; max_plan_age is 7 days"
+        "the plan is 7d1s old; max_plan_age is 7d"
     )
     half = Safety(max_plan_age_seconds=43_200)
-    assert ceiling.too_old(plan, half, NOW + timedelta(days=8)) == (
-        "the plan is 8 days old; max_plan_age is 0.5 days"
+    assert ceiling.too_old(plan, half, NOW + timedelta(hours=13)) == (
+        "the plan is 13h old; max_plan_age is 12h"
+    )
+    assert ceiling.too_old(plan, half, NOW + timedelta(hours=12, microseconds=1)) == (
+        "the plan is 12h1s old; max_plan_age is 12h"
     )
 
 
