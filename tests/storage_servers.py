@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,28 +60,41 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """moto's endpoint. botocore reads its descriptions of AWS once per session, not once per client: that is
-    a third of what a short test of S3 takes."""
-    from botocore.loaders import JSONFileLoader
+    """moto's endpoint. botocore looks for its descriptions of AWS and reads them once a test session, not
+    once a client: that is a third of what a short test of S3 takes. lakeplan has its own loader for that."""
+    from botocore.loaders import JSONFileLoader, Loader, create_loader
+
+    loader, known = JSONFileLoader(), functools.cache(lambda path: {})
+
+    def remember(path: str | None) -> Loader:
+        made = create_loader(path)
+        made._cache = known(path)
+        return made
 
     with s3_server() as endpoint, pytest.MonkeyPatch.context() as patch:
-        loader = JSONFileLoader()
         patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(loader.load_file)))
+        patch.setattr("botocore.session.create_loader", remember)
         yield endpoint
 
 
 @pytest.fixture
 def s3_bucket(s3_endpoint: str, no_credentials_of_this_machine: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """A new bucket, with credentials and endpoint in the environment."""
-    import boto3
-
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_endpoint)
     name = f"bucket-{uuid.uuid4().hex[:12]}"
-    boto3.session.Session().client("s3").create_bucket(Bucket=name)
+    _s3_client(s3_endpoint).create_bucket(Bucket=name)
     return name
+
+
+@functools.cache
+def _s3_client(endpoint: str) -> Any:
+    """One that only makes buckets: others read the environment of their test."""
+    import boto3
+
+    return boto3.session.Session().client("s3", endpoint_url=endpoint)
 
 
 def put_at_once(bucket: str, objects: Iterable[tuple[str, bytes, str]]) -> None:
