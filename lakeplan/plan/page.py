@@ -100,8 +100,7 @@ def _top_down(graph: CommitGraph, parents: Sequence[Sequence[int]]) -> list[int]
 
 
 def _longest_line(graph: CommitGraph) -> set[int]:
-    """The commits of the branch with the longest line of main parents. Among equally long lines, the branch
-    whose name is first."""
+    """The commits of the branch with the longest line of main parents; of equal ones the first by name."""
     depth = [0] * len(graph)
     for commit in reversed(graph.order):
         parent = graph.main_parent[commit]
@@ -191,8 +190,7 @@ def _with_entries(rules: GcRules | None, days: Mapping[str, int | None]) -> GcRu
 
 
 def _gone(plan: RepositoryPlan, moment: datetime, proposed: bool) -> frozenset[str]:
-    """Branches that policies have deleted by then, and pins that do not exist before the apply, or after
-    it."""
+    """Branches that policies have deleted by then, and pins that do not exist before the apply, or after."""
     policies = plan.branch_lifecycle
     deleted = policies.deleted(moment, proposed) if policies is not None else frozenset()
     return deleted | _absent_pins(plan, proposed)
@@ -417,8 +415,8 @@ def _most_pressing_first(row: Mapping[str, Any]) -> tuple[bool, str, int, str]:
 
 
 def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
-    """For each branch, the number of commits of its main line that no other branch's main line has, and the
-    date of the oldest (epoch seconds, or None if there are none)."""
+    """For each branch, the number of commits of its main line that are on no other branch's, and the date of
+    the oldest (epoch seconds, or None if there are none)."""
     leading = [0] * len(graph)
     for head in graph.heads:
         leading[head] += 1
@@ -546,9 +544,9 @@ def report_page_document(
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The document of a page. ``histories`` are by key (``server/name``). ``curves`` are documents of
-    ``schemas/curve.v1.json``. ``other_names`` maps another name in a curve to its key. ``missing`` says in
-    words what the page does not show, and why. Whatever is left out because of its size is added to it.
-    Raises LakeplanError if a history is damaged."""
+    ``schemas/curve.v1.json``. ``other_names`` maps another name in a curve to its key. ``missing`` says what
+    the page does not show, and why. What is left out for its size is added. Raises LakeplanError if a history
+    is damaged."""
     shown = shown_repositories(plan, targets)
     document = to_document(plan)
     by_key = {f"{r['server']}/{r['name']}": r for r in document["repositories"]}
