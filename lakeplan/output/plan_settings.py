@@ -312,7 +312,7 @@ def _pin_block(page: Page, row: Sequence[Value]) -> None:
         Cell(mark),
         f"{name}: {state}, rule {rule}",
         reasons if state == "retired" else f"for {reasons}",
-        f"protects alone: {objects} objects, {amount}",
+        f"protects alone: {objects} {'object' if objects == '1' else 'objects'}, {amount}",
         indent=3,
     )
 

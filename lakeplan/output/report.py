@@ -112,7 +112,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         summary = f"{count_of(len(there), 'branch')}: {names}"
         parts.append(el("circle", el("title", summary), cls=cls, cx=x8 * 8, cy=y8 * 8, r=f"{radius:.1f}"))
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
-    summary = f"{count(idle)} of {count_of(len(rows), 'branch')} have been idle for more than 90 days."
+    summary = f"{count(idle)} of {count_of(len(rows), 'branch')} idle for more than 90 days."
     caption = f"{summary} Policies delete the ringed branches within 30 days. Both scales are logarithmic."
     return figure(picture(f"Branches of {key}", summary, parts, _HEIGHT), caption)
 
@@ -462,7 +462,7 @@ def _one(placed: Json, repository: Json | None) -> Markup:
     drawn = [_curve(one, repository) for one in curve["curves"][:_CURVES]]
     left = len(curve["curves"]) - _CURVES
     if left > 0:
-        notes.append(el("p", f"{left:,} more curves are in the curve's own file.", cls="dim"))
+        notes.append(el("p", f"The curve's own file has {count_of(left, 'more curve')}.", cls="dim"))
     warnings = el("ul", [el("li", w) for w in curve["warnings"]]) if curve["warnings"] else None
     return join([el("h3", placed["key"] or curve["repository"]), *notes, warnings, *drawn])
 

@@ -97,7 +97,7 @@ def _read(document: SimulateDocument) -> str:
     )
     if read is None:
         return text
-    text += f"; {count(read['ranges'])} ranges with {count(read['entries'])} entries read"
+    text += f"; {count_of(read['ranges'], 'range')} with {count_of(read['entries'], 'entry')} read"
     return text + (f"; minimum age {duration(document['min_age_seconds'])}" if document["listing"] else "")
 
 
@@ -172,8 +172,8 @@ def render_curve(document: CurveDocument, console: Console) -> None:
     page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
     read, refs = document["read"], document["refs"]
     page.line(
-        f"{count(refs['commits'])} commits, {count(refs['branches'])} branches; "
-        f"{count(read['ranges'])} ranges with {count(read['entries'])} entries read",
+        f"{count_of(refs['commits'], 'commit')}, {count_of(refs['branches'], 'branch')}; "
+        f"{count_of(read['ranges'], 'range')} with {count_of(read['entries'], 'entry')} read",
         indent=2,
     )
     up_to = "up to " if document["at_most"] else ""

@@ -215,7 +215,8 @@ def _change(change: ChangeRow | None) -> str:
     if change is None:
         return "unknown: one of the two reports lacks this figure"
     sign = "+" if change["size_bytes"] > 0 else ""
-    return f"{change['objects']:+,} objects, {sign}{size(change['size_bytes'])}"
+    objects = "object" if abs(change["objects"]) == 1 else "objects"
+    return f"{change['objects']:+,} {objects}, {sign}{size(change['size_bytes'])}"
 
 
 def notes_of(row: StoredRow) -> Iterator[str]:

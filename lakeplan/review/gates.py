@@ -206,6 +206,10 @@ def percent_text(value: float, limit: float) -> str:
     return next((text for text in shown if by_limit(float(text), limit) is outcome), str(value))
 
 
+def _number(value: int, noun: str, plural: str) -> str:
+    return f"{value:,} {noun if value == 1 else plural}"
+
+
 def _by_policy(policy: Policy) -> GateOutcome:
     return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
 
@@ -244,7 +248,8 @@ def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResu
     limit = safety.max_deleted_branches
     if not count or limit is None:
         return []
-    text = f"{count:,} branches would be deleted by `lakeplan branches run`; the limit is {limit:,}"
+    deleted = _number(count, "branch", "branches")
+    text = f"{deleted} would be deleted by `lakeplan branches run`; the limit is {limit:,}"
     return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, BRANCHES_RUN)]
 
 
@@ -343,9 +348,8 @@ def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Ite
         return
     counts = {h: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
     horizon = max(counts, key=lambda h: counts[h])
-    yield _limited(
-        f"{counts[horizon]:,} branches would be deleted by policy", (counts[horizon], horizon.value), limit
-    )
+    deleted = _number(counts[horizon], "branch", "branches")
+    yield _limited(f"{deleted} would be deleted by policy", (counts[horizon], horizon.value), limit)
 
 
 def _worst(
@@ -398,7 +402,8 @@ def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
     worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
     value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
     if value and safety.on_server_divergence != "ignore":
-        text = f"{value:,} objects would be deleted although the documented rule keeps them"
+        text = f"{_number(value, 'object', 'objects')} would be deleted although the documented rule keeps "
+        text += "it" if value == 1 else "them"
         text += f" ({horizon.replace('_', ' ')})"
         yield Verdict(_by_policy(safety.on_server_divergence), text, value, 0, horizon=horizon)
 

@@ -275,3 +275,11 @@ def it_says_why_prefixes_may_add_up_to_more_than_all() -> None:
     assert (
         page.count("An object with several paths counts in each.") == page.count("Where it expires now") > 0
     )
+
+
+@pytest.mark.parametrize(("left", "text"), [(1, "has 1 more curve."), (2, "has 2 more curves.")])
+def it_counts_the_curves_that_it_leaves_out(left: int, text: str) -> None:
+    document = report_pages.full()
+    one = document["curves"][0]["curve"]
+    one["curves"] = [one["curves"][0]] * (12 + left)
+    assert text in render_report(document)

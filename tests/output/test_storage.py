@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from lakeplan.output.metrics import storage_metrics
@@ -141,3 +142,10 @@ def it_has_classes_and_owners_in_every_format() -> None:
 def it_says_that_a_store_has_no_classes() -> None:
     assert "no storage classes" in text(listed=True, classes=None)
     assert "no storage classes" not in text(listed=False, classes=None)
+
+
+@pytest.mark.parametrize(("objects", "shown"), [(1, "+1 object,"), (-1, "-1 object,"), (-2, "-2 objects,")])
+def it_shows_a_change_of_one_object(objects: int, shown: str) -> None:
+    change = {"objects": objects, "size_bytes": 5}
+    growth = {"since": "2026-03-30T12:00:00+00:00", "stored": None, "held": change}
+    assert shown in text(growth=growth)

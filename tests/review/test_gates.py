@@ -118,6 +118,15 @@ def it_judges_every_horizon_and_takes_the_worst():
     assert gate.value == 99
 
 
+@pytest.mark.parametrize(
+    ("risk", "text"), [(1, "1 object would be deleted although"), (2, "2 objects would")]
+)
+def it_counts_one_object_at_risk_in_the_singular(risk, text):
+    (gate,) = (g for g in repository_gates(a_plan(horizon(risk=risk)), Safety(), SHUT) if g.gate == "at-risk")
+    assert gate.message.startswith(text)
+    assert gate.message.endswith("keeps it (now)" if risk == 1 else "keeps them (now)")
+
+
 def it_warns_of_objects_at_risk_by_default_and_refuses_when_told():
     plan = a_plan(horizon(expire=3, risk=2))
     assert outcomes(plan)["at-risk"] == "warned"

@@ -59,7 +59,8 @@ def it_counts_what_one_run_would_delete_without_any_write(count: int, outcome: s
     assert (gate.gate, gate.outcome.value, gate.value) == ("deleted-branches", outcome, count)
     assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 2, "branches", "now")
     assert gate.stops == "lifecycle run"
-    assert gate.message == f"{count} branches would be deleted by `lakeplan branches run`; the limit is 2"
+    branches = "1 branch" if count == 1 else f"{count} branches"
+    assert gate.message == f"{branches} would be deleted by `lakeplan branches run`; the limit is 2"
 
 
 def it_has_nothing_to_say_when_no_branch_goes_or_there_is_no_limit() -> None:
