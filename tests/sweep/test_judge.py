@@ -43,7 +43,7 @@ MARK: Any = SimpleNamespace(
     where="prod/lake: mark m1",
     settings=SETTINGS,
     tree_settings=SETTINGS,
-    goes=Amount(20, 2_000),
+    to_delete=Amount(20, 2_000),
     candidates=Amount(100, 9_000),
 )
 
@@ -138,7 +138,7 @@ class DescribeTheRecordOfAnApproval:
         assert state.read(KEY) is None
 
     def it_needs_something_to_delete(self, state: FolderState) -> None:
-        empty = SimpleNamespace(**vars(FULL) | {"goes": Amount(0, 0)})
+        empty = SimpleNamespace(**vars(FULL) | {"to_delete": Amount(0, 0)})
         with pytest.raises(UsageError, match="the mark deletes nothing") as caught:
             record(state, empty)
         assert caught.value.where == "prod/lake"
