@@ -164,7 +164,8 @@ class _Totals:
                 amounts[folder, goes] = amounts.get((folder, goes), Amount()) + amount
         rows = self._prefix_rows(amounts)
         # A folder is never smaller than those below it, so the largest include all folders above them.
-        named = sorted(rows[:MOST_PREFIXES], key=lambda row: row["prefix"] or "")
+        # Objects without a path come last: folders belong to the row of depth 0 before them.
+        named = sorted(rows[:MOST_PREFIXES], key=lambda row: (row["prefix"] is None, row["prefix"] or ""))
         return [{**row, "depth": (row["prefix"] or "").count("/")} for row in named]
 
     def _prefix_rows(self, amounts: Amounts) -> list[PrefixRow]:

@@ -118,6 +118,17 @@ class DescribePrefixes:
         assert found[""] == mark.to_delete.objects
         assert (found["raw/"], found["raw/2026/"]) == (2, 1)
 
+    def it_puts_objects_in_no_commit_behind_the_folders_of_all_paths(
+        self, deep: SweepWorld, repo: LakeRepository
+    ) -> None:
+        repo.upload("dropped.bin", b"12345")
+        repo.delete("dropped.bin")
+        for key in repo.stored():
+            repo.touch(key, 10 * DAY)
+        rows = read_prefixes(deep.site().store, deep.mark())
+        found = [(row["prefix"], row["depth"]) for row in rows]
+        assert found == [("", 0), ("raw/", 1), ("raw/2026/", 2), (None, 0)]
+
     def it_keeps_the_folders_above_when_a_tree_is_too_large(
         self, deep: SweepWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
