@@ -10,7 +10,7 @@ from typing import TypeVar
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
 from lakeplan.output.tables import Amount, Change, Name, Share, Table, Value, costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size
+from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size, volume
 from lakeplan.values.plan import STAGED_DATA
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
@@ -242,6 +242,20 @@ def render_backlog(page: Page, document: Json) -> None:
     page.rest(len(backlogs), _BACKLOG_ROWS, noun="repository")
     if not read:
         page.dim("its objects were not read; add --backlog to read them")
+
+
+def backlog_of(page: Page, repository: Json) -> None:
+    """Print the backlog of one repository on a line, if the plan counted it."""
+    backlog = repository["impact"]["backlog"]
+    if backlog is None:
+        return
+    text = count_of(backlog["commits"], "commit")
+    if backlog["objects"] is None:
+        text += " (objects not read)"
+    else:
+        known = {**backlog, "size_bytes": backlog["size_bytes"] or 0}
+        text += f", {volume(known, Money.of(repository))}"
+    page.line(f"backlog under the stored rules: {text}", indent=2)
 
 
 def _backlog_cells(backlog: Json, cost: Money) -> list[Value]:

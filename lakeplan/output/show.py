@@ -12,6 +12,7 @@ from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
 from lakeplan.output.plan_impact import (
     AT_MOST,
+    backlog_of,
     impact_details,
     render_failures,
     render_gates,
@@ -31,7 +32,7 @@ from lakeplan.output.plan_settings import (
     run_branches_of,
     settings_of,
 )
-from lakeplan.output.text import Json, Money, count, count_of, days, duration, moment, safe, volume
+from lakeplan.output.text import Json, count, count_of, days, duration, moment, safe
 
 if TYPE_CHECKING:
     from lakeplan.explain.policy_test import GraphRow, PolicyTestDocument, ResultRow
@@ -61,8 +62,7 @@ def render_repository(repository: Json, console: Console) -> None:
     impact = repository["impact"]
     page.heading("Impact", AT_MOST)
     impact_details(page, repository, prefixes=None)
-    if impact["backlog"] is not None:
-        page.line(f"backlog under the stored rules: {_backlog(repository)}", indent=2)
+    backlog_of(page, repository)
     if impact["status"] == "simulated":
         read = f"{count_of(impact['ranges_read'], 'range')}, {count_of(impact['entries_read'], 'entry')}"
         page.line(Cell(f"read: {read}", "dim"), indent=2)
@@ -139,15 +139,6 @@ def _days(value: int | None) -> Cell:
     return Cell(NOT_SET, "dim") if value is None else Cell(days(value))
 
 
-def _backlog(repository: Json) -> str:
-    backlog = repository["impact"]["backlog"]
-    commits = count_of(backlog["commits"], "commit")
-    if backlog["objects"] is None:
-        return f"{commits} (objects not read)"
-    known = {**backlog, "size_bytes": backlog["size_bytes"] or 0}
-    return f"{commits}, {volume(known, Money.of(repository))}"
-
-
 WIDE = 120
 
 _FATE = {
@@ -204,14 +195,8 @@ def _row(row: GraphRow) -> list[str | Cell]:
         named += f" (merges {', '.join(row['merges'])})"
     wrong = row["expected"]
     expected = Cell(f"<- {_FATE[wrong].text}", "bold red") if wrong else Cell("")
-    return [
-        row["lanes"],
-        named,
-        _age(row["age_seconds"]),
-        _FATE[row["found"]],
-        expected,
-        Cell(row["why"], "dim"),
-    ]
+    why = Cell(row["why"], "dim")
+    return [row["lanes"], named, _age(row["age_seconds"]), _FATE[row["found"]], expected, why]
 
 
 def _age(seconds: int) -> str:
