@@ -268,6 +268,12 @@ def it_may_be_given_a_pace(scripted: Scripted, server: LakeFSServer, fake_clock:
     assert fake_clock.slept == [0, 0.5]
 
 
+def it_knows_the_storage_of_its_server(scripted: Scripted, credentials: Credentials) -> None:
+    server = LakeFSServer.connect(scripted.config(), credentials, storage=["http://store"])
+    assert server._transport.connection.storage == ("http://store",)
+    assert LakeFSServer.connect(scripted.config(), credentials)._transport.connection.storage == ()
+
+
 def it_shows_its_server_and_no_credentials(scripted: Scripted, server: LakeFSServer) -> None:
     for shown in (repr(server), repr(server._transport)):
         assert f"('prod', '{scripted.url}')" in shown
@@ -356,6 +362,23 @@ class DescribeACall:
         scripted.script = [answer]
         with pytest.raises(ServerError):
             transport.request(replace(self.CALL, method="POST", repeatable=True))
+        assert len(scripted.seen) == times
+
+    @pytest.mark.parametrize(
+        ("status", "message", "times"),
+        [
+            (500, "boom", 4),
+            (500, "required permissions are missing", 1),
+            (500, "invalid API endpoint", 1),
+            (503, "invalid API endpoint", 4),
+        ],
+    )
+    def it_repeats_no_refusal_that_a_server_calls_its_own_error(
+        self, transport: Transport, scripted: Scripted, status: int, message: str, times: int
+    ) -> None:
+        scripted.script = [Answer(status, {"message": message})]
+        with pytest.raises(ServerError):
+            transport.request(self.CALL)
         assert len(scripted.seen) == times
 
     @pytest.mark.parametrize(("retried", "times"), [(True, 3), (False, 1)])
