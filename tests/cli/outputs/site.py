@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import io
@@ -176,9 +177,14 @@ class Site:
                 os.utime(file, (moment, moment))
 
 
-def _users_of(function: Callable[..., object]) -> list[object]:
-    # Commands are imported when they run: one that is imported now would keep this site's clock for ever.
+@functools.cache
+def _import_commands() -> None:
+    """Commands are imported when they run: one that is imported then would keep a site's clock for ever."""
     for module in pkgutil.walk_packages(lakeplan.cli.__path__, "lakeplan.cli."):
         importlib.import_module(module.name)
+
+
+def _users_of(function: Callable[..., object]) -> list[object]:
+    _import_commands()
     modules = [m for name, m in list(sys.modules.items()) if name.startswith("lakeplan.")]
     return [m for m in modules if getattr(m, function.__name__, None) is function]
