@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import logging
 import pickle
 import re
 import socket
@@ -27,6 +29,7 @@ from lakeplan.lakefs.transport import (
     RetryPolicy,
     Timeouts,
     Transport,
+    new_session,
 )
 from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSRulesWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
@@ -266,6 +269,27 @@ def it_may_be_given_a_pace(scripted: Scripted, server: LakeFSServer, fake_clock:
     for asked in (paced, paced, server):
         asked.version()
     assert fake_clock.slept == [0, 0.5]
+
+
+def it_reads_what_the_server_compressed(scripted: Scripted, server: LakeFSServer) -> None:
+    body = gzip.compress(json.dumps(VERSION.body).encode())
+    scripted.script = [Answer(200, body, {"Content-Encoding": "gzip"})]
+    assert server.version() == "1.84.0"
+
+
+@pytest.mark.parametrize("name", ["urllib3", "urllib3.connectionpool", "requests"])
+def it_lets_no_library_log_what_is_sent(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger=name)
+    new_session()
+    assert not logging.getLogger(name).isEnabledFor(logging.INFO)
+
+
+def it_keeps_no_cookies(scripted: Scripted, server: LakeFSServer) -> None:
+    scripted.script = [replace(VERSION, headers={"Set-Cookie": "a=b"}), VERSION]
+    server.version()
+    server.version()
+    assert "Cookie" not in scripted.seen[1].headers
+    assert scripted.seen[1].headers["Accept-Encoding"] == "gzip"
 
 
 def it_knows_the_storage_of_its_server(scripted: Scripted, credentials: Credentials) -> None:
