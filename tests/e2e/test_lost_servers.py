@@ -7,6 +7,7 @@ import json
 import pytest
 
 from lakeplan.cli import main
+from lakeplan.lakefs.transport import RetryPolicy
 
 POLICIES = "branch_lifecycle: {policies: [{id: f, patterns: ['feature-*'], max_age: 7d}]}"
 FAILS = "lake/team-*"
@@ -16,6 +17,8 @@ FAILS = "lake/team-*"
 def two(world, monkeypatch: pytest.MonkeyPatch):
     """A repository of ``prod``, and globs of the server ``lake``, which is down."""
     down = "http://127.0.0.1:9"
+    # Each command tries four times; a second between them shows nothing.
+    monkeypatch.setattr(RetryPolicy, "wait", lambda *arguments: 0.01)
     monkeypatch.setenv("LAKEPLAN_LAKE_ENDPOINT_URL", down)
     monkeypatch.setenv("LAKEPLAN_LAKE_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("LAKEPLAN_LAKE_SECRET_ACCESS_KEY", "b")
