@@ -96,10 +96,10 @@ def clock_warning(server: HasClock, repository: str, now: datetime) -> str | Non
 
 
 def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
-    """The store's clock: the modification time of a small file that this writes to ``key``. Raises
-    StorageError."""
+    """The store's clock: the modification time of a small file that this writes to ``key``, as a listing has
+    it, because listings decide how old objects are. Raises StorageError."""
     store.put(key, json_line(record))
-    facts = store.stat(key)
+    facts = store.find([key]).get(key)
     if facts is None:
         raise LakeplanError(
             "a file that was just written does not exist",

@@ -29,6 +29,7 @@ from lakeplan.stores.azure_client import (
 from lakeplan.stores.bounded import bounded_pages
 from lakeplan.stores.faults import (
     AZURE_CODES,
+    DAMAGED,
     Kind,
     error_of,
     is_missing_object,
@@ -74,11 +75,12 @@ class AzureCopier(AzureReader):
         with azure_errors(self._where(target)):
             wanted, tag = self._upload(source, target, blob, create=create)
             copied = self._properties(target)
+            stored = stored_object(copied, self._base)
             if self._digest(target, copied) != wanted:
                 # Only this copy: another writer may have replaced it.
                 self._client.get().delete_blob(self._base + target, etag=tag, match_condition=UNCHANGED)
                 raise not_equal(source, self._where(target))
-        return stored_object(copied, self._base)
+        return stored
 
     def _upload(self, source: str, target: str, blob: BlobProperties, *, create: bool) -> tuple[bytes, str]:
         """Return the SHA-256 of what was sent, and the new blob's ETag. The last request creates the blob."""
@@ -249,14 +251,11 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         def note_numbers(response: Any) -> None:
             numbers[:] = content_ids(response.http_response)
 
-        try:
-            with azure_errors(self._url):
-                container = self._once.get()
-                parts = list(
-                    container.delete_blobs(*blobs, raise_on_any_failure=False, raw_response_hook=note_numbers)
-                )
-        except ValueError as error:  # the library cannot parse the response in parts
-            raise error_of(Kind.BROKEN, self._url, detail=type(error).__name__) from None
+        with azure_errors(self._url):
+            container = self._once.get()
+            parts = list(
+                container.delete_blobs(*blobs, raise_on_any_failure=False, raw_response_hook=note_numbers)
+            )
         answers = dict(self._numbered(numbers, parts, keys))
         return [answers.get(n, Deletion(key, NOT_NAMED, transient=True)) for n, key in enumerate(keys)]
 
@@ -315,12 +314,18 @@ class AzureStore(AzureDeleter, AzureCopier):
     """Implements ``SweepStore`` under a path of a container."""
 
     def stat(self, key: str) -> StoredObject | None:
-        return unless_missing(lambda: stored_object(self._properties(key), self._base))
+        def described() -> StoredObject:
+            with azure_errors(self._where(key)):
+                return stored_object(self._properties(key), self._base)
+
+        return unless_missing(described)
 
     def is_gone(self, key: str) -> bool:
         """Return whether GET of the first byte finds no blob. Only Azure's error code for that counts."""
         try:
             self._client.get().download_blob(self._name(key), offset=0, length=1).readall()
+        except DAMAGED as error:
+            raise error_of(Kind.BROKEN, self._where(key), detail=type(error).__name__) from None
         except AzureError as error:
             code = getattr(error, "error_code", None)
             if (code := str(getattr(code, "value", code) or "")) == "BlobNotFound":

@@ -19,7 +19,7 @@ from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, Co
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
-from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_azure_error
+from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import KEYS_A_PAGE, LazyClient, RecordPlace, in_threads
@@ -79,11 +79,14 @@ class AzureClient(LazyClient[ContainerClient]):
 
 @contextmanager
 def azure_errors(where: str) -> Iterator[None]:
-    """Translate errors of Azure's libraries by the table in ``faults``."""
+    """Translate errors of Azure's libraries by the table in ``faults``, and errors of reading a damaged
+    response."""
     try:
         yield
     except AzureError as error:
         raise translate_azure_error(error, where) from None
+    except DAMAGED as error:
+        raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
 
 
 class AzurePlace(RecordPlace):
@@ -219,6 +222,8 @@ PAGE = 5_000
 def stored_object(item: BlobProperties, base: str) -> StoredObject:
     modified = round(item.last_modified.timestamp() * 1_000_000)
     key, e_tag = item.name[len(base) :], str(item.etag or "")
+    if not item.name.startswith(base) or not 0 <= item.size < 1 << 63:
+        raise ValueError("a blob of another folder, or a wrong size")
     return StoredObject(key, int(item.size), modified, e_tag, is_readable(item))
 
 
@@ -259,7 +264,8 @@ class AzureReader(AzurePlace):
         for item in self._items(prefix, recursive=recursive):
             if isinstance(item, BlobPrefix):
                 continue
-            stored = stored_object(item, self._base)
+            with azure_errors(self._url):
+                stored = stored_object(item, self._base)
             if not stored.key or _is_folder(item) or (stored.key.endswith("/") and stored.size == 0):
                 continue
             yield stored
@@ -304,6 +310,8 @@ class AzureReader(AzurePlace):
                 else container.walk_blobs(**options, delimiter="/")
             )
             for page in bounded_pages(map(list, items.by_page()), first_name, where):
+                if not all(item.name.startswith(start) for item in page):
+                    raise error_of(Kind.BROKEN, where, detail="a name outside the requested prefix")
                 yield from page
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:

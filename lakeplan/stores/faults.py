@@ -51,6 +51,9 @@ class Kind(Enum):
     MISUSE = Meaning(StorageError, "the storage client refused the request", "Please report this as a bug.")
 
 
+DAMAGED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""Errors of reading a response that lacks something, or has something else in its place."""
+
 OS_ERRORS = {
     errno.ENOENT: Kind.MISSING,
     errno.ENOTDIR: Kind.MISSING,

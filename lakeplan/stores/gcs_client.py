@@ -339,7 +339,10 @@ class GcsPlace(RecordPlace):
             return version
         if answer.status != 200:
             raise error_for(answer, self._where(key))
-        return str(json_of(answer, self._where(key))["generation"])
+        generation = str(json_of(answer, self._where(key)).get("generation", ""))
+        if not generation.isdecimal():
+            raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")
+        return generation
 
     def _read_record(self, key: str) -> Versioned:
         """Return an object and its generation."""

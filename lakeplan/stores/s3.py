@@ -12,7 +12,14 @@ from urllib.parse import urlencode
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
-from lakeplan.stores.faults import Kind, error_of, is_missing_object, is_unsupported, translate_boto_error
+from lakeplan.stores.faults import (
+    DAMAGED,
+    Kind,
+    error_of,
+    is_missing_object,
+    is_unsupported,
+    translate_boto_error,
+)
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import ONLY_NEW, boto_errors
 from lakeplan.stores.s3_delete import S3Deleter
@@ -99,7 +106,7 @@ class S3Copier(S3Reader):
                 **_kept(head, PLACED),
                 **condition,
             )
-        return str(answer["CopyObjectResult"]["ETag"])
+            return str(answer["CopyObjectResult"]["ETag"])
 
     def _copy_in_parts(
         self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]
@@ -115,7 +122,7 @@ class S3Copier(S3Reader):
                 answer = client.complete_multipart_upload(
                     **self._at(target), UploadId=upload, MultipartUpload={"Parts": parts}, **condition
                 )
-            return str(answer["ETag"])
+                return str(answer["ETag"])
         except BaseException:
             # The first error matters. The bucket's lifecycle rule may remove the parts.
             with contextlib.suppress(BotoCoreError, ClientError):
@@ -182,6 +189,8 @@ class S3Copier(S3Reader):
                 answer: dict[str, Any] = self._client.get().head_object(
                     **self._at(key), ChecksumMode="ENABLED"
                 )
+                if not described(key, answer).e_tag:
+                    raise ValueError("no ETag")
         except StorageError as error:
             cause = error.__cause__
             answered = cause.response.get("ResponseMetadata", {}) if isinstance(cause, ClientError) else {}
@@ -237,13 +246,12 @@ class S3Store(S3Deleter, S3Copier):
     def stat(self, key: str) -> StoredObject | None:
         try:
             with boto_errors(self._where(key)):
-                answer = self._client.get().head_object(**self._at(key))
+                return described(key, self._client.get().head_object(**self._at(key)))
         except StorageError as error:
             # A 404 to HEAD has no body and may mean the bucket. GET distinguishes them.
             if is_missing_object(error) and self.is_gone(key):
                 return None
             raise
-        return described(key, answer)
 
     def is_gone(self, key: str) -> bool:
         """Return whether GET of the first byte finds no object. Only S3's error code for a missing object
@@ -258,8 +266,9 @@ class S3Store(S3Deleter, S3Copier):
                 return bool(code == "NoSuchKey")
             translated = translate_boto_error(error, self._where(key))
             raise unclear_404(self._where(key)) if is_missing_object(translated) else translated from error
-        except BotoCoreError as error:
-            raise translate_boto_error(error, self._where(key)) from error
+        except (BotoCoreError, *DAMAGED):
+            with boto_errors(self._where(key)):
+                raise
         return False
 
     def facts(self) -> StoreFacts:

@@ -22,9 +22,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 from botocore.parsers import ResponseParserError
 
-from lakeplan.errors import WriteConflict
+from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.stores.bounded import bound_s3, bounded_pages, whole_listing
-from lakeplan.stores.faults import Kind, error_of, is_missing_object, translate_boto_error
+from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_missing_object, translate_boto_error
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.protocols import StoredColumns, Versioned
 from lakeplan.stores.shared import LazyClient, RecordPlace
@@ -120,6 +120,8 @@ def rows_of(answer: dict[str, Any]) -> Rows:
         items = answer.get("Contents", [])
         modified = [round(item["LastModified"].timestamp() * 1_000_000) for item in items]
         sizes = np.array([item["Size"] for item in items], np.int64)
+        if (sizes < 0).any():
+            raise ValueError("a negative size")
         e_tags = [str(item.get("ETag", "")) for item in items]
         return Rows([item["Key"] for item in items], sizes, np.array(modified, np.int64), e_tags)
     if answer.get("EncodingType") != "url" or not any("%" in key or "+" in key for key in rows.keys):
@@ -223,12 +225,12 @@ class S3Client(LazyClient[Any]):
 
 @contextmanager
 def boto_errors(where: str) -> Iterator[None]:
-    """Translate errors of botocore by the table in ``faults``."""
+    """Translate errors of botocore by the table in ``faults``, and errors of reading a damaged response."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:
         raise translate_boto_error(error, where) from error
-    except ResponseParserError as error:
+    except (ResponseParserError, *DAMAGED) as error:
         raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from error
 
 
@@ -275,21 +277,23 @@ class S3Place(RecordPlace):
         met."""
         where = self._where(key)
         try:
-            answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
-            return str(answer["ETag"])
-        except (BotoCoreError, ClientError) as error:
-            translated = translate_boto_error(error, where)
-            if "IfMatch" in condition and is_missing_object(translated):  # the record is gone
-                translated = error_of(Kind.CONFLICT, where)
-            conflict = isinstance(translated, WriteConflict) and _was_sent_before(error)
-            if conflict and (version := self._version_of(key, data)):
+            with boto_errors(where):
+                answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
+                return str(answer["ETag"])
+        except StorageError as error:
+            if was_sent_before(error) and (version := self._version_of(key, data)):
                 return version
-            raise translated from error
+            if "IfMatch" in condition and is_missing_object(error):  # the record is gone
+                raise error_of(Kind.CONFLICT, where) from error
+            raise
 
 
-def _was_sent_before(error: Any) -> bool:
-    """Return whether botocore had sent this request before."""
-    return int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)) > 0
+def was_sent_before(error: StorageError) -> bool:
+    """Return whether a conditional write failed by its condition after botocore had sent it before. It may
+    conflict with itself."""
+    answer = getattr(error.__cause__, "response", {}).get("ResponseMetadata", {})
+    meant = isinstance(error, WriteConflict) or is_missing_object(error)
+    return meant and int(answer.get("RetryAttempts", 0)) > 0
 
 
 @cache
@@ -299,19 +303,35 @@ def _data(path: str | None) -> Loader:
     return create_loader(path)
 
 
+ROOTS = {
+    "ListObjectsV2": b"ListBucketResult",
+    "ListObjectVersions": b"ListVersionsResult",
+    "ListMultipartUploads": b"ListMultipartUploadsResult",
+    "GetBucketVersioning": b"Versioning",
+    "GetObjectTagging": b"Tagging",
+    "DeleteObjects": b"DeleteResult",
+    "CopyObject": b"CopyObjectResult",
+}
+"""The root elements of responses that botocore would read without them."""
+ROOT_BYTES = 1_000
+
+
 def _refuse_cut_answer(
     operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
-    """Turn a response with an incomplete body into one that is requested again. botocore treats a missing
-    body as an empty one, so that a listing would have no object, a bucket no versions and a batch no failure.
-    (It checks bodies that it streams. A response to HEAD announces a body and has none.)"""
+    """Turn a response with an incomplete body, or with another document such as a proxy's page, into one that
+    is requested again. botocore reads them as empty ones, so that a listing would have no object, a bucket no
+    versions and a batch no failure. (It checks bodies that it streams. A response to HEAD announces a body
+    and has none.)"""
     body = response_dict["body"]
     announced = response_dict["headers"].get("Content-Length", "")
     if operation_model.http.get("method") == "HEAD" or not isinstance(body, bytes):
         return
     if ROWS in customized_response_dict:
         return  # the body was complete before its entries were removed
-    if response_dict["status_code"] < 300 and announced.isdecimal() and int(announced) != len(body):
+    cut = announced.isdecimal() and int(announced) != len(body)
+    root = ROOTS.get(operation_model.name, b"")
+    if response_dict["status_code"] < 300 and (cut or root not in body[:ROOT_BYTES]):
         response_dict["status_code"] = 500
 
 

@@ -97,13 +97,14 @@ class S3Deleter(BatchDeleter, S3Place):
         versions: list[Version] = []
         for page in self._pages("list_object_versions", first_version, key):
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-            if expected is not None and any(
-                _replaces(item, stored_object(item, self._base), expected)
-                for item in page.get("Versions", ())
-                if item["Key"] == full
-            ):
-                return Deletion(key, CHANGED, changed=True)
-            versions += [(full, item["VersionId"]) for item in items if item["Key"] == full]
+            with boto_errors(self._url):
+                if expected is not None and any(
+                    _replaces(item, stored_object(item, self._base), expected)
+                    for item in page.get("Versions", ())
+                    if item["Key"] == full
+                ):
+                    return Deletion(key, CHANGED, changed=True)
+                versions += [(full, item["VersionId"]) for item in items if item["Key"] == full]
             if any(item["Key"] != full for item in items):
                 break
             if len(versions) > limits.STORE_VERSIONS:

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.bounded import REMNANT_PAGES, too_large
-from lakeplan.stores.faults import Kind, error_of, is_unsupported, translate_boto_error
+from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_unsupported, translate_boto_error
 from lakeplan.stores.protocols import Remnants, StoredColumns
 from lakeplan.stores.s3_client import S3Place, boto_errors, check_inside, columns_of, rows_of
 from lakeplan.stores.shared import find_in_pages
@@ -43,9 +43,10 @@ class S3Reader(S3Place):
                 data: bytes = answer["Body"].read()
             except ClientError as error:
                 raise translate_boto_error(error, where) from error
-            except BotoCoreError as error:
+            except (BotoCoreError, *DAMAGED):
                 if not tries_left:
-                    raise translate_boto_error(error, where) from error
+                    with boto_errors(where):
+                        raise
                 continue
             if len(data) == announced:
                 return data
@@ -59,19 +60,23 @@ class S3Reader(S3Place):
         """Implements ``ColumnReader``. Yields a page at a time."""
         start, where = self._base + prefix, self._where(prefix)
         for page in self._listing(prefix, recursive=recursive):
-            yield columns_of(page, self._base, start, where)
+            with boto_errors(where):
+                columns = columns_of(page, self._base, start, where)
+            yield columns
 
     def list_prefixes(self, prefix: str = "") -> list[str]:
-        return sorted(
-            item["Prefix"][len(self._base) :]
-            for page in self._listing(prefix, recursive=False)
-            for item in page.get("CommonPrefixes", ())
-        )
+        start, where = self._base + prefix, self._where(prefix)
+        with boto_errors(where):
+            pages = self._listing(prefix, recursive=False)
+            prefixes = [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", ())]
+        check_inside(prefixes, start, where)
+        return sorted(one[len(self._base) :] for one in prefixes)
 
     def remnants(self) -> Remnants:
         """Implements ``RemnantReader``."""
         try:
-            noncurrent, markers, whole = self._older_versions()
+            with boto_errors(self._url):
+                noncurrent, markers, whole = self._older_versions()
         except StorageError as error:
             if not (isinstance(error, StorageDenied) or is_unsupported(error)):
                 raise
@@ -107,10 +112,12 @@ class S3Reader(S3Place):
     def list_classes(self) -> Iterator[tuple[str, int, str]]:
         """Implements ``ClassReader``."""
         for page in self._pages("list_objects_v2", _first, client=self._client.whole()):
-            items = page.get("Contents", ())
-            check_inside([item["Key"] for item in items], self._base, self._where(""))
-            for item in items:
-                yield item["Key"][len(self._base) :], item["Size"], str(item.get("StorageClass", ""))
+            with boto_errors(self._url):
+                rows = rows_of(page)
+                check_inside(rows.keys, self._base, self._url)
+            classes = (str(item.get("StorageClass", "")) for item in page.get("Contents", ()))
+            for key, size, name in zip(rows.keys, rows.sizes.tolist(), classes, strict=True):
+                yield key[len(self._base) :], size, name
 
     def _listing(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         options = {} if recursive else {"Delimiter": "/"}
@@ -133,7 +140,7 @@ class S3Reader(S3Place):
         """Return the objects of one page, and whether more follow."""
         with boto_errors(self._url):
             answer = self._client.get().list_objects_v2(Bucket=self._bucket, **options)
-        rows = rows_of(answer)
+            rows = rows_of(answer)
         check_inside(rows.keys, self._base, self._url)
         if answer.get("IsTruncated") and not rows.keys:
             detail = "a page of a listing that is empty, but not the last"

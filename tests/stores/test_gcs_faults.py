@@ -450,6 +450,13 @@ class DescribeBadDays:
         with pytest.raises(WriteConflict):
             store.create("_lakeplan/a", b"mine")
 
+    def it_says_that_an_upload_s_answer_names_no_generation(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        faulty.arm(Rule(Answer(200, "{}"), method="POST", times=1))
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.create("_lakeplan/a", b"mine")
+
     def it_follows_no_redirect(self, full: SweepStore, faulty: FaultyStore, gcs_endpoint: str) -> None:
         faulty.arm(Rule(Answer(307, "", {"Location": gcs_endpoint}), method="GET"))
         with pytest.raises(StorageError, match="status 307"):

@@ -173,6 +173,40 @@ class DescribeS3OnABadDay:
         with pytest.raises(StorageDenied):
             store.is_gone("data/00")
 
+    @pytest.mark.parametrize("body", ["", "<html><body>Sign in</body></html>"], ids=["empty", "html"])
+    def it_never_takes_another_document_for_an_answer_with_nothing_in_it(
+        self, store: SweepStore, faulty: FaultyStore, body: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.stores.s3_client.TRIES", 1)
+        faulty.arm(Rule(Answer(200, body), query="list-type|versioning|versions"))
+        for request in (
+            lambda: list(store.list_objects()),
+            lambda: store.list_prefixes(),
+            lambda: store.find(KEYS),
+            lambda: store.facts(),
+            lambda: store.delete(KEYS, versions=Versions.ALL),
+        ):
+            with pytest.raises(StoreBusy):
+                request()
+
+    @pytest.mark.parametrize("fields", ["<Key>repo/data/00</Key>", "<Key>repo/a</Key><Size>x</Size>"])
+    def it_says_that_an_entry_is_damaged(self, store: SweepStore, faulty: FaultyStore, fields: str) -> None:
+        page = f"<ListBucketResult><Contents>{fields}</Contents></ListBucketResult>"
+        faulty.arm(Rule(Answer(200, page), method="GET"))
+        with pytest.raises(StoreBusy, match="damaged"):
+            list(store.list_objects())
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.find(KEYS)
+
+    def it_says_that_answers_lack_their_headers(self, store: SweepStore, faulty: FaultyStore) -> None:
+        faulty.arm(Rule(Answer(200)))
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.stat(KEYS[0])
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.put("_lakeplan/a", b"1")
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.copy(KEYS[0], "q/00")
+
     def it_sends_both_checksums_that_stores_want(
         self, store: SweepStore, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -250,6 +284,21 @@ class DescribeAzureOnABadDay:
         faulty.arm(Rule(Cut(sent=0), method="GET"))
         with pytest.raises(StorageError):
             store.read(KEYS[0])
+
+    @pytest.mark.parametrize(
+        "name", ["elsewhere/data/00", "repo/data/00"], ids=["outside the prefix", "without its size"]
+    )
+    def it_says_that_a_listing_is_damaged(self, store: SweepStore, faulty: FaultyStore, name: str) -> None:
+        blob = f"<Blob><Name>{name}</Name><Properties><BlobType>BlockBlob</BlobType></Properties></Blob>"
+        page = f"<EnumerationResults><Blobs>{blob}</Blobs></EnumerationResults>"
+        faulty.arm(Rule(Answer(200, page, {"Content-Type": "application/xml"}), method="GET"))
+        with pytest.raises(StoreBusy, match="damaged"):
+            list(store.list_objects("data/"))
+        faulty.clear()
+        faulty.arm(Rule(Answer(200, "<html>Sign in</html>", {"Content-Type": "text/html"}), method="GET"))
+        for request in (lambda: list(store.list_objects()), lambda: store.read(KEYS[0])):
+            with pytest.raises(StoreBusy, match="damaged"):
+                request()
 
     def it_matches_answers_by_their_numbers(self, store: SweepStore, faulty: FaultyStore) -> None:
         faulty.arm(Rule(Answer(202, parts([(1, 409, "LeaseIdMissing"), (2, 202, ""), (0, 503, "ServerBusy")]),
