@@ -121,7 +121,11 @@ def restore(
         journal.record["finished_at"] = run.now().isoformat()
         note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
-        site.store.put(key, json_line(document))
+        try:
+            site.store.put(key, json_line(document))
+        except StorageError as error:  # what came back must still be reported
+            unrecorded = f"the namespace has no record of this restore ({error.message})"
+            document["note"] = "; ".join(text for text in (document["note"], unrecorded) if text)
         return document
 
 

@@ -474,6 +474,14 @@ class DescribeAStoreThatFails:
         assert case.back() == {"data/a", "data/c"}
         assert sum(case.steps) == 3
 
+    def it_reports_what_it_copied_if_it_cannot_write_its_record(self, case: Case) -> None:
+        case.copies("data/a", "data/b")
+        case.store.before = raising(StorageDenied("no permission"), on="put")
+        document = case.restore()
+        assert (document["restored"], document["failed"]) == (2, 0)
+        assert document["note"] == "the namespace has no record of this restore (no permission)"
+        assert case.back() == {"data/a", "data/b"}
+
     def it_believes_the_store_and_not_its_answers(self, case: Case) -> None:
         """The answer to a copy was lost: it was made, or not, or somebody wrote there meanwhile."""
         case.copies("data/came", "data/not", "data/other")
