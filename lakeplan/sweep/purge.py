@@ -246,12 +246,19 @@ class _Purge:
         except StorageError as error:
             self._problem = f"{error}"
             return []
-        self._answers |= {answer.key: answer.reason for answer in answers if not answer.deleted}
+        self._answers |= {answer.key: answer.reason for answer in answers}
         return []
 
     def _ended(self) -> _End:
-        """The outcome, by the copies that are still stored."""
-        left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+        """The outcome, by the copies that are still stored. If they cannot be listed, the store's answers
+        decide."""
+        try:
+            left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+        except StorageError as error:
+            if not self._asked:
+                raise
+            self._problem = self._problem or f"{error}"
+            left = {key for key in self._asked if self._answers.get(key) != ""}
         failed = {
             key: self._answers.get(key) or self._problem or STILL_THERE for key in self._asked if key in left
         }

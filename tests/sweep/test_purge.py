@@ -329,6 +329,24 @@ def it_reports_what_the_store_shows_after_an_error(case: Case, monkeypatch: pyte
     assert len(case.inspections) == len(case.asked) == 1
 
 
+def it_reports_what_the_store_confirmed_if_it_cannot_list_the_copies_afterwards(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COPIES_AT_ONCE", 1)
+    case.copies("data/a", "data/b")
+    lost = False
+
+    def lose(name: str, args: tuple[Any, ...]) -> None:
+        nonlocal lost
+        lost = lost or (name == "delete" and "data/b" in str(args[0]))
+        if lost:
+            raise StorageError("no network")
+
+    case.store.before = lose
+    end = case.purge()
+    assert (end.deleted, end.failed, end.problem) == (Amount(1, 1), {"data/b": "no network"}, "no network")
+
+
 def it_reports_what_it_deleted_before_an_inspection_failed(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
