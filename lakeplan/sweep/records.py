@@ -154,6 +154,10 @@ def load_approval(state: StateReader, stored: StoredMark) -> Approval:
     """The approval of a mark. Raises as ``read_approval``, and GateRefused without an approval."""
     mark_id = stored.mark.mark_id
     approval = read_approval(state, stored)
+    if approval is None and not stored.mark.to_delete.objects:
+        raise GateRefused(
+            "the mark has no objects to delete", where=stored.mark.where, hint="There is nothing to do."
+        )
     if approval is None:
         raise GateRefused(
             "this mark is not approved",

@@ -257,8 +257,12 @@ class DescribeApproving:
 
     def it_refuses_an_empty_mark(self, world: SweepWorld, repo: LakeRepository) -> None:
         repo.set_rules(60)
+        mark = world.mark()
         with pytest.raises(UsageError, match="nothing to approve"):
-            world.approve(world.mark())
+            world.approve(mark)
+        with pytest.raises(GateRefused, match="no objects to delete") as refused:
+            world.run(mark)
+        assert "approve" not in refused.value.hint
 
     @pytest.mark.parametrize(
         ("sweep", "safety", "gate"),
