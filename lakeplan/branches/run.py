@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -166,6 +166,20 @@ def run_branches(
     overrides = gates.GateOverrides(options.allowed, (), options.now.date())
     overrides.check_named([*(d.key for d in wanted), *(b.key for b in broken), *others])
     runner = _Runner(tree, options, ports, run, reviewed)
+    with runner.leases:
+        results, whole = _run_all(runner, wanted, ports)
+    results += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
+    runner.close()
+    return BranchesReport(
+        run.run_id, options.now, tuple(sorted(results, key=lambda e: e.key)), whole, tuple(sorted(others))
+    )
+
+
+def _run_all(
+    runner: _Runner, wanted: Sequence[DesiredRepository], ports: RunPorts
+) -> tuple[list[RepositoryEnd], tuple[GateResult, ...]]:
+    """Inspects repositories, judges the gates over all of them, and deletes. Returns the end of each, and the
+    gates."""
     with (
         ports.progress.task("inspecting branches", len(wanted)) as step,
         ThreadPoolExecutor(max_workers=WORKERS) as pool,
@@ -180,17 +194,13 @@ def run_branches(
         inspected = list(pool.map(inspect, wanted))
     held = [item for item in inspected if isinstance(item, _Held)]
     results = [item for item in inspected if isinstance(item, RepositoryEnd)]
-    results += [RepositoryEnd(b.desired, failure=b.failure) for b in broken]
     runner.give_notice(held)
     whole = runner.weigh([item for item in held if item.survey.deleted])
     refused = any(g.outcome is GateOutcome.REFUSED for g in whole)
     total = sum(len(item.survey.deleted) for item in held)
     with ports.progress.task("deleting branches", total) as step:
         results += [runner.finish(item, step, refused=refused) for item in held]
-    runner.close()
-    return BranchesReport(
-        run.run_id, options.now, tuple(sorted(results, key=lambda e: e.key)), whole, tuple(sorted(others))
-    )
+    return results, whole
 
 
 class _Runner:
@@ -208,6 +218,8 @@ class _Runner:
         self._run = run
         self._reviewed = reviewed
         self._journal = open_journal(ports.state, run, "branches run")
+        self.leases = ExitStack()
+        """Releases every lease that is still held when the run ends, whatever ended it."""
 
     # ---- inspecting
     def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
@@ -222,7 +234,7 @@ class _Runner:
                 held = self._survey(desired, lease, stack, clocks)
                 held.ahead = clocks.latest - began
                 if held.survey.deleted or held.survey.to_announce:
-                    held.stack = stack.pop_all()
+                    held.stack = self.leases.enter_context(stack.pop_all())
                     return held
                 return self._nothing_to_delete(held)
             except LakeplanError as error:

@@ -24,7 +24,7 @@ from lakeplan.lakefs.protocols import BranchReader, BranchWriter
 from lakeplan.review.run import Run, close_journal, open_journal, read_back
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import LEASE_SECONDS, Lease
+from lakeplan.state.store import LEASE_SECONDS, Lease, RunJournal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
@@ -107,13 +107,9 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
             f"no record of {what} has a deleted branch to restore",
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
-    done = [_undo(d, r, options, ports, run) for d, r in restorable]
-    # The branches have been restored, so a failure to record that is only a warning.
     journal = open_journal(ports.state, run, "branches undo")
-    for end in done:
-        heads = {b.branch_id: (b.deletion.head, b.outcome.value) for b in end.branches}
-        bad = (Restored.FAILED.value, Restored.UNCERTAIN.value)
-        journal.record.setdefault("repositories", {})[end.repository] = history_step(heads, end.failure, bad)
+    done = [_undo(d, r, options, ports, run, journal) for d, r in restorable]
+    # The branches have been restored, so a failure to record that is only a warning.
     if done and (note := close_journal(journal, run)):
         log.warning("%s", note)
     return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
@@ -140,7 +136,12 @@ def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Delet
 
 
 def _undo(
-    desired: DesiredRepository, record: DeletionRecord, options: UndoOptions, ports: RunPorts, run: Run
+    desired: DesiredRepository,
+    record: DeletionRecord,
+    options: UndoOptions,
+    ports: RunPorts,
+    run: Run,
+    journal: RunJournal,
 ) -> RepositoryRestored:
     done: list[BranchRestored] = []
     failure = None
@@ -154,6 +155,8 @@ def _undo(
             restorer = _Restorer(desired.name, readers.branches, ports.writer(desired.server), run)
             renewed = run.now()
             left = sorted(_to_restore(fresh, options).items())
+            pending = {name: (deletion.head, "pending") for name, deletion in left}
+            journal.step(desired.key, **history_step(pending, None) | {"status": "pending"})
             for start in range(0, len(left), SAVE_EVERY):
                 if (run.now() - renewed).total_seconds() > LEASE_SECONDS / 3:
                     lease.renew()
@@ -176,6 +179,9 @@ def _undo(
                     )
     except LakeplanError as error:
         failure = failure_of(error)
+    outcomes = {b.branch_id: (b.deletion.head, b.outcome.value) for b in done}
+    bad = (Restored.FAILED.value, Restored.UNCERTAIN.value)
+    journal.record.setdefault("repositories", {})[desired.key] = history_step(outcomes, failure, bad)
     return RepositoryRestored(desired.key, record.run_id, record.at, tuple(done), failure)
 
 

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from lakeplan.branches import run
 from lakeplan.branches.deletion_records import list_runs, read_deletions
 from lakeplan.branches.documents import run_exit_code
+from lakeplan.errors import ServerUnreachable
 from lakeplan.state.store import LEASE_GRACE
 from lakeplan.values.settings import Policy
 
@@ -59,6 +61,32 @@ class DescribeTwoRunsAtOnce:
         assert ("feature-2" in idle.lakefs.branches) is not last
         idle.undo()
         assert set(idle.lakefs.branches) == {"main", "feature-1", "feature-2"}
+
+
+class DescribeTheLeases:
+    @pytest.mark.parametrize("error", [ServerUnreachable("no answer"), KeyboardInterrupt()], ids=repr)
+    @pytest.mark.parametrize("step", ["give_notice", "weigh", "finish"])
+    def it_releases_all_when_a_run_fails_before_it_deletes(self, idle, monkeypatch, error, step):
+        def fail(*args, **more):
+            assert idle.state.list_keys("leases/")
+            raise error
+
+        monkeypatch.setattr(run._Runner, step, fail)
+        with pytest.raises(type(error)):
+            idle.run()
+        assert idle.state.list_keys("leases/") == []
+
+    def it_releases_all_when_it_is_interrupted_while_it_inspects(self, idle, monkeypatch):
+        inspect = run._Runner.inspect
+
+        def interrupted(self, desired):
+            inspect(self, desired)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(run._Runner, "inspect", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            idle.run()
+        assert idle.state.list_keys("leases/") == []
 
 
 class DescribeBeingKilled:

@@ -13,6 +13,7 @@ from lakeplan.branches.deletion_records import list_runs, read_deletions, record
 from lakeplan.branches.documents import undo_exit_code
 from lakeplan.branches.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
+from lakeplan.review.history import list_runs as list_history
 from lakeplan.values.desired import Safety
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
@@ -150,6 +151,35 @@ def it_can_be_killed_at_any_point(deleted, killed, steps):
     except UsageError:
         assert steps > 3  # the killed one had brought everything back
     assert {n: b for n, b in deleted.lakefs.branches.items() if n != "main"} == deleted.heads
+
+
+@pytest.mark.parametrize("created", [0, 1])
+def it_is_in_the_history_with_what_it_may_have_restored_when_it_is_killed(deleted, killed, created):
+    deleted.kill_after(2 + created)  # after the lease and the history
+    with pytest.raises(killed):
+        deleted.undo()
+    deleted.kill_after(None)
+    last = list_history(deleted.state).runs[0]
+    (step,) = last.steps
+    assert (last.command, last.finished_at, step.status) == ("branches undo", None, "pending")
+    assert step.counts == {"pending": 2}
+    assert {name: branch.head for name, branch in step.branches.items()} == {
+        name: branch.commit_id for name, branch in deleted.heads.items()
+    }
+
+
+def it_restores_nothing_that_it_cannot_record(deleted, monkeypatch):
+    write = deleted.state.write
+
+    def refuse(key, data, **more):
+        if key.startswith("history/"):
+            raise PermissionDenied("the state cannot be written")
+        return write(key, data, **more)
+
+    monkeypatch.setattr(deleted.state, "write", refuse)
+    report = deleted.undo()
+    assert "cannot be written" in report.repositories[0].failure.message
+    assert set(deleted.lakefs.branches) == {"main"}
 
 
 def it_finds_a_branch_whose_deletion_was_never_answered(world):
