@@ -173,9 +173,17 @@ def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReade
 
 def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
     try:
-        return replace(drift, sweeps=tuple(read_sweeps(state, drift.repository).values()))
+        sweeps = tuple(read_sweeps(state, drift.repository).values())
     except LakeplanError as error:
         return replace(drift, state_note=f"{drift.repository}: {error.message} ({error.where})")
+    if purging := [sweep.mark_id for sweep in sweeps if sweep.purging is not None]:
+        # It may also be active now.
+        note = (
+            f"{drift.repository}: a purge of mark {purging[0]} has not recorded its end, so at least the"
+            " reported amount is reclaimed. Run `lakeplan sweep purge` to correct the figures"
+        )
+        return replace(drift, sweeps=sweeps, state_note=note)
+    return replace(drift, sweeps=sweeps)
 
 
 def _of_lost_server(key: str, server: str, state: StateReader) -> RepositoryDrift:

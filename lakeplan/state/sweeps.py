@@ -31,7 +31,10 @@ _SWEPT = records.record(
         "versions_kept": records.flag,
         **dict.fromkeys(STATUSES, records.AMOUNT),
     },
-    {"purged": records.AMOUNT},
+    {
+        "purged": records.AMOUNT,
+        "purging": records.record({"run_id": records.text, "copies": records.AMOUNT}),
+    },
 )
 _SWEEPS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
 
@@ -40,7 +43,8 @@ _SWEEPS = records.record({"repository": records.text, "marks": records.map_of(_S
 class RecordedSweep:
     """The result of the sweep of one mark. ``amounts`` are by status, with ``pending``. ``finished``: no
     marked object is pending. ``versions_kept``: the store may have older versions of what was deleted.
-    ``purged``: what was deleted from the mark's quarantine."""
+    ``purged``: what was deleted from the mark's quarantine. ``purging``: the copies when a purge began that
+    has not recorded its end, so more may be purged; None: every purge recorded its end."""
 
     mark_id: str
     at: datetime
@@ -49,14 +53,18 @@ class RecordedSweep:
     versions_kept: bool
     amounts: Mapping[str, Amount]
     purged: Amount
+    purging: Amount | None = None
+
+    def purged_by(self, copies: Amount) -> Amount:
+        """The purged copies while these are in quarantine."""
+        return self.purged if self.purging is None else self.purged + _not_negative(self.purging - copies)
 
     @property
     def quarantined(self) -> Amount:
         """The objects that were moved to quarantine and not purged since."""
         if self.mode != "quarantine":
             return Amount()
-        left = self.amounts[Status.DELETED.value] - self.purged
-        return Amount(max(left.objects, 0), max(left.size_bytes, 0))
+        return _not_negative(self.amounts[Status.DELETED.value] - self.purged)
 
     @property
     def reclaimed(self) -> Amount:
@@ -70,18 +78,7 @@ class RecordedSweep:
 def read_sweeps(state: StateReader, repository: str) -> dict[str, RecordedSweep]:
     """The recorded sweeps of ``server/name`` by mark. Raises FormatError for a damaged record."""
     entries, _ = _read(state, repository)
-    return {
-        mark_id: RecordedSweep(
-            mark_id,
-            records.moment_in(entry["at"]),
-            entry["finished"],
-            entry["mode"],
-            entry["versions_kept"],
-            {status: Amount.from_row(entry[status]) for status in STATUSES},
-            _purged(entry),
-        )
-        for mark_id, entry in entries.items()
-    }
+    return {mark_id: _parsed(mark_id, entry) for mark_id, entry in entries.items()}
 
 
 def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_kept: bool) -> None:
@@ -101,26 +98,49 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
         raise FormatError(f"impossible figures are not recorded: {error}", where=where) from None
 
     def add(entries: Mapping[str, Any]) -> dict[str, Any]:
-        purged = entries.get(mark_id, {}).get("purged")
-        return {**entries, mark_id: entry if purged is None else {**entry, "purged": purged}}
+        before = entries.get(mark_id, {})
+        kept = {name: before[name] for name in ("purged", "purging") if before.get(name) is not None}
+        return {**entries, mark_id: {**entry, **kept}}
 
     _change(state, repository, add)
 
 
-def record_purge(state: StateWriter, repository: str, mark_id: str, purged: Amount) -> None:
-    """Records that copies were deleted from a mark's quarantine. Raises LakeplanError."""
+def record_purge(
+    state: StateWriter, repository: str, mark_id: str, copies: Amount, *, begun: str = "", ended: str = ""
+) -> None:
+    """Records that a purge of a mark's quarantine begins or has ended, with the copies in it. Between the
+    two, a killed purge leaves a record by which the next one counts what it deleted. ``begun`` and ``ended``
+    are the run; an end is ignored if another run has taken over. Raises LakeplanError."""
 
-    def add(entries: Mapping[str, Any]) -> dict[str, Any]:
-        if mark_id not in entries:
+    def change(entries: Mapping[str, Any]) -> dict[str, Any]:
+        entry = entries.get(mark_id)
+        if entry is None or (ended and (entry.get("purging") or {}).get("run_id") != ended):
             return {**entries}
-        entry = entries[mark_id]
-        return {**entries, mark_id: {**entry, "purged": (_purged(entry) + purged).to_row()}}
+        after = {**entry, "purged": _parsed(mark_id, entry).purged_by(copies).to_row()}
+        after.pop("purging", None)
+        if begun:
+            after["purging"] = {"run_id": begun, "copies": copies.to_row()}
+        return {**entries, mark_id: after}
 
-    _change(state, repository, add)
+    _change(state, repository, change)
 
 
-def _purged(entry: Mapping[str, Any]) -> Amount:
-    return Amount.from_row(entry["purged"]) if entry.get("purged") else Amount()
+def _parsed(mark_id: str, entry: Mapping[str, Any]) -> RecordedSweep:
+    purged, purging = entry.get("purged"), entry.get("purging")
+    return RecordedSweep(
+        mark_id,
+        records.moment_in(entry["at"]),
+        entry["finished"],
+        entry["mode"],
+        entry["versions_kept"],
+        {status: Amount.from_row(entry[status]) for status in STATUSES},
+        Amount.from_row(purged) if purged else Amount(),
+        Amount.from_row(purging["copies"]) if purging else None,
+    )
+
+
+def _not_negative(amount: Amount) -> Amount:
+    return Amount(max(amount.objects, 0), max(amount.size_bytes, 0))
 
 
 def _change(

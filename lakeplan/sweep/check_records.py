@@ -25,7 +25,7 @@ from lakeplan.formats.namespace import (
     quarantine_prefix,
 )
 from lakeplan.simulation.requests import SampledEntry
-from lakeplan.state.sweeps import read_sweeps
+from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader, SweepStore
 from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
@@ -121,13 +121,13 @@ def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
 def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
     """Compares every quarantine with the records of its sweep. Raises StorageError, and FormatError for a
     damaged record in the state."""
-    purged = {mark_id: sweep.purged for mark_id, sweep in read_sweeps(state, site.key).items()}
+    swept = read_sweeps(state, site.key)
     rows: list[QuarantineRow] = []
     present = mark_ids(site.store, QUARANTINE_PREFIX)
     for mark_id in sorted({*present, *mark_ids(site.store, SWEEPS_PREFIX)}):
         mark = _mark(site, mark_id)
         if mark is None:
-            if mark_id in present or _may_have_moved(site, mark_id, purged.get(mark_id, Amount())):
+            if mark_id in present or _may_have_moved(site, mark_id, swept.get(mark_id)):
                 rows.append(_unreadable(site, mark_id, NO_MARK))
         elif mark.settings.mode == "quarantine":
             recorded: dict[str, int] = {}
@@ -138,13 +138,13 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
                 rows.append(_unreadable(site, mark_id, f"{error.where}: {error.message}"))
                 continue
             if recorded:
-                rows.append(_quarantine(site, mark_id, recorded, purged.get(mark_id, Amount())))
+                rows.append(_quarantine(site, mark_id, recorded, swept.get(mark_id)))
     return rows
 
 
-def _may_have_moved(site: Site, mark_id: str, purged: Amount) -> bool:
-    """Whether a sweep whose mark cannot be read may have moved objects that were not purged. Its copies may
-    have been lost with the mark."""
+def _may_have_moved(site: Site, mark_id: str, swept: RecordedSweep | None) -> bool:
+    """Whether a sweep whose mark cannot be read, and without copies, may have moved objects that were not
+    purged. Its copies may have been lost with the mark."""
     try:
         summary = read_summary(site.store, mark_id)
     except FormatError:
@@ -152,10 +152,12 @@ def _may_have_moved(site: Site, mark_id: str, purged: Amount) -> bool:
     if summary is None:
         return bool(newest_attempts(site.store, mark_id))
     moved = summary["deleted"]["objects"] if summary["settings"]["mode"] == "quarantine" else 0
-    return moved > purged.objects
+    return moved > (0 if swept is None else swept.purged_by(Amount()).objects)
 
 
-def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: Amount) -> QuarantineRow:
+def _quarantine(
+    site: Site, mark_id: str, recorded: Mapping[str, int], swept: RecordedSweep | None
+) -> QuarantineRow:
     prefix = quarantine_prefix(mark_id)
     copies = {stored.key.removeprefix(prefix): stored.size for stored in site.store.list_objects(prefix)}
     lacking = sorted(recorded.keys() - copies.keys())
@@ -167,6 +169,7 @@ def _quarantine(site: Site, mark_id: str, recorded: Mapping[str, int], purged: A
     }
     lacking = [address for address in lacking if address not in back]
     gone = _amount(recorded, lacking)
+    purged = Amount() if swept is None else swept.purged_by(Amount(len(copies), sum(copies.values())))
     # A purge records how much it deleted, and not what.
     is_purged = gone.objects <= purged.objects
     resized = sorted(a for a, size in copies.items() if a in recorded and size != recorded[a])

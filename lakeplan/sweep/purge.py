@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
@@ -15,7 +16,8 @@ from lakeplan.retention.rules import to_us
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
-from lakeplan.state.sweeps import record_purge
+from lakeplan.state.sweeps import read_sweeps, record_purge
+from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.documents import PurgedRow
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
@@ -77,6 +79,25 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
     return sorted(quarantines, key=lambda quarantine: quarantine.newest)
 
 
+def unrecorded_purges(site: Site, state: StateReader) -> list[Quarantine]:
+    """The empty quarantines of which a purge did not record that it deleted the last copy."""
+    begun = sorted(mark_id for mark_id, sweep in read_sweeps(state, site.key).items() if sweep.purging)
+    copies = {mark_id: site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/") for mark_id in begun}
+    return [
+        Quarantine(site, mark_id, Amount(), moment_of(0))
+        for mark_id in begun
+        if next(iter(copies[mark_id]), None) is None
+    ]
+
+
+def record_empty(quarantine: Quarantine, ports: SweepPorts, run: Run) -> None:
+    """Records the end of a purge that was killed after it deleted the last copy. Raises LakeplanError."""
+    site, mark_id = quarantine.site, quarantine.mark_id
+    with site_lease(site, ports.state, run):
+        for moment in ("begun", "ended"):
+            record_purge(ports.state, site.key, mark_id, Amount(), **{moment: run.run_id})
+
+
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
     """Deletes the copies of one quarantine that nothing needs, and returns what became of all of them by what
     is stored afterwards. Keeps copies that were written after ``older_than``, or less than
@@ -97,12 +118,16 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         _check_over(site, mark_id)
         mark = load_mark(site, ports.state, mark_id).mark
         check_same_repository(site, mark)
-        end = _Purge(site, mark, ports, clocks, lease.renew, before_us).purge()
-    try:
-        record_purge(ports.state, site.key, mark_id, end.deleted)
-    except LakeplanError as error:
-        # The record has only figures. What became of the copies must be reported in any case.
-        _log.warning("this purge is not recorded in the state: %s", error)
+        record = partial(record_purge, ports.state, site.key, mark_id)
+        end = _Purge(
+            site, mark, ports, clocks, lease.renew, before_us, partial(record, begun=run.run_id)
+        ).purge()
+        try:
+            if end.left is not None:
+                record(end.left, ended=run.run_id)
+        except LakeplanError as error:
+            # The record has only figures. What became of the copies must be reported in any case.
+            _log.warning("the end of this purge is not recorded in the state: %s", error)
     return {
         "repository": site.key,
         "mark_id": mark_id,
@@ -120,9 +145,11 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
 
 @dataclass(frozen=True)
 class _End:
-    """The outcome of a purge. ``kept`` and ``failed`` say why, by key of the copy."""
+    """The outcome of a purge. ``kept`` and ``failed`` say why, by key of the copy. ``left``: all copies that
+    are still in quarantine; None if they could not be listed."""
 
     deleted: Amount
+    left: Amount | None
     kept: Mapping[str, str]
     failed: Mapping[str, str]
     problem: str
@@ -141,6 +168,7 @@ class _Purge:
         clocks: Clocks,
         keep: Callable[[], None],
         before_us: int,
+        begin: Callable[[Amount], None],
     ) -> None:
         self._site = site
         self._mark = mark
@@ -148,6 +176,8 @@ class _Purge:
         self._clocks = clocks
         self._keep = keep
         self._before_us = before_us
+        self._begin = begin
+        self._copies = Amount()
         self._prefix = quarantine_prefix(mark.mark_id)
         self._asked: dict[str, StoredObject] = {}
         self._answers: dict[str, str] = {}
@@ -192,6 +222,7 @@ class _Purge:
         named = marked_addresses(self._site.store, self._mark)
         waiting = []
         for copy in self._site.store.list_objects(self._prefix):
+            self._copies += Amount(1, copy.size)
             if copy.modified_us >= self._before_us:
                 self._kept[copy.key] = YOUNG
             elif copy.key.removeprefix(self._prefix) not in named:
@@ -222,6 +253,8 @@ class _Purge:
             mode="delete", versions=sweep.versions, verify_all=False, cutoff_us=0, rate=sweep.rate
         )
         self._keep()
+        if not self._asked:
+            self._begin(self._copies)
         self._asked |= {copy.key: copy for copy in copies}
         kept = self._ports.now()
 
@@ -251,9 +284,11 @@ class _Purge:
 
     def _ended(self) -> _End:
         """The outcome, by the copies that are still stored. If they cannot be listed, the store's answers
-        decide."""
+        decide, and the next purge counts what was deleted."""
+        there: Amount | None = None
         try:
-            left = {copy.key for copy in self._site.store.list_objects(self._prefix)}
+            copies = {copy.key: copy.size for copy in self._site.store.list_objects(self._prefix)}
+            left, there = {*copies}, Amount(len(copies), sum(copies.values()))
         except StorageError as error:
             if not self._asked:
                 raise
@@ -263,7 +298,7 @@ class _Purge:
             key: self._answers.get(key) or self._problem or STILL_THERE for key in self._asked if key in left
         }
         sizes = [copy.size for key, copy in self._asked.items() if key not in left]
-        return _End(Amount(len(sizes), sum(sizes)), self._kept, failed, self._problem)
+        return _End(Amount(len(sizes), sum(sizes)), there, self._kept, failed, self._problem)
 
 
 def _check_over(site: Site, mark_id: str) -> None:

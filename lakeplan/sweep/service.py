@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -30,7 +31,14 @@ from lakeplan.sweep.mark import Made, MarkOptions, make_marks
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import is_begun
 from lakeplan.sweep.ports import Site, SweepPorts, approval_key, open_site, other_servers, select, select_one
-from lakeplan.sweep.purge import PURGE_FORMAT, Quarantine, list_quarantines, purge
+from lakeplan.sweep.purge import (
+    PURGE_FORMAT,
+    Quarantine,
+    list_quarantines,
+    purge,
+    record_empty,
+    unrecorded_purges,
+)
 from lakeplan.sweep.records import (
     MARKS_FORMAT,
     StoredMark,
@@ -144,8 +152,8 @@ def quarantines(
     tree: DesiredTree, selection: Selection, ports: SweepPorts, *, older_than: datetime
 ) -> list[Quarantine]:
     """The quarantines of all selected repositories that are older than ``older_than`` and than
-    ``sweep.quarantine_age``. Raises the error of the first repository that cannot be read, because an
-    incomplete purge would look complete."""
+    ``sweep.quarantine_age``, and empty ones whose purge did not record its end. Raises the error of the
+    first repository that cannot be read, because an incomplete purge would look complete."""
     wanted, failed = select(tree, selection, ports)
     if failed:
         raise next(iter(failed.values()))
@@ -155,6 +163,7 @@ def quarantines(
     for site in sites:
         age = timedelta(seconds=site.desired.sweep.quarantine_age_seconds)
         old += list_quarantines(site, older_than=min(older_than, now - age))
+        old += unrecorded_purges(site, ports.state)
     return old
 
 
@@ -168,6 +177,10 @@ def purge_all(
     codes: list[int] = []
     steps = _PurgeSteps(open_journal(ports.state, run, "sweep purge"))
     for one in old:
+        if not one.amount.objects:
+            with suppress(LakeplanError):  # another run may be purging it; the record has only figures
+                record_empty(one, ports, run)
+            continue
         try:
             steps.begin(one.site.key, one.mark_id)
             rows.append(purge(one, ports, run, older_than=older_than))
@@ -183,7 +196,7 @@ def purge_all(
                     "hint": error.hint,
                 }
             )
-    if old and (note := close_journal(steps.journal, run)):
+    if steps.marks and (note := close_journal(steps.journal, run)):
         _log.warning("%s", note)
     document: PurgeDocument = {
         "format": PURGE_FORMAT,

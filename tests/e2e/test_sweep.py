@@ -705,3 +705,16 @@ def it_sweeps_what_its_own_tree_claims(make_site: Any) -> None:
     site.world.append("lakeplan.yaml", "name: team-b\nmanages: [lake]\n")
     claim_for(site, "team-b")
     assert site.sweep(site.mark()["mark_id"])["deleted"]["objects"] == 2
+
+
+def it_lets_drift_say_that_a_killed_purge_may_have_deleted_more(make_site: Any) -> None:
+    site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+    mark_id = site.mark()["mark_id"]
+    site.sweep(mark_id)
+    (file,) = site.world.folder.rglob("ends/prod/lake.json")
+    record = json.loads(file.read_text())
+    copies = {"objects": 2, "size_bytes": 21}
+    record["marks"][mark_id]["purging"] = {"run_id": "killed", "copies": copies}
+    file.write_text(json.dumps(record))
+    (note,) = site.world.lakeplan("drift", "--format", "json").json["notes"]
+    assert note.startswith(f"prod/lake: a purge of mark {mark_id} has not recorded its end")

@@ -22,6 +22,7 @@ from lakeplan.formats.ranges import read_metarange
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.checking import StepChecker
 from lakeplan.simulation.runners import Runners
+from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.check import ReadData, check_after, check_all, check_before, exit_code_of
 from lakeplan.sweep.records import load_mark
 from lakeplan.sweep.restore import RestoreOptions, restore
@@ -351,6 +352,32 @@ def it_knows_what_was_purged(world: SweepWorld, repo: LakeRepository, moved: str
     (one,) = row["quarantine"]
     assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
     assert row["complete"]
+
+
+def it_counts_what_a_killed_purge_deleted_as_purged(
+    world: SweepWorld, repo: LakeRepository, moved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.lake.clock.advance(days=8)
+    older = world.now()
+    found = quarantines(world.tree(), EVERYTHING, world.ports(), older_than=older)
+
+    def kill(purge: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeplan.sweep.purge._Purge._ended", kill)
+        with pytest.raises(KeyboardInterrupt):
+            purge_all(found, world.ports(), world.run_of(), older_than=older, option=None)
+    assert copies(repo, moved) == []
+    row = checked(world)
+    (one,) = row["quarantine"]
+    assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
+    assert row["complete"]
+    again = quarantines(world.tree(), EVERYTHING, world.ports(), older_than=older)
+    document, code = purge_all(again, world.ports(), world.run_of(), older_than=older, option=None)
+    assert (document["quarantines"], document["refused"], code) == ([], [], 0)
+    assert read_sweeps(world.state, world.site().key)[moved].purged.objects == 2
+    assert quarantines(world.tree(), EVERYTHING, world.ports(), older_than=older) == []
 
 
 @pytest.mark.parametrize("what", ["mark", "record"])

@@ -16,6 +16,7 @@ from lakeplan.errors import FormatError, GateRefused, LakeplanError, LeaseHeld, 
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
+from lakeplan.state.sweeps import RecordedSweep, read_sweeps, record_purge, record_sweep
 from lakeplan.stores.folder import FolderState
 from lakeplan.sweep import purge as module
 from lakeplan.sweep.inspection import Needed
@@ -33,7 +34,9 @@ from lakeplan.sweep.purge import (
     Quarantine,
     list_quarantines,
     purge,
+    unrecorded_purges,
 )
+from lakeplan.sweep.service import purge_all
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Marked, Part, SweepSettings, Versions
@@ -72,6 +75,8 @@ class Case:
     renewed: list[datetime] = field(default_factory=list)
     asked: list[tuple[list[str], DeleteSettings]] = field(default_factory=list)
     stopped: Callable[[], bool] = lambda: False
+    begun: list[Amount] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = FaultyStore(folder_store(self.folder))
@@ -123,7 +128,9 @@ class Case:
 
     def purge(self) -> Any:
         keep, before_us = self.renew, int(BEFORE * 1_000_000)
-        end = module._Purge(self.site, self.mark, self.ports, CLOCKS, keep, before_us).purge()
+        end = module._Purge(
+            self.site, self.mark, self.ports, CLOCKS, keep, before_us, self.begun.append
+        ).purge()
         return replace(end, kept=self.short(end.kept), failed=self.short(end.failed))
 
     @staticmethod
@@ -450,7 +457,7 @@ class DescribeOneQuarantine:
                 calls.append("released")
 
         def lease(site: Any, state: Any, run: Run) -> Lease:
-            assert (site, state, run.run_id) == (case.site, case.ports.state, "run-1")
+            assert (site, state, run) == (case.site, case.ports.state, case.runs[-1])
             return Lease()
 
         def clocks(site: Any, key: str, now: Any, *, by: str) -> Clocks:
@@ -495,9 +502,8 @@ class DescribeOneQuarantine:
 
     @staticmethod
     def of(case: Case, older_than: datetime = NOW) -> dict[str, Any]:
-        run = Run("run-1", {"user": "ann", "host": "here", "pid": 1}, lambda: NOW, lambda holder: True)
         one = Quarantine(case.site, "m1", Amount(9, 9), NOW - 3 * MINUTE)
-        return purge(one, case.ports, run, older_than=older_than)
+        return purge(one, case.ports, run(case), older_than=older_than)
 
     def it_checks_everything_under_the_lease(self, case: Case, calls: list[Any]) -> None:
         case.copies("data/a", data=b"xx")
@@ -550,25 +556,125 @@ class DescribeOneQuarantine:
         assert self.of(case, older_than)["deleted"] == 1
         assert case.left() == {"data/young"}
 
-    def it_remembers_what_was_purged(
-        self, case: Case, calls: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        recorded: list[Any] = []
-        monkeypatch.setattr(module, "record_purge", lambda *args: recorded.append(args))
-        case.copies("data/a", data=b"xx")
-        self.of(case)
-        assert recorded == [(case.ports.state, "prod/lake", "m1", Amount(1, 2))]
+    @staticmethod
+    def recorded(case: Case) -> RecordedSweep:
+        return read_sweeps(case.ports.state, "prod/lake")["m1"]
 
-    def it_reports_a_purge_that_the_state_cannot_remember(
-        self, case: Case, calls: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.fixture
+    def swept(self, case: Case, calls: list[Any]) -> Case:
+        """Three copies, whose sweep is recorded."""
+        none = {"objects": 0, "size_bytes": 0}
+        document = {
+            "mark_id": "m1",
+            "repository": "prod/lake",
+            "at": "2026-03-01T12:00:00Z",
+            "finished": True,
+            "settings": {"mode": "quarantine"},
+            **dict.fromkeys(("saved", "failed", "pending"), none),
+            "deleted": {"objects": 3, "size_bytes": 9},
+        }
+        record_sweep(case.ports.state, document, versions_kept=False)
+        case.copies("data/a", data=b"xx")
+        case.copies("data/b", data=b"xxx")
+        case.copies("data/c", data=b"xxxx")
+        return case
+
+    def it_remembers_what_was_purged(self, swept: Case) -> None:
+        swept.needs = [{"data/b"}]
+        self.of(swept)
+        found = self.recorded(swept)
+        assert (found.purged, found.quarantined, found.purging) == (Amount(2, 6), Amount(1, 3), None)
+
+    @pytest.mark.parametrize("killed_at", [0, 1, 2, 3])
+    def it_counts_what_a_killed_purge_deleted(
+        self, swept: Case, monkeypatch: pytest.MonkeyPatch, killed_at: int
     ) -> None:
-        def fail(*_: object) -> None:
+        delete = swept.store.delete
+
+        def kill(keys: Any, **more: Any) -> Any:
+            delete(keys[:killed_at], **more)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(swept.store, "delete", kill)
+            with pytest.raises(KeyboardInterrupt):
+                self.of(swept)
+        gone = (Amount(), Amount(1, 2), Amount(2, 5), Amount(3, 9))[killed_at]
+        found = self.recorded(swept)
+        left = Amount(3, 9) - gone
+        assert (found.purged, found.purging, found.purged_by(left)) == (Amount(), Amount(3, 9), gone)
+        record_sweep(  # another run of the sweep does not forget it
+            swept.ports.state,
+            {
+                "mark_id": "m1",
+                "repository": "prod/lake",
+                "at": "2026-03-02T12:00:00Z",
+                "finished": True,
+                "settings": {"mode": "quarantine"},
+                **{status: amount.to_row() for status, amount in found.amounts.items()},
+            },
+            versions_kept=False,
+        )
+        (one,) = [
+            *list_quarantines(swept.site, older_than=NOW),
+            *unrecorded_purges(swept.site, swept.ports.state),
+        ]
+        assert one.amount == left
+        swept.needs = [{"data/c"}]
+        document, code = purge_all([one], swept.ports, run(swept), older_than=NOW, option=None)
+        assert code == (3 if left.objects else 0)
+        assert len(document["quarantines"]) == (1 if left.objects else 0)
+        found = self.recorded(swept)
+        kept = Amount(1, 4) if left.objects else Amount()
+        assert (found.purged, found.quarantined, found.purging) == (Amount(3, 9) - kept, kept, None)
+        assert unrecorded_purges(swept.site, swept.ports.state) == []
+
+    def it_counts_copies_once_when_another_run_took_over(self, swept: Case) -> None:
+        taken: list[Any] = []
+        delete = swept.store.delete
+
+        def stall(keys: Any, **more: Any) -> Any:
+            if taken:
+                return delete(keys, **more)
+            delete(keys[:1], **more)
+            taken.append(
+                purge_all(
+                    list_quarantines(swept.site, older_than=NOW),
+                    swept.ports,
+                    run(swept),
+                    older_than=NOW,
+                    option=None,
+                )
+            )
+            return delete(keys[1:], **more)
+
+        swept.store.delete = stall  # type: ignore[method-assign]
+        self.of(swept)
+        assert taken
+        found = self.recorded(swept)
+        assert (found.purged, found.purging) == (Amount(3, 9), None)
+
+    def it_purges_nothing_that_it_cannot_record(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object, **more: object) -> None:
             raise StorageError("the state is full")
 
         monkeypatch.setattr(module, "record_purge", fail)
-        case.copies("data/a")
-        assert self.of(case)["deleted"] == 1
-        assert "this purge is not recorded in the state: the state is full" in caplog.text
+        with pytest.raises(StorageError, match="the state is full"):
+            self.of(swept)
+        assert swept.left() == {"data/a", "data/b", "data/c"}
+
+    def it_reports_a_purge_whose_end_the_state_cannot_remember(
+        self, swept: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(*args: Any, ended: str = "", **more: Any) -> None:
+            if ended:
+                raise StorageError("the state is full")
+            record_purge(*args, **more)
+
+        monkeypatch.setattr(module, "record_purge", fail)
+        assert self.of(swept)["deleted"] == 3
+        assert "the end of this purge is not recorded in the state: the state is full" in caplog.text
+        assert self.recorded(swept).purging == Amount(3, 9)
 
     @pytest.mark.parametrize(
         ("changes", "kind", "message"),
@@ -602,6 +708,12 @@ class DescribeOneQuarantine:
         assert type(caught.value) is kind
         assert caught.value.where == "prod/lake"
         assert (case.left(), calls[-1]) == ({"data/a"}, "released")
+
+
+def run(case: Case) -> Run:
+    run_id, holder = f"run-{len(case.runs) + 1}", {"user": "ann", "host": "here", "pid": 1}
+    case.runs.append(Run(run_id, holder, lambda: NOW, lambda holder: True))
+    return case.runs[-1]
 
 
 class Listed:

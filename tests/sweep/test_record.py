@@ -57,7 +57,8 @@ def it_reclaims_nothing_where_older_versions_may_be_kept(state: FolderState) -> 
 def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> None:
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
     assert read_sweeps(state, REPOSITORY)["m1"].quarantined == Amount(1, 10)
-    record_purge(state, REPOSITORY, "m1", Amount(1, 10))
+    record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
+    record_purge(state, REPOSITORY, "m1", Amount(), ended="run-1")
     record_sweep(state, document("m1", 2, 10, mode="quarantine"), versions_kept=False)  # looked at again
     found = read_sweeps(state, REPOSITORY)["m1"]
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
@@ -81,12 +82,13 @@ def it_tries_again_when_another_run_wrote_in_between(state: FolderState, tmp_pat
         def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
             if self.lost < 2:
                 self.lost += 1
-                record_purge(state, REPOSITORY, "m1", Amount(1, 1))
+                record_purge(state, REPOSITORY, "m1", Amount(3 - self.lost, 3 - self.lost), begun="run-1")
             return super().write(key, data, if_version=if_version)
 
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    record_purge(state, REPOSITORY, "m1", Amount(3, 3), begun="run-1")
     contended = Contended(str(tmp_path))
-    record_purge(contended, REPOSITORY, "m1", Amount(1, 1))
+    record_purge(contended, REPOSITORY, "m1", Amount(), ended="run-1")
     assert contended.lost == 2
     assert read_sweeps(state, REPOSITORY)["m1"].reclaimed == Amount(3, 3)
 

@@ -460,8 +460,8 @@ def purge(
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
         old = quarantines(session.tree, selection, ports, older_than=before)
-        objects = sum(q.amount.objects for q in old)
-        if old and not auto_approve and not _approved(objects, len(old), no_color=outputs.no_color):
+        sizes = [q.amount.objects for q in old if q.amount.objects]
+        if sizes and not auto_approve and not _approved(sum(sizes), len(sizes), no_color=outputs.no_color):
             return ExitCode.ERROR
         run = this_run(tree, session.tree)
         if not auto_approve:
