@@ -24,7 +24,7 @@ from lakeplan.lakefs.protocols import BranchReader, BranchWriter
 from lakeplan.review.run import Run, close_journal, open_journal, read_back
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import LEASE_SECONDS, Lease, RunJournal
+from lakeplan.state.store import Lease, RunJournal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
@@ -153,14 +153,11 @@ def _undo(
             # Read again under the lease: another undo may have been first.
             fresh = read_deletions(ports.state, desired.key, record.run_id) or record
             restorer = _Restorer(desired.name, readers.branches, ports.writer(desired.server), run)
-            renewed = run.now()
             left = sorted(_to_restore(fresh, options).items())
             pending = {name: (deletion.head, "pending") for name, deletion in left}
             journal.step(desired.key, **history_step(pending, None) | {"status": "pending"})
             for start in range(0, len(left), SAVE_EVERY):
-                if (run.now() - renewed).total_seconds() > LEASE_SECONDS / 3:
-                    lease.renew()
-                    renewed = run.now()
+                lease.renew()
                 some = left[start : start + SAVE_EVERY]
                 ends = pool.map(lambda one: None if ports.stop() else restorer.restore(*one), some)
                 done += (made := [end for end in ends if end is not None])
@@ -227,9 +224,8 @@ class _Restorer:
                 find = partial(self.reader.find_branch, self.repository, branch.id)
                 head = read_back(find, bool, self.run.sleep)
             except LakeplanError as other:
-                raise WriteUncertain(
-                    f"{error.message}; whether the branch exists is unknown: {other.message}"
-                ) from error
+                text = f"{error.message}; whether the branch exists is unknown: {other.message}"
+                raise WriteUncertain(text) from error
             if head:
                 return head
             if may_still_act(error):
@@ -249,7 +245,6 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
         more = "more than " if deletion.uncommitted_more else ""
         notes.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
-        notes.append(
-            f"its commits were safe until {deletion.safe_until}: a later collection may have deleted data"
-        )
+        safe = f"its commits were safe until {deletion.safe_until}"
+        notes.append(f"{safe}: a later collection may have deleted data")
     return notes
