@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import RULES_KEY
-from lakeplan.review.history import find_run, runs_since, with_retried
+from lakeplan.review.history import RunRecord, RunStep, find_run, runs_since, with_retried
 from lakeplan.review.run import Run
 from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
 from lakeplan.state.store import Lease, read_applied, repository_key
@@ -68,10 +68,11 @@ class _Sighting:
 
 @dataclass(frozen=True)
 class _Applied:
-    """When lakeplan wrote the stored rules, and the rules before that."""
+    """When lakeplan wrote the stored rules, or found them in place (``found``), and the rules before that."""
 
     at: datetime
     before: RulesBefore
+    found: bool = False
 
 
 def observe_rules(
@@ -119,7 +120,8 @@ def _lowered_at(last: _Sighting | None, stored: GcRules, applied: _Applied | Non
         return last.lowered_at
     if applied is None or applied.at <= last.seen_at:
         return max(now, last.lowered_at)
-    if applied.before == last.rules and not lowered(last.rules, stored):
+    # Rules that were found in place may have been raised and lowered again after lakeplan wrote them.
+    if not applied.found and applied.before == last.rules and not lowered(last.rules, stored):
         return last.lowered_at
     return max(applied.at, last.lowered_at)
 
@@ -164,8 +166,7 @@ def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:
-    """When lakeplan wrote exactly these rules, and what they replaced. A plan that is applied again finds its
-    rules in place, so what they replaced is in the record of an earlier run."""
+    """When lakeplan last applied exactly these rules, and what they replaced."""
     try:
         last = read_applied(state, repository)
         if last is None:
@@ -174,10 +175,28 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
         if record.get("etag") != stored.etag:
             return None
         at = moment_in(record["at"])
-        run = with_retried(state, find_run(state, record["run_id"]))
+        run = find_run(state, record["run_id"])
+        step = _replacing(run, repository)
+        found = step is None
+        if step is None:
+            step = _replaced_earlier(state, run, repository)
     except LakeplanError:
         return None
-    step = next((s for s in run.steps if s.repository == repository and s.replaced), None)
     if step is None:
-        return _Applied(at, None)
-    return _Applied(at, step.before if step.before is not None else NO_RULES)
+        return _Applied(at, None, found)
+    return _Applied(at, step.before if step.before is not None else NO_RULES, found)
+
+
+def _replacing(run: RunRecord, repository: str) -> RunStep | None:
+    return next((s for s in run.steps if s.repository == repository and s.replaced), None)
+
+
+def _replaced_earlier(state: StateReader, run: RunRecord, repository: str) -> RunStep | None:
+    """How an earlier run of the same plan replaced the rules that this run found in place. Also None if a run
+    of another plan replaced rules since that plan was made: then it is unknown what these rules replaced."""
+    if run.plan_as_of is None:
+        return None
+    others = (r.record for r in runs_since(state, run.plan_as_of) if r.record is not None)
+    if any(o.plan_digest != run.plan_digest and _replacing(o, repository) is not None for o in others):
+        return None
+    return _replacing(with_retried(state, run), repository)

@@ -33,7 +33,13 @@ def settled(world: SweepWorld, repo: LakeRepository) -> Mark:
 
 
 def applied(
-    world: SweepWorld, repo: LakeRepository, before: GcRules | None, after: GcRules, *, hours: float = 0
+    world: SweepWorld,
+    repo: LakeRepository,
+    before: GcRules | None,
+    after: GcRules,
+    *,
+    hours: float = 0,
+    digest: str = "0",
 ) -> None:
     """What an apply that took so many hours leaves on the server and on record."""
     repo.set_rules(after.default_retention_days)
@@ -46,7 +52,7 @@ def applied(
         "by": {},
         "started_at": now.isoformat(),
         "finished_at": now.isoformat(),
-        "plan_digest": "0",
+        "plan_digest": digest,
         "plan_as_of": now.isoformat(),
         "repositories": {"prod/repo1": step},
     }
@@ -123,6 +129,37 @@ class DescribeClasses:
         applied(world, repo, GcRules(25), GcRules(7))
         applied_again(world, "1")
         assert world.mark().to_document()["rules_before"] == {"known": "unknown", "rules": None}
+
+    def it_takes_no_rules_before_if_another_plan_replaced_rules_in_between(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        """Somebody put back the rules of the first plan, so those of the other plan were the ones before."""
+        applied(world, repo, GcRules(25), GcRules(7))
+        first = world.state.read("applied/prod/repo1.json")
+        assert first is not None
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(7), GcRules(9), digest="1")
+        repo.set_rules(7)
+        write(world, "applied/prod/repo1.json", json.loads(first.data))
+        applied_again(world, "0")
+        assert world.mark().to_document()["rules_before"] == {"known": "unknown", "rules": None}
+
+    def it_takes_the_rules_before_from_the_last_run_that_replaced_some(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        applied(world, repo, GcRules(25), GcRules(12))
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(12), GcRules(7))
+        last = world.state.read("applied/prod/repo1.json")
+        assert last is not None
+        key = f"history/{json.loads(last.data)['run_id']}.json"
+        stored = world.state.read(key)
+        assert stored is not None
+        run = json.loads(stored.data)
+        run["repositories"]["prod/repo2"] = {"status": "already"}
+        run["plan_as_of"] = (world.now() - DAY).isoformat()
+        write(world, key, run)
+        assert world.mark().to_document()["rules_before"]["rules"] == GcRules(12).to_body()
 
     def it_says_when_the_rules_before_are_not_known(self, world: SweepWorld, repo: LakeRepository) -> None:
         mark = world.mark()
@@ -224,6 +261,19 @@ class DescribeSettling:
         forget(world, "sweep/rules/prod/repo1.json")
         with pytest.raises(GateRefused, match="retention was shortened less than"):
             world.run(settled)
+
+    def it_counts_from_an_apply_that_found_the_rules_in_place(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark
+    ) -> None:
+        """Rules that it did not write itself may have been raised and lowered again before."""
+        applied(world, repo, GcRules(7), GcRules(8))
+        applied_again(world, "0")
+        mark = world.mark()
+        world.approve(mark)
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
+            world.run(mark)
+        world.lake.clock.advance(hours=24)
+        assert world.run(mark).amount(Status.DELETED).objects > 0
 
     def it_knows_of_a_lowering_when_an_older_state_is_put_back(
         self, world: SweepWorld, repo: LakeRepository, settled: Mark
