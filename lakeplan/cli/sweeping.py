@@ -142,6 +142,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
         raise LakeplanError(
             "lakeplan can only sweep namespaces in S3, Google Cloud Storage, Azure or a folder on the server",
             where=shown_url(namespace),
+            hint="Exclude this repository from sweeps.",
         )
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:
@@ -149,6 +150,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
             f"the namespace is {shown_url(namespace)}, but the type of its storage in the tree is"
             f" {config.type}",
             where=where,
+            hint=f"Set the type to {kind.name}.",
         )
     bind_storage(session, server, config)
     _check_gateway(namespace, config, where)

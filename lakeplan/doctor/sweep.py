@@ -164,7 +164,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Check("versions", "ok", text)
     if facts.soft_delete:
-        text = "soft delete is on, so deleting frees nothing until it expires, and a mark is refused"
+        text = "soft delete is on, so deleted objects keep using space, and lakeplan refuses to mark"
         hint = "Turn off soft delete for the account (Azure) or bucket (Google Cloud Storage)."
         yield Check("soft delete", "fail", text, hint)
     elif facts.soft_delete is None:

@@ -101,7 +101,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
     """
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
         raise FormatError(
-            "is not the file that the manifest names: its checksum differs",
+            "does not match its checksum in the manifest",
             where=name,
             hint="Copy the whole inventory again, or use another one.",
         )

@@ -175,6 +175,7 @@ def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
         raise FormatError(
             "the record of what became of these objects is damaged",
             where=name,
-            hint="Move the record away, then run the sweep again. It looks for these objects in the store.",
+            hint="Move the record elsewhere, then run the sweep again. The sweep looks for these objects in"
+            " the store.",
         )
     return table, verified

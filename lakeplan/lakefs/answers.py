@@ -150,7 +150,7 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
         try:
             body = limits.parse_json(response.content)
         except limits.TooLarge as error:
-            raise Malformed(f"of the answer, {error}") from None
+            raise Malformed(f"the answer was refused: {error}") from None
         except ValueError:
             kind = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
             raise Malformed(f"the answer is {kind}, not JSON") from None
@@ -244,7 +244,7 @@ def _page(fields: Fields, parse: Callable[[Fields], T]) -> _Page[T]:
     if len(results) > limits.PAGE_ITEMS:
         raise Malformed(f"a page has more than {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
-        raise Malformed(f"the page says {pagination.integer('results')} results and has {len(results)}")
+        raise Malformed(f"the page has {len(results)} results, but says {pagination.integer('results')}")
     return _Page(
         [parse(Fields.of(item)) for item in results],
         pagination.flag("has_more"),

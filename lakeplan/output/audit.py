@@ -24,8 +24,9 @@ from lakeplan.output.report_shell import (
 from lakeplan.output.report_shell import amount as html_amount
 from lakeplan.output.report_shell import table as html_table
 from lakeplan.output.tables import Table, costs, volume_cells
-from lakeplan.output.text import NO_MONEY, Money, count, count_of, days, moment, size, volume
+from lakeplan.output.text import NO_MONEY, Money, count, days, moment, size, volume
 from lakeplan.values.storages import storage_of
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow, Severity

@@ -11,8 +11,9 @@ from rich.console import Console
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.tables import Amount, Name, Table, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, count, count_of, duration, moment, volume
+from lakeplan.output.text import UNKNOWN, Money, count, duration, moment, volume
 from lakeplan.values.branches import NEVER_OBSERVED
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.branches.documents import (

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, code, markdown_failures, names, prose
 from lakeplan.output.tables import Name, Table, Value
-from lakeplan.output.text import count, count_of, csv_text, moment, size, volume
+from lakeplan.output.text import count, csv_text, moment, size, volume
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (

@@ -52,7 +52,8 @@ from lakeplan.output.plan_settings import (
     settings_of,
     why_kept,
 )
-from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, moment, size
+from lakeplan.output.text import UNKNOWN, Json, Money, count, moment, size
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow

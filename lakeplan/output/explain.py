@@ -10,7 +10,8 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
 from lakeplan.output.sweep import keeper_words
-from lakeplan.output.text import count, count_of, days, duration, moment, size
+from lakeplan.output.text import count, days, duration, moment, size
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.explain.documents import (

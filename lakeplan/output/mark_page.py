@@ -23,7 +23,8 @@ from lakeplan.output.sweep import (
     prefixes_table,
 )
 from lakeplan.output.tables import Table
-from lakeplan.output.text import Money, count, count_of, moment, size, volume
+from lakeplan.output.text import Money, count, moment, size, volume
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import ContentsRow, MarkDocument, MarkPageDocument, TreeRow

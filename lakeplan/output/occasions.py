@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import NOTIFICATION_TEXT
-from lakeplan.output.text import count, count_of, moment, safe, safe_json, size
+from lakeplan.output.text import count, moment, safe, safe_json, size
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.notify import ChannelKind, Event, Item, Message, Occasion
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, DriftDocument

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import count, count_of, csv_text, days, moment
+from lakeplan.output.text import count, csv_text, days, moment
 from lakeplan.values.settings import SettingKind
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.doctor.doctor import DoctorDocument

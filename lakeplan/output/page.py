@@ -12,7 +12,8 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from lakeplan.output.text import count, count_of, safe, safe_segments
+from lakeplan.output.text import count, safe, safe_segments
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.values.documents import ErrorRow

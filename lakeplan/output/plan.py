@@ -26,7 +26,8 @@ from lakeplan.output.plan_settings import (
     render_run_branches,
     render_setting_changes,
 )
-from lakeplan.output.text import Json, count, count_of, moment, size, sums
+from lakeplan.output.text import Json, count, moment, size, sums
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.plan.documents import ApplyDocument, ResultRow

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.tables import After, Name, Table, Value
-from lakeplan.output.text import Json, count_of, days
+from lakeplan.output.text import Json, days
+from lakeplan.values.units import count_of
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}
 ITEM_MARKS = {"add": Cell("+", "green"), "change": Cell("~", "yellow"), "clear": Cell("-", "red")}

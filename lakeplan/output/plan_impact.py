@@ -10,8 +10,9 @@ from typing import TypeVar
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
 from lakeplan.output.tables import Amount, Change, Name, Share, Table, Value, costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size, volume
+from lakeplan.output.text import UNKNOWN, Json, Money, count, priced, size, volume
 from lakeplan.values.plan import STAGED_DATA
+from lakeplan.values.units import count_of
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
 

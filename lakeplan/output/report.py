@@ -35,19 +35,8 @@ from lakeplan.output.report_impact import gates_section, impact_section, more, n
 from lakeplan.output.report_shell import Cell, Section, amount, cells, data_block, figure, folded, page, table
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
-from lakeplan.output.text import (
-    UNKNOWN,
-    Json,
-    Money,
-    amounts,
-    count,
-    count_of,
-    days,
-    known,
-    moment,
-    size,
-    volume,
-)
+from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, days, known, moment, size, volume
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import CurveDocument, CurveRow, ServerDaysPoint

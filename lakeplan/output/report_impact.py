@@ -31,7 +31,8 @@ from lakeplan.output.plan_impact import (
 from lakeplan.output.plan_settings import TITLES, changing, pins_table, setting_table, settings_of
 from lakeplan.output.report_shell import Section, table, table_of
 from lakeplan.output.tables import Name, Share, Table, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, count_of, priced, size, sums, volume
+from lakeplan.output.text import UNKNOWN, Json, Money, count, priced, size, sums, volume
+from lakeplan.values.units import count_of
 
 OUTCOMES = ("refused", "overridden", "allowed", "warned", "passed")
 _ROWS = 200

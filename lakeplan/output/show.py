@@ -32,7 +32,8 @@ from lakeplan.output.plan_settings import (
     run_branches_of,
     settings_of,
 )
-from lakeplan.output.text import Json, count, count_of, days, duration, moment, safe
+from lakeplan.output.text import Json, count, days, duration, moment, safe
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.explain.policy_test import GraphRow, PolicyTestDocument, ResultRow

@@ -28,18 +28,8 @@ from lakeplan.output.drawing import (
     words,
 )
 from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import (
-    Money,
-    amounts,
-    count,
-    count_of,
-    days,
-    duration,
-    moment,
-    percent,
-    size,
-    volume,
-)
+from lakeplan.output.text import Money, amounts, count, days, duration, moment, percent, size, volume
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import (

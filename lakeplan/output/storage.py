@@ -23,7 +23,8 @@ from lakeplan.output.report_shell import (
     whole_page,
 )
 from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, count, count_of, csv_text, days, moment, safe, size, volume
+from lakeplan.output.text import UNKNOWN, Money, count, csv_text, days, moment, safe, size, volume
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import (

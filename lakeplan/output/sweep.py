@@ -15,8 +15,9 @@ from rich.console import Console
 from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
 from lakeplan.output.tables import Folder, Name, Table, Value, volume_cells
-from lakeplan.output.text import Money, amounts, count, count_of, csv_text, duration, moment, size, volume
+from lakeplan.output.text import Money, amounts, count, csv_text, duration, moment, size, volume
 from lakeplan.values.sweep import MarkStage, Outcome
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.sweep.documents import (

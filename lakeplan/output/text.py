@@ -15,6 +15,7 @@ from typing import Any
 from rich.segment import Segment
 
 from lakeplan.values.desired import Price
+from lakeplan.values.units import count_of
 
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -103,19 +104,6 @@ _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 def count(value: int) -> str:
     """An integer with thousands separators: ``1,204,331`` for ``1204331``."""
     return f"{value:,}"
-
-
-def count_of(value: int, noun: str, plural: str = "") -> str:
-    """A count with its noun: ``1 object``, ``2 objects``, ``3 repositories``."""
-    if value == 1:
-        return f"1 {noun}"
-    return f"{count(value)} {plural or _plural(noun)}"
-
-
-def _plural(noun: str) -> str:
-    if noun.endswith("y"):
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("ch", "x")) else "s")
 
 
 def size(value: int) -> str:

@@ -166,7 +166,9 @@ class Attempt(ABC):
                 answer = self._put(connection)
             except LakeplanError as error:
                 if any(may_still_act(earlier) for earlier in lost):
-                    raise self._uncertain(f"no answer arrived, and then: {error.message}") from error
+                    raise self._uncertain(
+                        f"the write got no answer, and trying again failed ({error.message})"
+                    ) from error
                 raise
             self._read_back(connection)
             if self.is_stored():
@@ -181,7 +183,7 @@ class Attempt(ABC):
             lost.append(answer)
         if any(may_still_act(error) for error in lost):
             raise self._uncertain(
-                f"no answer arrived ({lost[-1].message}), and the old value is still stored"
+                f"the write got no answer ({lost[-1].message}), and the old value is still stored"
             )
         raise lost[-1]
 
@@ -318,7 +320,7 @@ class RulesAttempt(Attempt):
         stored, planned = etag_of(self._last_read), self.repository.before_etag
         if stored != planned:
             raise StalePlan(
-                f"the rules have changed since the plan (ETag {stored[:12]}, planned on {planned[:12]})",
+                f"the rules have changed since the plan (ETag {stored[:12]}, but {planned[:12]} in the plan)",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
             )

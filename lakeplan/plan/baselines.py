@@ -114,7 +114,7 @@ def _read_written(
         raise LakeplanError(
             "the state's record of the last apply is damaged",
             where=key,
-            hint="Move the record away. The next apply writes a new one.",
+            hint="Move the record elsewhere. The next apply writes a new one.",
             detail=repr(error),
         ) from None
 

@@ -238,7 +238,7 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
     if not graph.branches:
         raise LakeplanError(
             "the repository has no branches, so nothing would be kept",
-            hint="Read its refs again. Do not sweep it.",
+            hint="Read the refs again. If this repeats, do not sweep the repository.",
         )
     masks = _rule_masks(graph, rules)
     if rules.pins:

@@ -14,6 +14,7 @@ from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, P
 from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import duration_text
+from lakeplan.values.units import count_of
 
 MAX_DETAILS = 5
 
@@ -247,26 +248,27 @@ def growth(
     current = live.impact.now
     if current is None:
         return texts
-    for name, measure in (("objects", "objects_expire"), ("bytes", "bytes_expire")):
-        ceiling = _ceiling(reviewed.impact, measure, age) * (1 + safety.impact_tolerance_percent / 100)
+    for noun, measure in (("object", "objects_expire"), ("byte", "bytes_expire")):
+        ceiling = _ceiling(reviewed.impact, measure, age)
         value = getattr(current, measure) or 0
-        if value > ceiling:
-            texts.append(
-                f"{value:,} {name} would expire, but {_ceiling(reviewed.impact, measure, age):,} were"
-                " reviewed"
-            )
-    texts += _not_named(reviewed, live, safety, age, "objects", (Bit.NOW, Bit.WEEK))
+        if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
+            texts.append(_more(value, noun, "would expire", ceiling))
+    texts += _not_named(reviewed, live, safety, age, "object", (Bit.NOW, Bit.WEEK))
     at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
     if (current.objects_at_risk or 0) > at_risk:
-        texts.append(f"{current.objects_at_risk:,} objects would be at risk, but {at_risk:,} were reviewed")
+        texts.append(_more(current.objects_at_risk or 0, "object", "would be at risk", at_risk))
     return texts + _new_tags(reviewed, live)
+
+
+def _more(value: int, noun: str, what: str, ceiling: int) -> str:
+    return f"{count_of(value, noun)} {what}, but {count_of(ceiling, 'was', 'were')} reviewed"
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
     """Tags that would lose data and were not reviewed. One that was moved to another commit counts as new."""
     known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
     new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
-    return [f"tags would lose data that were not reviewed: {', '.join(new)}"] if new else []
+    return [f"tags that were not reviewed would lose data: {', '.join(new)}"] if new else []
 
 
 def _more_commits(
@@ -278,8 +280,8 @@ def _more_commits(
     ceiling = _ceiling(reviewed.impact, "commits_expire", age)
     value = live.impact.now.commits_expire
     if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
-        return [f"{value:,} commits would expire, but {ceiling:,} were reviewed"]
-    return _not_named(reviewed, live, safety, age, "commits", (Bit.COMMIT_NOW, Bit.COMMIT_WEEK))
+        return [_more(value, "commit", "would expire", ceiling)]
+    return _not_named(reviewed, live, safety, age, "commit", (Bit.COMMIT_NOW, Bit.COMMIT_WEEK))
 
 
 def _not_named(
@@ -287,7 +289,7 @@ def _not_named(
     live: RepositoryPlan,
     safety: Safety,
     age: timedelta,
-    what: str,
+    noun: str,
     bits: tuple[Bit, Bit],
 ) -> list[str]:
     """Objects or commits that expire now and that the plan did not name, beyond the tolerance."""
@@ -299,17 +301,20 @@ def _not_named(
         and live.impact.now is not None
         and live.impact.now.objects_expire
     ):
-        return [f"too many {what} would expire now to compare each with those of the plan"]
+        return [f"too many {noun}s would expire now to compare each with those of the plan"]
     if current is None or not current.count(bits[0]):
         return []
     named = shown.read() if shown is not None else None
     if named is None:
-        return [f"the plan does not list the {what} that expire, or the file {OBJECTS_FILE} is not beside it"]
+        return [
+            f"the plan does not list the {noun}s that expire, or the file {OBJECTS_FILE} is not beside it"
+        ]
     either = bits[0] if age <= DAY else bits[0] | bits[1]
     others, known = named.lacks(current.of(bits[0]), either), named.count(either)
     if others <= known * safety.impact_tolerance_percent / 100:
         return []
-    return [f"{others:,} {what} would expire that are not among the {known:,} reviewed ones"]
+    new = count_of(others, f"{noun} that was", f"{noun}s that were")
+    return [f"{new} not reviewed would expire (the plan lists {count_of(known, noun)})"]
 
 
 def _branch_growth(
@@ -323,7 +328,7 @@ def _branch_growth(
     most = max(shown.get(h.value, 0) for h in horizons)
     value = live.branch_lifecycle.deletions.get(Horizon.NOW.value, 0)
     if value > most * (1 + safety.impact_tolerance_percent / 100):
-        return [f"{value:,} branches would be deleted, but {most:,} were reviewed"]
+        return [_more(value, "branch", "would be deleted", most)]
     last = now - age + timedelta(days=max(h.days for h in horizons))
     fates = reviewed.branch_lifecycle.fates if reviewed.branch_lifecycle is not None else ()
     named = {(f.branch_id, f.created) for f in fates if f.newly(last)}
@@ -334,7 +339,7 @@ def _branch_growth(
     ]
     if len(others) <= len(named) * safety.impact_tolerance_percent / 100:
         return []
-    return [f"branches would be deleted that were not reviewed: {', '.join(sorted(others)[:5])}"]
+    return [f"branches that were not reviewed would be deleted: {', '.join(sorted(others)[:5])}"]
 
 
 def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:

@@ -273,23 +273,23 @@ def parse_findings(data: bytes) -> list[Finding]:
 
 def _list(value: Any) -> Sequence[Any]:
     if not isinstance(value, list):
-        raise TypeError("no list")
+        raise TypeError("not a list")
     return value
 
 
 def _finding(item: Any) -> Finding:
     level, message, repository = item["level"], item["message"], item.get("repository")
     if level not in (_REFUSE, _WARN) or not isinstance(message, str):
-        raise ValueError("no finding")
+        raise ValueError("not a finding")
     if repository is not None and not isinstance(repository, str):
-        raise ValueError("no repository")
+        raise ValueError("repository is not a string")
     return Finding(level, _line(message), None if repository is None else _line(repository))
 
 
 def _of_conftest(item: Any) -> Iterable[Finding]:
     """A policy's ``metadata`` may name the repository."""
     if not isinstance(item, Mapping) or not {"successes", "warnings", "failures"} & item.keys():
-        raise ValueError("not of conftest")
+        raise ValueError("not the output of conftest")
     for key, level in (("warnings", _WARN), ("failures", _REFUSE), ("exceptions", _REFUSE)):
         for result in _list(item.get(key) or []):
             repository = (result.get("metadata") or {}).get("repository")

@@ -16,6 +16,7 @@ from lakeplan.lakefs.protocols import MetadataWriter
 from lakeplan.review.run import Run, read_back
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.records import utc_text
+from lakeplan.values.units import count_of
 
 CLAIM = "lakeplan.tree."
 """The beginning of a claim's key; the tree's name follows. Its value is the moment of the claim."""
@@ -96,7 +97,8 @@ def claim_all(
     if not problems:
         return ""
     more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
-    return f"{len(problems):,} repositories are not claimed for this tree: {'; '.join(problems[:3])}{more}"
+    unclaimed = count_of(len(problems), "repository is", "repositories are")
+    return f"{unclaimed} not claimed for this tree: {'; '.join(problems[:3])}{more}"
 
 
 def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:

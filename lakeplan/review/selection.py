@@ -127,8 +127,8 @@ def _on_branch(error: NotFound, refs: Refs, commit_id: str) -> LakeplanError:
         return error
     return error.replaced(
         message=f"branch {branch} is at commit {commit_id[:12]}: {error.message}",
-        hint="If this stays so for ten minutes, delete the branch: lakeFS made it at a commit that does not"
-        " exist, and its own collection would crash the server.",
+        hint="If this does not change within ten minutes, delete the branch. lakeFS created it at a commit"
+        " that does not exist, and a collection by lakeFS would crash the server.",
     )
 
 

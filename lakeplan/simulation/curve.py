@@ -123,9 +123,9 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
     room = (MAX_VERDICT_BITS - 1) // len(varied)
     if room < 1 or len(request.points) + 1 > room:
         raise UsageError(
-            f"{len(varied)} curves with {len(request.points) + 1} points each are more than one pass can"
-            f" evaluate by the server's rule ({MAX_VERDICT_BITS - 1} in all)",
-            hint="Use fewer --at or fewer --branch options.",
+            f"{len(varied)} curves with {len(request.points) + 1} points each are too many: the maximum"
+            f" is {MAX_VERDICT_BITS - 1} points in all",
+            hint="Use fewer --at or --branch options.",
         )
     points: list[ServerPoint] = []
     for curve, one in enumerate(varied):

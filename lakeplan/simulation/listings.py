@@ -267,8 +267,8 @@ class Inventory:
             "the inventory does not cover the namespace: "
             + ("it is empty" if shared is None else "all its keys are elsewhere, or in a part of it"),
             where=self.url,
-            hint=f"Use an inventory of the bucket {self.bucket} without a prefix, or with one that the "
-            "namespace begins with.",
+            hint=f"Use an inventory of the whole bucket {self.bucket}, or of a prefix that contains the"
+            " namespace.",
         )
 
     def _table(self, key: str, md5: str) -> pa.Table:
@@ -343,7 +343,7 @@ def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
         checksum = ""
     if checksum and checksum != hashlib.md5(data, usedforsecurity=False).hexdigest():
         raise FormatError(
-            f"does not have the checksum in {CHECKSUM} beside it",
+            f"does not match the checksum in {CHECKSUM}, which is in the same folder",
             where=url,
             hint="Copy the whole inventory again, or use another one.",
         )

@@ -329,7 +329,7 @@ class Lease:
             held, until = _held(current.data, self.repository, key)
             if not self.is_gone(held.get("holder", {})) and not self._is_over(until):
                 raise LeaseHeld(
-                    f"another run has the lease of this repository until {held['until']}"
+                    f"another run has the lease on this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
                     where=self.repository,
                     hint="Wait for it to end, then run the command again.",
@@ -339,7 +339,7 @@ class Lease:
             self._hold()
         except WriteConflict:
             raise LeaseHeld(
-                "another run just took the lease of this repository",
+                "another run just took the lease on this repository",
                 where=self.repository,
                 hint="Wait for it to end, then run the command again.",
             ) from None

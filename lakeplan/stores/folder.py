@@ -491,7 +491,7 @@ class FolderState(Opened):
         return StorageError(
             "a file is in the place of this folder",
             where=self._where(key) if key else self._url,
-            hint="Move the file away, or restore the folder from a backup.",
+            hint="Move the file elsewhere, or restore the folder from a backup.",
         )
 
     def list_keys(self, prefix: str = "") -> list[str]:
@@ -559,7 +559,7 @@ class FolderState(Opened):
             raise StorageError(
                 f"another process has locked the state folder for {LOCK_SECONDS} seconds",
                 where=self._where(key),
-                hint="Look for a lakeplan process that was stopped, such as by Ctrl-Z.",
+                hint="Look for a lakeplan process that was suspended, for example with Ctrl-Z.",
             ) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error

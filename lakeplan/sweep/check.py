@@ -53,6 +53,7 @@ from lakeplan.values.repository import Commit, Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import HeldCommit
+from lakeplan.values.units import count_of
 
 CHECK_FORMAT: Final = "lakeplan.check/v1"
 ASKED = 1_000_000
@@ -194,9 +195,14 @@ def check_before(site: Site, ports: SweepPorts, checker: Checker) -> CheckSummar
     summary = _summary(check_site(site, ports, checker))
     if not summary["complete"]:
         lost = summary["missing"]["objects"] + summary["resized"]["objects"] - summary["tags_only"]
+        needed = count_of(
+            lost,
+            "object that commits need is missing or has the wrong size",
+            "objects that commits need are missing or have the wrong size",
+        )
+        damaged = count_of(summary["damaged"], "metadata file is", "metadata files are")
         raise GateRefused(
-            f"{lost:,} objects that commits need are missing or have the wrong size, and"
-            f" {summary['damaged']:,} metadata files are damaged; nothing was deleted",
+            f"{needed}, and {damaged} damaged; nothing was deleted",
             where=site.key,
             hint=f"Run `lakeplan check --target {shlex.quote(site.key)}` to list them,"
             " or sweep without --check.",

@@ -30,6 +30,7 @@ from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
+from lakeplan.values.units import count_of
 
 
 def sweep_document(end: SweepEnd, *, at: datetime, facts_versioned: bool | None = None) -> SweepDocument:
@@ -99,8 +100,8 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
         count, mark_id = end.amount(Status.DELETED).objects, end.mark.mark_id
         command = "abort" if end.closed else "run"
         raise error.replaced(
-            message=f"{error.message}. The sweep has deleted {count:,} objects, but its summary was not"
-            " written",
+            message=f"{error.message}. The sweep has deleted {count_of(count, 'object')}, but its summary"
+            " was not written",
             hint=f"Run `lakeplan sweep {command} {mark_id}` again to write it.",
         ) from error
 

@@ -238,9 +238,10 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
     keys = sorted(stored.key for stored in site.store.list_objects(folder))
     odd = [key for key in keys if key.rpartition("/")[2][:1] in ("", ".", "_")]
     if not keys or odd:
-        what = f"holds {odd[0]}" if odd else "is empty"
+        what = f"contains {odd[0]}" if odd else "is empty"
         raise LakeplanError(
-            f"the server wrote uncommitted addresses to {run.location}; in this storage that folder {what}",
+            f"the server wrote uncommitted addresses to {run.location}, but in this storage that"
+            f" folder {what}",
             where=f"{site.key}: {site.store.url}",
             hint="Check that servers.<name>.storages is the storage that the server uses.",
         )

@@ -20,6 +20,7 @@ from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.plan_document import encode
 from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.sweep import SweepSettings
+from lakeplan.values.units import count_of
 
 
 def settings_today(site: Site, mark: Mark) -> SweepSettings:
@@ -159,8 +160,8 @@ def check_readable(mark: Mark) -> None:
     if mark.unreadable:
         named = ", ".join(sorted(mark.unreadable)[:5])
         raise GateRefused(
-            f"{len(mark.unreadable)} other repositories of the server could not be read ({named}):"
-            " they may hold full addresses into this namespace",
+            f"lakeplan could not read {count_of(len(mark.unreadable), 'other repository')} on the server"
+            f" ({named}), which may contain full addresses into this namespace",
             where=mark.where,
             hint="Grant the user of this tree read access to them (retention and List permissions),"
             " then run `lakeplan sweep mark` again.",

@@ -275,7 +275,7 @@ def check_site(
 def _check_soft_delete(site: Site) -> None:
     if site.store.facts().soft_delete:
         raise LakeplanError(
-            "soft delete is on in this storage, so deleting frees no space until it expires",
+            "soft delete is on in this storage, so deleted objects keep using space",
             where=site.store.url,
             hint="Turn off soft delete for the bucket (Google Cloud Storage) or account (Azure), then run"
             " `lakeplan sweep mark` again.",

@@ -31,6 +31,7 @@ from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, Part, PartResult, Status, Versions
+from lakeplan.values.units import count_of
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ class OfficialSweeper:
         if request.saved:
             address, why = next(iter(sorted(request.saved.items())))
             raise GateRefused(
-                f"{len(request.saved):,} marked objects must be kept ({address}: {why}), and the"
-                " official collector cannot skip them",
+                f"{count_of(len(request.saved), 'marked object')} must be kept ({address}: {why}), but the"
+                " official collector cannot skip objects",
                 where=self._where,
                 hint=MARK_AGAIN,
             )
@@ -151,8 +152,8 @@ class OfficialSweeper:
         """Raises GateRefused when objects were written again: the job deletes by address alone."""
         if changed := self._changed(request):
             raise GateRefused(
-                f"{len(changed):,} marked objects were written again since the mark ({min(changed)}), and the"
-                " official collector would delete them anyway",
+                f"{count_of(len(changed), 'marked object was', 'marked objects were')} written again since"
+                f" the mark ({min(changed)}), but the official collector deletes by address alone",
                 where=self._where,
                 hint=MARK_AGAIN,
             )
@@ -218,7 +219,7 @@ class OfficialSweeper:
         named = self._named_by(run)
         if foreign := named - marked_addresses(self._store, self._mark):
             raise GateRefused(
-                f"the official collector would delete {len(foreign):,} objects that are not in the approved"
+                f"the official collector would delete {count_of(len(foreign), 'object')} outside the approved"
                 f" mark, such as {min(foreign)}",
                 where=self._where,
                 hint="Run `lakeplan sweep mark` again and compare, or use sweep.engine: builtin.",
@@ -296,7 +297,7 @@ class OfficialSweeper:
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
-                f"states {summary.objects:,} objects, but its files list {len(named):,}",
+                f"states {count_of(summary.objects, 'object')}, but its files list {len(named):,}",
                 where=where,
                 hint=MARK_AGAIN,
             )

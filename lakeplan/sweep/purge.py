@@ -37,6 +37,7 @@ from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.simulation import Amount
+from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
 PURGE_FORMAT: Final = "lakeplan.purge/v1"
@@ -317,7 +318,11 @@ def _check_over(site: Site, mark_id: str) -> None:
         )
     if summary["came_back"]:
         raise GateRefused(
-            f"{summary['came_back']:,} objects that the sweep of mark {mark_id} moved are needed again",
+            count_of(
+                summary["came_back"],
+                f"object that the sweep of mark {mark_id} moved is needed again",
+                f"objects that the sweep of mark {mark_id} moved are needed again",
+            ),
             where=site.key,
             hint=f"Run `lakeplan sweep restore {mark_id}`, then `lakeplan sweep abort {mark_id}`.",
         )

@@ -121,7 +121,7 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
             f" {quarantine_prefix(mark_id)} by hand.",
         )
     if mark.key != site.key or mark.mark_id != mark_id:
-        raise LakeplanError(f"this is a mark of {mark.key}", where=where, hint=MARK_AGAIN)
+        raise LakeplanError(f"the mark belongs to {mark.key}", where=where, hint=MARK_AGAIN)
     return stored
 
 
@@ -132,7 +132,9 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     try:
         data = store.read(mark_prefix(mark_id) + MARK_FILE)
     except StorageNotFound:
-        raise StorageNotFound(f"there is no finished mark {mark_id}", where=where, hint=MARK_AGAIN) from None
+        raise StorageNotFound(
+            f"mark {mark_id} does not exist or is unfinished", where=where, hint=MARK_AGAIN
+        ) from None
     if digest not in (None, digest_of(data)):
         raise StalePlan("the mark was changed after it was made", where=where, hint=MARK_AGAIN)
     mark = read_mark(data, name=where)

@@ -79,7 +79,7 @@ def restore(
         if not copies:
             deletes = mark.settings.mode != "quarantine"
             raise UsageError(
-                "nothing of this mark is in quarantine" + (": its objects were deleted" if deletes else ""),
+                "no objects of this mark are in quarantine" + (": they were deleted" if deletes else ""),
                 where=mark.where,
                 hint="To be able to restore objects, set sweep.mode: quarantine."
                 if deletes
@@ -185,6 +185,11 @@ def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str
     unsure = sum(takes is None for takes in chosen.values())
     if not unsure:
         return ""
+    if unsure == 1:
+        return (
+            f"1 object has more paths than a mark lists, so it may also be at {options.path}; it was not"
+            " restored"
+        )
     return (
         f"{unsure:,} objects have more paths than a mark lists, so they may also be at {options.path}; they"
         " were not restored"

@@ -27,6 +27,7 @@ from lakeplan.values.sweep import (
     SweepSettings,
     unknown_to_official,
 )
+from lakeplan.values.units import count_of
 
 
 def with_hint(error: LakeplanError) -> str:
@@ -152,8 +153,8 @@ def check_collectable(mark: Mark) -> None:
     for kind, words in _UNKNOWN_TO_IT.items():
         if kind is MarkClass.NEVER_COMMITTED and mark.settings.never_committed == "collect":
             continue
-        if count := mark.marked.amount(kind).objects:
-            kept.append(f"{kind.value}: {count:,} objects {words}")
+        if objects := mark.marked.amount(kind).objects:
+            kept.append(f"{kind.value}: {count_of(objects, 'object')} {words}")
     if kept:
         raise GateRefused(
             f"the official collector would delete objects that lakeplan keeps: {'; '.join(kept)}",

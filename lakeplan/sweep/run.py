@@ -201,7 +201,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
                 where=mark.where,
-                hint="Leave the mark as it is. There is nothing to abort.",
+                hint="Leave the mark as it is.",
             )
         if left := runner.left():
             runner.close(left)

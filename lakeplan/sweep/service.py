@@ -60,6 +60,7 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.shown_records import Digests, count_absent, object_digests
 from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
+from lakeplan.values.units import count_of
 
 
 @dataclass(frozen=True)
@@ -356,7 +357,7 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     if not others:
         return ""
     return (
-        f"awaiting approval: {mark.to_delete.objects:,} objects would be deleted, of which the plan had shown"
+        f"awaiting approval: {count_of(mark.to_delete.objects, 'object')} would be deleted; the plan showed"
         f" {mark.to_delete.objects - others:,}. `lakeplan plan --backlog` shows what had expired before"
     )
 

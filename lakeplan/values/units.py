@@ -107,3 +107,16 @@ def parse_amount(value: float | str) -> float:
     if value.endswith("%"):
         return parse_percent(value)
     return float(parse_bytes(value) if value.endswith("B") else parse_count(value))
+
+
+def count_of(value: int, noun: str, plural: str = "") -> str:
+    """A count with its noun: ``1 object``, ``1,204 objects``, ``3 repositories``."""
+    if value == 1:
+        return f"1 {noun}"
+    return f"{value:,} {plural or _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y"):
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("ch", "x")) else "s")

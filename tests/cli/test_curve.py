@@ -68,7 +68,7 @@ WRONG = [
     (("--time-zone", "Mars/Olympus"), "Mars/Olympus"),
     (("--format", "png"), "png"),
     (("--storage-namespace", "bucket"), "bucket"),
-    (("analytics",), "give either a repository or --namespace"),
+    (("analytics",), "either a repository or --namespace is required"),
 ]
 
 

@@ -107,7 +107,7 @@ def it_prints_for_people(shop: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["shop"], 64, "give a repository and WHAT"),
+        (["shop"], 64, "a repository and WHAT are required"),
         (["shop", "main:nope.bin"], 1, "there is no object 'nope.bin' at main"),
         (["shop", "nope.bin"], 1, "is not in any commit"),
         (["shop", "a.bin", "--ref", "nope"], 64, "is not a branch, tag or commit"),

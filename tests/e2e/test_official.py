@@ -294,7 +294,7 @@ def it_refuses_when_the_collector_would_delete_more_than_was_approved(make_offic
     official.orders(addresses=sorted(before))
     refused = official.run()
     assert refused.code == 4
-    assert "are not in the approved mark" in " ".join(refused.err.split())
+    assert "outside the approved mark" in " ".join(refused.err.split())
     assert official.site.data() == before
     assert not official.summary.exists(), "anybody could sweep the collector's mark"
     assert len(official.starts) == 1
@@ -426,7 +426,7 @@ def it_is_blocked_by_name_while_the_mark_keeps_what_the_collector_would_delete(m
     official = make_official(prepare=orphan, mark=False)
     refused = official.site.world.lakeplan(("sweep", "mark"))
     assert refused.code == 4
-    assert "never_committed: 1 objects" in " ".join(refused.out.split())
+    assert "never_committed: 1 object" in " ".join(refused.out.split())
     listed = official.site.world.lakeplan(("sweep", "list"), "--format", "json")
     assert listed.json["marks"] == []
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.output.text import count, count_of, days, duration, moment, percent, size
+from lakeplan.output.text import count, days, duration, moment, percent, size
+from lakeplan.values.units import count_of
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def a_report() -> ApplyReport:
                 Outcome.FAILED,
                 A,
                 B,
-                "prod/analytics: the rules have changed since the plan (ETag 77aa, planned on 1a1a)",
+                "prod/analytics: the rules have changed since the plan (ETag 77aa, but 1a1a in the plan)",
                 "Run `lakeplan plan` again and have it reviewed. --force skips this check.",
                 5,
             ),

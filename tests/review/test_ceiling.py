@@ -256,7 +256,7 @@ class DescribeGrowth:
     def it_has_nothing_to_compare_without_figures_of_now(self):
         assert self.grows(impact(), Impact(ImpactStatus.SIMULATED)) == []
         assert self.grows(Impact(ImpactStatus.SIMULATED), impact(1, 0)) == [
-            "1 objects would expire, but 0 were reviewed"
+            "1 object would expire, but 0 were reviewed"
         ]
 
     def it_takes_a_figure_that_was_not_measured_for_none(self):
@@ -282,7 +282,7 @@ class DescribeGrowth:
         assert "v2" in self.grows(reviewed, impact(tags=(TagLoss("v2", "d", 1, 1),)))[0]
         several = tuple(TagLoss(name, "c", 1, 1) for name in ("v3", "v2", "v1"))
         assert self.grows(reviewed, impact(tags=several)) == [
-            "tags would lose data that were not reviewed: v1, v3"
+            "tags that were not reviewed would lose data: v1, v3"
         ]
 
     def it_holds_the_commits_and_tags_of_an_unknown_impact(self):
@@ -317,7 +317,7 @@ class DescribeGrowth:
         six = named({Bit.NOW: "abcdef"})
         assert self.grows(impact(6, shown=six), impact(6, shown=six)) == []
         (found,) = self.grows(impact(6, shown=six), impact(6, shown=named({Bit.NOW: "ghijkl"})))
-        assert found == "6 objects would expire that are not among the 6 reviewed ones"
+        assert found == "6 objects that were not reviewed would expire (the plan lists 6 objects)"
         assert self.grows(impact(6, shown=six), impact(6, shown=named({Bit.NOW: "abcdeX"})))
 
     def it_takes_no_count_for_a_set_that_the_live_plan_does_not_have(self):
@@ -359,7 +359,9 @@ class DescribeGrowth:
             for ids in ("ab", "cd")
         )
         assert self.grows(reviewed, reviewed) == []
-        assert "2 commits would expire that are not among the 2" in self.grows(reviewed, live)[0]
+        assert self.grows(reviewed, live) == [
+            "2 commits that were not reviewed would expire (the plan lists 2 commits)"
+        ]
 
     def it_takes_no_other_branches_for_the_reviewed_ones(self):
         def policies(*names: str) -> PoliciesPlan:
@@ -372,11 +374,11 @@ class DescribeGrowth:
 
         assert grows(policies("a", "b"), policies("b", "a")) == []
         assert grows(policies("a", "b"), policies("d", "c")) == [
-            "branches would be deleted that were not reviewed: c, d"
+            "branches that were not reviewed would be deleted: c, d"
         ]
         seven = policies(*"gfedcba")
         assert grows(policies(*"ABCDEFG"), seven) == [
-            "branches would be deleted that were not reviewed: a, b, c, d, e"
+            "branches that were not reviewed would be deleted: a, b, c, d, e"
         ]
         ten = policies(*"abcdefghij")
         assert grows(ten, policies(*"abcdefghiX")) == [], "one in ten is within the tolerance"
@@ -395,7 +397,7 @@ class DescribeGrowth:
         assert grows(policies(1000), policies(1101)) == [
             "1,101 branches would be deleted, but 1,000 were reviewed"
         ]
-        assert grows(None, policies(1)) == ["1 branches would be deleted, but 0 were reviewed"]
+        assert grows(None, policies(1)) == ["1 branch would be deleted, but 0 were reviewed"]
         assert grows(policies(1), None) == []
         assert grows(None, policies(0)) == []
         assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []

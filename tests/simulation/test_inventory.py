@@ -105,7 +105,7 @@ def it_takes_no_file_but_the_one_that_the_manifest_names() -> None:
     name = next(name for name in files.files if name.endswith(".parquet"))
     found = opened(files)
     files.files[name] = inventory_file([{"key": "ns/data/p/other"}], bucket="b")
-    with pytest.raises(FormatError, match="checksum differs"):
+    with pytest.raises(FormatError, match="does not match its checksum in the manifest"):
         stored(found)
 
 

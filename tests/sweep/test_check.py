@@ -491,7 +491,7 @@ def it_checks_before_and_after_a_sweep(world: SweepWorld, repo: LakeRepository) 
 
 def it_refuses_to_sweep_what_is_incomplete(world: SweepWorld, repo: LakeRepository) -> None:
     (repo.folder / address_of(repo, "main")).unlink()
-    with pytest.raises(GateRefused, match="1 objects that commits need are missing"):
+    with pytest.raises(GateRefused, match="1 object that commits need is missing"):
         check_before(world.site(), world.ports(), StepChecker(Runners().open))
 
 

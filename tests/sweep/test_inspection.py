@@ -300,14 +300,16 @@ class DescribeRunsOfUncommittedData:
 
     def it_refuses_a_folder_without_files(self) -> None:
         server = Server(store=Store({"other": b""}))
-        error = refused(server, LakeplanError, "to s3://bucket/lake/_lakefs/run/; .* that folder is empty")
+        error = refused(
+            server, LakeplanError, "to s3://bucket/lake/_lakefs/run/, but .* that folder is empty"
+        )
         assert error.where == "prod/lake: https://store/lake"
 
     @pytest.mark.parametrize("name", ["_SUCCESS", ".part", "inner/"])
     def it_refuses_a_folder_with_anything_else(self, name: str) -> None:
         server = Server()
         server.store[f"_lakefs/run/{name}"] = b""
-        refused(server, LakeplanError, f"that folder holds _lakefs/run/{name}")
+        refused(server, LakeplanError, f"that folder contains _lakefs/run/{name}")
 
 
 class DescribeAnAnswerThatListsNothing:

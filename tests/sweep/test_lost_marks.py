@@ -282,7 +282,7 @@ class DescribeForgedMarks:
     ) -> None:
         world.finish(world.close(killed))
         forge(world, repo, [*world.going(killed)])
-        with pytest.raises(UsageError, match="nothing of this mark is in quarantine"):
+        with pytest.raises(UsageError, match="no objects of this mark are in quarantine"):
             bring_back(world, "forged")
 
     @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def it_lets_the_collector_take_what_expired() -> None:
 )
 @pytest.mark.parametrize("never_committed", ["keep", "collect"])
 def it_is_blocked_while_it_would_take_what_the_mark_keeps(kind: MarkClass, never_committed: str) -> None:
-    with pytest.raises(GateRefused, match=f"{kind.value}: 1 objects"):
+    with pytest.raises(GateRefused, match=f"{kind.value}: 1 object"):
         check_collectable(a_mark({MarkClass.BACKLOG: 5, kind: 1}, never_committed=never_committed))
 
 

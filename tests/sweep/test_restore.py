@@ -285,12 +285,12 @@ def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, los
     [
         (
             "delete",
-            "nothing of this mark is in quarantine: its objects were deleted",
+            "no objects of this mark are in quarantine: they were deleted",
             "To be able to restore objects, set sweep.mode: quarantine.",
         ),
         (
             "quarantine",
-            "nothing of this mark is in quarantine",
+            "no objects of this mark are in quarantine",
             "Run `lakeplan sweep show m1` to see what became of the mark.",
         ),
     ],
@@ -375,8 +375,7 @@ class DescribeAChoice:
         document = case.restore(path=path)
         assert case.back() == back
         assert document["note"] == (
-            f"1 objects have more paths than a mark lists, so they may also be at {path};"
-            " they were not restored"
+            f"1 object has more paths than a mark lists, so it may also be at {path}; it was not restored"
         )
 
     def it_asks_only_for_the_copies_that_are_wanted(self, case: Case) -> None:
@@ -435,7 +434,7 @@ class DescribeAChoice:
         case.held = frozenset({"data/b", "data/many"})
         document = case.restore(commit="c1", path="raw/")
         assert (case.back(), document["restored"]) == ({"data/b"}, 1)
-        assert document["note"].startswith("1 objects have more paths")
+        assert document["note"].startswith("1 object has more paths")
 
     def it_asks_for_no_metarange_of_an_empty_commit(self, case: Case) -> None:
         case.metarange = ""

@@ -162,7 +162,8 @@ def undo(
 def exempt(
     *,
     repository: Annotated[
-        str, argument("Repository, or SERVER/NAME.", "REPOSITORY", autocompletion=completing.repositories)
+        str,
+        argument("Repository: name or server/name.", "REPOSITORY", autocompletion=completing.repositories),
     ],
     branch: Annotated[str, argument("Branch to keep.", "BRANCH")],
     tree: options.TreeDir = Path(),

@@ -20,7 +20,6 @@ from lakeplan.cli.process import this_run
 from lakeplan.cli.tree_edit import read_text
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
-from lakeplan.output.text import count_of
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review import claims
 from lakeplan.review.selection import Selection, lost_globs
@@ -28,6 +27,7 @@ from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, OutsideFolder, inside, write_file
+from lakeplan.values.units import count_of
 
 
 @command(without="redact_paths no_progress quiet")

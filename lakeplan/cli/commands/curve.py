@@ -92,7 +92,7 @@ def curve(
     """
     points, days = _points(at), _horizon(horizon)
     if (repository is None) == (namespace is None):
-        raise UsageError("give either a repository or --namespace", hint=TWO_SOURCES)
+        raise UsageError("either a repository or --namespace is required", hint=TWO_SOURCES)
     inventory = stored.inventory_place()
     # Arrow and numpy take long to import.
     from lakeplan.simulation.curve import CurveRequest

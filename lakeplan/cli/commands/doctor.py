@@ -21,9 +21,9 @@ from lakeplan.doctor.doctor import DoctorPorts, check_channels, doctor_document,
 from lakeplan.doctor.repositories import Check, Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.output.operations import render_doctor
-from lakeplan.output.text import count_of
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.runners import SPARK
+from lakeplan.values.units import count_of
 
 VANISHING = (
     "it is a local folder and CI is set, so it is lost with the runner, and drift and history have no data"

@@ -303,9 +303,9 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
     wanted = 1 if offline else 2
     if len(words) != wanted:
         raise UsageError(
-            "give only WHAT: --namespace already names the repository"
+            "--namespace already names the repository, so only WHAT can be given"
             if offline
-            else "give a repository and WHAT",
+            else "a repository and WHAT are required",
             hint="Run `lakeplan explain --namespace URL --rules FILE WHAT`."
             if offline
             else "For example, run `lakeplan explain analytics main:raw/a.csv`.",

@@ -249,8 +249,8 @@ def rollback(
     if differing and not edit_tree:
         raise edits_needed(
             differing,
-            f"the tree does not contain the rules from before run {record.run_id}, and an apply plans from"
-            " the tree",
+            f"the tree does not contain the rules from before run {record.run_id}, so an apply would"
+            " not restore them",
             "Edit the tree by hand or rerun with --edit-tree, then commit it with the plan.",
         )
     edit = TreeEdit(tree)

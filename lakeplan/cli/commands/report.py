@@ -21,7 +21,7 @@ from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
-from lakeplan.output.text import count_of, size
+from lakeplan.output.text import size
 from lakeplan.plan.page import MAX_DETAILED, History, report_page_document, shown_repositories
 from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import read_refs_dump
@@ -31,6 +31,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import read_document
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.progress import Progress
+from lakeplan.values.units import count_of
 from lakeplan.values.urls import is_digest
 
 if TYPE_CHECKING:

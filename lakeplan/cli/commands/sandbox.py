@@ -18,11 +18,11 @@ from lakeplan.cli.options import AsOf, argument, one_of, option
 from lakeplan.cli.process import now_utc, parse_time, stopping
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY
-from lakeplan.output.text import count_of
 from lakeplan.sandbox.seed import SeedClient, run_seed
 from lakeplan.sandbox.seed_document import HELP, read_seed
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Flavor, Options
+from lakeplan.values.units import count_of
 
 SANDBOX = "LAKEPLAN_SANDBOX"
 """The variables of a server named sandbox begin with it."""

@@ -185,7 +185,7 @@ def show(
     """
     if (plan_file is None) == (resolved is None):
         raise UsageError(
-            "give either a plan file or --resolved REPO",
+            "either a plan file or --resolved REPO is required",
             hint="For example, run `lakeplan show plan.json`.",
         )
     if resolved is not None:

@@ -66,6 +66,7 @@ from lakeplan.sweep.service import (
     stage_of,
 )
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
+from lakeplan.values.units import count_of
 
 DEPTH = 1
 
@@ -474,7 +475,8 @@ def purge(
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     require_terminal("purge")
-    question = f"Permanently delete {objects:,} objects from {quarantines} quarantines? Only yes is accepted"
+    copies = f"{count_of(objects, 'object')} from {count_of(quarantines, 'quarantine')}"
+    question = f"Permanently delete {copies}? Only yes is accepted"
     return confirm(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 

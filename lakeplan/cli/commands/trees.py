@@ -23,7 +23,6 @@ from lakeplan.cli.process import now_utc, this_run
 from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
-from lakeplan.output.text import count_of
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.plan.importing import (
     Import,
@@ -48,6 +47,7 @@ from lakeplan.values.desired import DesiredRepository, GcDesired
 from lakeplan.values.local import SHARED, refuse_links, write_file
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingKind
+from lakeplan.values.units import count_of
 
 Endpoints = Annotated[
     list[str] | None,

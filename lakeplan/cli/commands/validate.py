@@ -21,10 +21,10 @@ from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode, UsageError
 from lakeplan.explain.policy_test import run_tests
 from lakeplan.output.show import render_tests
-from lakeplan.output.text import count_of
 from lakeplan.tree.policy_tests import FOLDER, find_tests, read_tests
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
+from lakeplan.values.units import count_of
 
 
 @command(common="no_color quiet log_level")
