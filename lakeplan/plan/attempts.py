@@ -23,7 +23,7 @@ from lakeplan.errors import (
 from lakeplan.plan.gather import read_setting
 from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
 from lakeplan.review.run import GC, Applied, Outcome, Run, WritableServer, read_back
-from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_setting
+from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_forecast, record_setting
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
@@ -37,6 +37,7 @@ from lakeplan.values.settings import (
     item_body,
     setting_etag,
 )
+from lakeplan.values.simulation import Amount
 
 TRIES = 3
 """Attempts at a write whose answers are lost. Before each further one, the stored value is read for longer
@@ -57,6 +58,7 @@ class Job:
     state: StateWriter
     history: RunJournal
     force: bool
+    plan_digest: str
 
 
 class Attempt(ABC):
@@ -66,6 +68,8 @@ class Attempt(ABC):
         self.repository, self.live, self.force = job.repository, job.live, job.force
         self.run, self.state, self._history = job.run, job.state, job.history
         self._setting = setting
+        self.unforecast = ""
+        """Why the plan's forecast was not recorded with the rules."""
         self._sent = False
         self._written = False
         self._checked_at = job.run.now()
@@ -279,6 +283,7 @@ class Attempt(ABC):
 class RulesAttempt(Attempt):
     def __init__(self, job: Job) -> None:
         super().__init__(job, GC)
+        self._plan_digest = job.plan_digest
         self._before = self._last_read = job.repository.before
         self._stored = StoredRules(None, None)
 
@@ -360,6 +365,29 @@ class RulesAttempt(Attempt):
             run_id=self.run.run_id,
             at=self.run.now(),
         )
+        self._record_forecast()
+
+    def _record_forecast(self) -> None:
+        """Records the plan's figures of what expires. They count only for the record of the rules with the same
+        run, so rules that an earlier run wrote get them again."""
+        repository = self.repository
+        expire = {
+            h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
+            for h in repository.impact.horizons.values()
+            if h.objects_expire is not None
+        }
+        if repository.after is None or not expire:
+            return
+        try:
+            record_forecast(
+                self.state,
+                repository.key,
+                run_id=self.run.run_id,
+                plan_digest=self._plan_digest,
+                expire=expire,
+            )
+        except LakeplanError as error:
+            self.unforecast = f"{repository.key}: the plan's forecast was not recorded: {error.message}"
 
 
 def _days(value: int | None) -> str:

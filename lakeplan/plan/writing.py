@@ -15,7 +15,6 @@ from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import (
-    GC,
     PINS,
     Applied,
     ApplyPorts,
@@ -26,10 +25,9 @@ from lakeplan.review.run import (
     open_journal,
 )
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import Lease, check_lease, read_applied, record_forecast
+from lakeplan.state.store import Lease, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.values.rules import Action
-from lakeplan.values.simulation import Amount
 
 
 def gate_text(gate: GateResult) -> str:
@@ -54,7 +52,7 @@ def write(
     facts = _history_facts(plan, live, plan_digest, force)
     history = open_journal(ports.state, run, run.command, **facts)
     history.save()
-    jobs = (Job(r, again.get(r.key), run, ports.state, history, force) for r in work)
+    jobs = (Job(r, again.get(r.key), run, ports.state, history, force, plan_digest) for r in work)
     attempts = {job.repository.key: _attempts(job, ports) for job in jobs}
     results_of = _with_damaged_state(work, attempts, ports)
     with ports.progress.task("applying", len(work)) as step_done:
@@ -67,7 +65,7 @@ def write(
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in results_of]
     unclaimed = claim_all((again[r.key] for r in unchanged), ports.tree, ports.connect, run)
     unrecorded = close_journal(history, run)
-    not_forecast = _record_forecasts(work, results_of, run, ports, plan_digest)
+    not_forecast = "; ".join([a.unforecast for many in attempts.values() for a in many if a.unforecast][:3])
     written = {r.key for r in plan.writes}
     extra = tuple(sorted(r.key for r in live.writes if r.key not in written))
     later = {r.key: tuple(sorted(_still_without(r, work))) for r in live.repositories if r.unexpanded}
@@ -79,34 +77,6 @@ def write(
         elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
         note=". ".join(filter(None, (unrecorded, unclaimed, not_forecast))),
     )
-
-
-def _record_forecasts(
-    work: Sequence[RepositoryPlan],
-    results: Mapping[str, Sequence[Applied]],
-    run: Run,
-    ports: ApplyPorts,
-    plan_digest: str,
-) -> str:
-    """Records the plan's figures of what expires where its rules were written. Returns a note on those that
-    could not be recorded, or ""."""
-    problems = []
-    for repository in work:
-        written = any(e.setting == GC and e.outcome is Outcome.APPLIED for e in results[repository.key])
-        expire = {
-            h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
-            for h in repository.impact.horizons.values()
-            if h.objects_expire is not None
-        }
-        if not written or repository.after is None or not expire:
-            continue
-        try:
-            record_forecast(
-                ports.state, repository.key, run_id=run.run_id, plan_digest=plan_digest, expire=expire
-            )
-        except LakeplanError as error:
-            problems.append(f"{repository.key}: the plan's forecast was not recorded: {error.message}")
-    return "; ".join(problems[:3])
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -13,10 +14,13 @@ from lakeplan.plan.apply import exit_code_of, report_document
 from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.state.store import known_repositories, read_applied, read_forecast, record_forecast
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.values.plan import Failure, Plan, RepositoryPlan
+from lakeplan.values.plan import Failure, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
+from lakeplan.values.simulation import Amount
+from tests.sweeping.stores import Killed
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SLEPT: list[float] = []
@@ -34,11 +38,11 @@ def a_plan(*repositories: RepositoryPlan) -> Plan:
 
 
 def applied(
-    server, state, *repositories: RepositoryPlan, live: Plan | None = None, force=False
+    server, state, *repositories: RepositoryPlan, live: Plan | None = None, force=False, run: Run = RUN
 ) -> ApplyReport:
     plan = a_plan(*repositories)
     ports = ApplyPorts(lambda _: server, state, Silent())
-    return write(plan, plan.writes, live or plan, RUN, ports, plan_digest="digest", force=force)
+    return write(plan, plan.writes, live or plan, run, ports, plan_digest="digest", force=force)
 
 
 def ends(report: ApplyReport) -> dict[str, str]:
@@ -181,6 +185,72 @@ def it_finishes_the_work_of_an_interrupted_run(server, state):
     report = applied(server, state, A, C)
     assert ends(report) == {"prod/a": "already", "prod/c": "applied"}
     assert len(state.list_keys("applied/")) == 2
+
+
+def a_forecast(planned: RepositoryPlan) -> RepositoryPlan:
+    now = HorizonImpact(NOW, 1, 0, 1, 0, 0, objects_expire=4, bytes_expire=40)
+    return replace(planned, impact=Impact(ImpactStatus.SIMULATED, horizons={"now": now}))
+
+
+def forecasts(state) -> dict[str, bool]:
+    """Of each repository whether its forecast is that of the apply on record."""
+    return {
+        key: (found := read_forecast(state, key)) is not None
+        and (found.run_id, found.plan_digest) == (read_applied(state, key)[0]["run_id"], "digest")
+        and found.expire == ((NOW, Amount(4, 40)),)
+        for key in sorted(known_repositories(state))
+    }
+
+
+@pytest.mark.parametrize("number", range(1, 17))
+def it_records_the_forecast_of_a_run_that_was_killed_once_it_runs_again(server, state, monkeypatch, number):
+    for key in ("prod/a", "prod/c"):
+        record_forecast(state, key, run_id="older", plan_digest="older", expire={NOW: Amount(9, 90)})
+    killed_at, write_record = state.writes + number, state.write
+
+    def kill(key, data, *, if_version):
+        if state.writes + 1 == killed_at:
+            raise Killed
+        return write_record(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", kill)
+    with suppress(Killed):
+        applied(server, state, a_forecast(A), a_forecast(C))
+    monkeypatch.undo()
+    for key in state.list_keys("leases/"):
+        state.delete(key, if_version=state.read(key).version)
+    again = replace(RUN, run_id="run-2")
+    report = applied(server, state, a_forecast(A), a_forecast(C), run=again)
+    assert report.note == ""
+    assert forecasts(state) == {"prod/a": True, "prod/c": True}
+
+
+def it_records_the_forecast_of_a_repository_before_it_writes_the_next(server, state, monkeypatch):
+    set_rules = server.set_gc_rules
+
+    def kill(repository, rules):
+        if repository == "c":
+            raise Killed
+        set_rules(repository, rules)
+
+    monkeypatch.setattr(server, "set_gc_rules", kill)
+    with pytest.raises(Killed):
+        applied(server, state, a_forecast(A), a_forecast(C))
+    assert forecasts(state)["prod/a"]
+
+
+def it_reports_a_forecast_that_could_not_be_recorded(server, state, monkeypatch):
+    write_record = state.write
+
+    def full(key, data, *, if_version):
+        if key.startswith("forecasts/"):
+            raise StorageError("the disk is full", where=key)
+        return write_record(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", full)
+    report = applied(server, state, a_forecast(A), C)
+    assert ends(report) == {"prod/a": "applied", "prod/c": "applied"}
+    assert report.note == "prod/a: the plan's forecast was not recorded: the disk is full"
 
 
 def it_goes_on_after_a_failure_and_says_which(server, state):
