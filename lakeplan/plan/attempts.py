@@ -368,8 +368,8 @@ class RulesAttempt(Attempt):
         self._record_forecast()
 
     def _record_forecast(self) -> None:
-        """Records the plan's figures of what expires. They count only for the record of the rules with the same
-        run, so rules that an earlier run wrote get them again."""
+        """Records the plan's figures of what expires. They count only with the rules that the
+        same run recorded, so rules that were in place already get them again."""
         repository = self.repository
         expire = {
             h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
