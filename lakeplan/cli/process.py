@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 _MOST = 300
 """Characters of one text from the environment."""
-_CALENDAR = re.compile(r"[0-9]{4}(?:[0-9]{4})?", re.ASCII)
-"""A year or a date, such as 20260331. Nobody means such seconds, which are in the years 1970 to 1973."""
+_CALENDAR = re.compile(r"\d{4}(?:\d{2}|\d{4}|\d{8})?")
+"""A year, month, date or minute, such as 20260331. Nobody means such seconds: they are in the years 1970 to
+1973, or after 5000."""
 
 
 def parse_time(text: str) -> datetime:

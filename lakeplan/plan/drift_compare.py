@@ -291,7 +291,7 @@ GC_RULES = "its GC rules"
 class RepositoryDrift:
     """The drift of one repository, or why it is unknown. ``values`` are those of its GC rules, ``items`` are
     policies and object rules, and ``stored`` has their whole lists on the server. ``state_note`` says which
-    other records in the state could not be read."""
+    other record in the state could not be read, or that a purge has not recorded its end."""
 
     repository: str
     owner: str | None = None
