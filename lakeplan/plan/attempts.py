@@ -376,7 +376,8 @@ class RulesAttempt(Attempt):
             for h in repository.impact.horizons.values()
             if h.objects_expire is not None
         }
-        if repository.after is None or not expire:
+        # A plan that changes only pins forecasts nothing of rules that an older plan set.
+        if not repository.action.writes or repository.after is None or not expire:
             return
         try:
             record_forecast(

@@ -11,9 +11,10 @@ import pytest
 
 from lakeplan.errors import PermissionDenied, ServerUnreachable, StorageError, UnexpectedAnswer
 from lakeplan.plan.apply import exit_code_of, report_document
+from lakeplan.plan.attempts import Job, RulesAttempt
 from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of
-from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run
+from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run, open_journal
 from lakeplan.state.store import known_repositories, read_applied, read_forecast, record_forecast
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.values.plan import Failure, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
@@ -237,6 +238,14 @@ def it_records_the_forecast_of_a_repository_before_it_writes_the_next(server, st
     with pytest.raises(Killed):
         applied(server, state, a_forecast(A), a_forecast(C))
     assert forecasts(state)["prod/a"]
+
+
+@pytest.mark.parametrize(("before", "recorded"), [(GcRules(30), True), (GcRules(7), False)])
+def it_records_a_forecast_only_with_rules_that_the_plan_changes(server, state, before, recorded):
+    planned = a_forecast(repository("a", before, GcRules(7)))
+    history = open_journal(state, RUN, "apply")
+    RulesAttempt(Job(planned, None, RUN, state, history, False, "digest")).record()
+    assert forecasts(state) == {"prod/a": recorded}
 
 
 def it_reports_a_forecast_that_could_not_be_recorded(server, state, monkeypatch):
