@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ContentsRow,
         ForecastRow,
         KeeperName,
+        ListedMark,
         ListedState,
         MarkDocument,
         MarkListDocument,
@@ -233,7 +234,8 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
     if not document["marks"]:
         page.line("No mark is recorded. Run `lakeplan sweep mark` to make one.")
         return
-    rows = [
+    later = [name for name in _LATER if any(mark[name] for mark in document["marks"])]
+    rows: list[Sequence[str | Cell]] = [
         (
             mark["mark_id"],
             *(
@@ -241,16 +243,23 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
                 if mark["goes"]
                 else ("", "")
             ),
-            Cell(*_STATES[mark["state"]]),
+            *(count(mark[name] or 0) for name in later),
+            Cell("restored") if _all_restored(mark) else Cell(*_STATES[mark["state"]]),
             mark["repository"],
         )
         for mark in document["marks"]
     ]
     # The id begins with its time.
-    headers = ("mark", "objects", "size", "state", "repository")
-    page.table(headers, rows, figures=(1, 2), solid=(0,), indent=0)
+    headers = ("mark", "objects", "size", *later, "state", "repository")
+    page.table(headers, rows, figures=range(1, 3 + len(later)), solid=(0,), indent=0)
 
 
+def _all_restored(mark: ListedMark) -> bool:
+    deleted = mark["deleted"] if mark["state"] in ("quarantined", "purged") else None
+    return deleted is not None and mark["restored"] == deleted["objects"]
+
+
+_LATER: tuple[Literal["restored", "purged"], ...] = ("restored", "purged")
 _STATES: Mapping[ListedState, tuple[str, str]] = {
     "marked": ("not approved", "yellow"),
     "approved": ("approved", "green"),
@@ -313,11 +322,21 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
         f" {count(deleted)} deleted, {size(size_bytes)}{cost.words(size_bytes)}",
         f"; {count_of(document['verified'], 'object')} checked again and confirmed gone.",
     )
+    if later := _later(document):
+        page.labelled("Since then:", "bold", later, indent=0)
     if not document["finished"]:
         page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
     if "contents" in document:
         page.heading("What was marked")
         render_contents(page, document["contents"], cost)
+
+
+def _later(document: SweepDocument) -> str:
+    restored, purged = document.get("restored"), document.get("purged")
+    texts = [f"{count(restored)} of the deleted objects restored"] if restored else []
+    if purged:
+        texts.append(f"{count_of(purged, 'copy')} purged from quarantine")
+    return f"{'; '.join(texts)}." if texts else ""
 
 
 def _checked(page: Page, document: SweepDocument) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.state.store import read_repository_record, repository_key
@@ -36,7 +36,10 @@ _SWEPT = records.record(
         "purging": records.record({"run_id": records.text, "copies": records.AMOUNT}),
     },
 )
-_SWEEPS = records.record({"repository": records.text, "marks": records.map_of(_SWEPT)})
+_SWEEPS = records.record(
+    {"repository": records.text, "marks": records.map_of(_SWEPT)},
+    {"restored": records.map_of(records.count)},
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class RecordedSweep:
     """The result of the sweep of one mark. ``amounts`` are by status, with ``pending``. ``finished``: no
     marked object is pending. ``versions_kept``: the store may have older versions of what was deleted.
     ``purged``: what was deleted from the mark's quarantine. ``purging``: the copies when a purge began that
-    has not recorded its end, so more may be purged; None: every purge recorded its end."""
+    has not recorded its end, so more may be purged; None: every purge recorded its end. ``restored``: how
+    many of the deleted objects were restored from it, purged since or not."""
 
     mark_id: str
     at: datetime
@@ -54,6 +58,7 @@ class RecordedSweep:
     amounts: Mapping[str, Amount]
     purged: Amount
     purging: Amount | None = None
+    restored: int = 0
 
     def purged_by(self, copies: Amount) -> Amount:
         """The purged copies while these are in quarantine."""
@@ -77,8 +82,12 @@ class RecordedSweep:
 
 def read_sweeps(state: StateReader, repository: str) -> dict[str, RecordedSweep]:
     """The recorded sweeps of ``server/name`` by mark. Raises FormatError for a damaged record."""
-    entries, _ = _read(state, repository)
-    return {mark_id: _parsed(mark_id, entry) for mark_id, entry in entries.items()}
+    record, _ = _read(state, repository)
+    restored = record.get("restored", {})
+    return {
+        mark_id: _parsed(mark_id, entry, restored.get(mark_id, 0))
+        for mark_id, entry in record["marks"].items()
+    }
 
 
 def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_kept: bool) -> None:
@@ -125,7 +134,18 @@ def record_purge(
     _change(state, repository, change)
 
 
-def _parsed(mark_id: str, entry: Mapping[str, Any]) -> RecordedSweep:
+def record_restore(state: StateWriter, repository: str, mark_id: str, copied: int, *, before: int) -> None:
+    """Records that a restore copied objects back, also before the sweep has recorded its end. ``before``:
+    deleted objects that were back already. If earlier restores recorded fewer, one of them was killed. Raises
+    LakeplanError."""
+
+    def add(restored: Mapping[str, Any]) -> dict[str, Any]:
+        return {**restored, mark_id: max(restored.get(mark_id, 0), before) + copied}
+
+    _change(state, repository, add, "restored")
+
+
+def _parsed(mark_id: str, entry: Mapping[str, Any], restored: int = 0) -> RecordedSweep:
     purged, purging = entry.get("purged"), entry.get("purging")
     return RecordedSweep(
         mark_id,
@@ -136,6 +156,7 @@ def _parsed(mark_id: str, entry: Mapping[str, Any]) -> RecordedSweep:
         {status: Amount.from_row(entry[status]) for status in STATUSES},
         Amount.from_row(purged) if purged else Amount(),
         Amount.from_row(purging["copies"]) if purging else None,
+        min(restored, entry[Status.DELETED.value]["objects"]),
     )
 
 
@@ -144,11 +165,14 @@ def _not_negative(amount: Amount) -> Amount:
 
 
 def _change(
-    state: StateWriter, repository: str, change: Callable[[Mapping[str, Any]], dict[str, Any]]
+    state: StateWriter,
+    repository: str,
+    change: Callable[[Mapping[str, Any]], dict[str, Any]],
+    part: Literal["marks", "restored"] = "marks",
 ) -> None:
     for attempt in range(_TRIES):
-        entries, version = _read(state, repository)
-        record = {"repository": repository, "marks": change(entries)}
+        record, version = _read(state, repository)
+        record = {**record, "repository": repository, part: change(record.get(part, {}))}
         try:
             state.write(repository_key(_KIND, repository), json_text(record, indent=1), if_version=version)
             return
@@ -158,8 +182,8 @@ def _change(
 
 
 def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
-    """Entries by mark, and the version that a write must present."""
+    """The record, and the version that a write must present."""
     hint = "Restore it from a backup, or move it away. The next run writes a new one."
     what = "the state's record of sweeps"
     stored = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
-    return ({}, None) if stored is None else (stored[0]["marks"], stored[1])
+    return ({"marks": {}}, None) if stored is None else stored

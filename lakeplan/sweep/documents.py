@@ -198,7 +198,8 @@ end."""
 
 class ListedMark(TypedDict):
     """A mark in a list. ``repository`` is ``?`` and ``goes`` None if the state's record is damaged.
-    ``deleted`` and ``swept_at`` are None for marks that were not swept."""
+    ``deleted`` and what follows are None for marks that were not swept. ``restored`` counts deleted objects,
+    ``purged`` their copies."""
 
     mark_id: str
     repository: str
@@ -208,6 +209,8 @@ class ListedMark(TypedDict):
     state: ListedState
     goes: AmountRow | None
     deleted: AmountRow | None
+    restored: int | None
+    purged: int | None
     swept_at: str | None
 
 
@@ -279,6 +282,9 @@ class SweepDocument(TypedDict):
     not_yet_reclaimed: str
     official_run_id: NotRequired[str]
     note: NotRequired[str]
+    restored: NotRequired[int]
+    purged: NotRequired[int]
+    """With ``restored``, of a sweep in quarantine when it is printed; never stored."""
     contents: NotRequired[ContentsRow]
     checks: NotRequired[ChecksRow]
     """Of ``sweep run --check``; never stored."""

@@ -343,6 +343,22 @@ def _read_json(
     return records.read_record(data, shape, what=what, where=f"{store.url}/{key}", hint=hint)
 
 
+def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
+    """The document of a sweep in quarantine, with how many deleted objects were restored and copies purged
+    since. Unchanged if the state does not have that."""
+    try:
+        sweep = read_sweeps(state, summary["repository"]).get(summary["mark_id"])
+    except LakeplanError:
+        return summary
+    if sweep is None or sweep.mode != "quarantine":
+        return summary
+    later: SweepDocument = {**summary, "restored": sweep.restored, "purged": sweep.purged.objects}
+    if sweep.purging is not None:  # it may also be active now
+        note = "a purge has not recorded its end, so more copies may be purged"
+        later["note"] = "; ".join(text for text in (summary.get("note"), note) if text)
+    return later
+
+
 def is_over(summary: SweepDocument) -> bool:
     """Whether a sweep has ended: no object is pending, and the sweep was aborted or it is known which deleted
     objects are needed again."""
@@ -387,6 +403,8 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
                 "state": _state(index, sweep, approved=approved, now=now),
                 "goes": index.goes.to_row(),
                 "deleted": None if sweep is None else sweep.amounts[Status.DELETED.value].to_row(),
+                "restored": None if sweep is None else sweep.restored,
+                "purged": None if sweep is None else sweep.purged.objects,
                 "swept_at": None if sweep is None else utc_text(sweep.at),
             }
         )
@@ -403,6 +421,8 @@ def _damaged_row(mark_id: str, *, approved: bool) -> ListedMark:
         "state": "unknown",
         "goes": None,
         "deleted": None,
+        "restored": None,
+        "purged": None,
         "swept_at": None,
     }
 

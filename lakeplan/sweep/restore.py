@@ -26,13 +26,14 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
+from lakeplan.state.sweeps import record_restore
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
-from lakeplan.sweep.records import StoredMark, marked_addresses, read_marked
+from lakeplan.sweep.records import StoredMark, deleted, marked_addresses, read_marked
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part
@@ -120,6 +121,11 @@ def restore(
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
         note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
+        with suppress(LakeplanError):  # the record has only figures
+            back = {address for address, size in existing.items() if size == copies[address]}
+            record_restore(
+                ports.state, site.key, mark.mark_id, len(copied), before=_deleted(site, mark, back)
+            )
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
@@ -127,6 +133,14 @@ def restore(
             unrecorded = f"the namespace has no record of this restore ({error.message})"
             document["note"] = "; ".join(text for text in (document["note"], unrecorded) if text)
         return document
+
+
+def _deleted(site: Site, mark: Mark, addresses: Collection[str]) -> int:
+    """How many of the addresses the sweep recorded as deleted. 0 if its records cannot be read."""
+    try:
+        return sum(address in addresses for address, _ in deleted(site, mark)) if addresses else 0
+    except LakeplanError:
+        return 0
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,31 @@ store and no record."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lakeplan.branches.pin_records import PinRecord, write_pin_record
 from lakeplan.errors import StorageError, UsageError
 from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
+from lakeplan.output.sweep import render_mark_list, render_sweep
 from lakeplan.review.selection import Selection
+from lakeplan.state.sweeps import record_purge
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.inspection import Others
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import NEEDED, YOUNG
+from lakeplan.sweep.records import list_marks, read_summary, with_later
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
 from lakeplan.values.pins import Pin
 from lakeplan.values.repository import Repository
+from lakeplan.values.simulation import Amount
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
 from tests.sweeping.world import SweepWorld
@@ -347,6 +353,88 @@ class DescribeRestore:
         planted.write_bytes(b"planted")
         bring_back(world, moved)
         assert not (repo.folder / "_lakefs/planted").exists()
+
+
+class DescribeWhatBecameOfIt:
+    @pytest.fixture
+    def shown(self, world: SweepWorld, moved: Mark) -> Callable[[], tuple[int, int]]:
+        """The restored and purged objects of the mark, which the list and the mark's page agree on."""
+
+        def printed(render: Callable[[Any, Console], None], document: Any) -> str:
+            console = Console(file=io.StringIO(), width=120, no_color=True)
+            render(document, console)
+            return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+        def found() -> tuple[int, int]:
+            listed = list_marks(world.state, world.now())
+            (row,) = listed["marks"]
+            summary = read_summary(world.site().store, moved.mark_id)
+            assert summary is not None
+            swept = with_later(summary, world.state)
+            restored, purged = swept["restored"], swept["purged"]
+            assert (row["restored"], row["purged"]) == (restored, purged)
+            text, table = printed(render_sweep, swept), printed(render_mark_list, listed)
+            assert (
+                (f"{restored} of the deleted objects restored" in text)
+                == (" restored " in table)
+                == (restored > 0)
+            )
+            assert (
+                (f"{purged} copies purged" in text) == (" purged  " in table.splitlines()[0]) == (purged > 0)
+            )
+            assert ("in quarantine" in table) == (restored < 2)
+            return restored, purged
+
+        return found
+
+    def it_has_every_restore_once_and_the_purge(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark, shown: Callable[[], tuple[int, int]]
+    ) -> None:
+        assert shown() == (0, 0)
+        bring_back(world, moved, commit=FIRST)
+        assert shown() == (1, 0)
+        bring_back(world, moved, commit=FIRST)
+        assert shown() == (1, 0)
+        bring_back(world, moved)
+        bring_back(world, moved)
+        assert shown() == (2, 0)
+        purge(world)
+        assert shown() == (2, 2)
+
+    def it_has_what_a_killed_restore_brought_back(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark, shown: Callable[[], tuple[int, int]]
+    ) -> None:
+        first, second = sorted(copies(repo, moved))
+        (repo.folder / first).write_bytes(_copy(repo, moved, first))
+        (repo.folder / second).write_bytes(b"another object")
+        assert bring_back(world, moved)["restored"] == 0
+        assert shown() == (1, 0)
+
+    def it_is_unknown_without_the_record_in_the_state(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark
+    ) -> None:
+        key = "sweep/ends/prod/repo1.json"
+        stored = world.state.read(key)
+        assert stored is not None
+        world.state.write(key, b"{", if_version=stored.version)
+        assert bring_back(world, moved)["restored"] == 2
+        summary = read_summary(world.site().store, moved.mark_id)
+        assert summary is not None
+        assert with_later(summary, world.state) == summary
+
+    def it_notes_a_purge_that_has_not_ended(self, world: SweepWorld, moved: Mark) -> None:
+        summary = read_summary(world.site().store, moved.mark_id)
+        assert summary is not None
+        record_purge(world.state, moved.key, moved.mark_id, Amount(2, 2), begun="r")
+        later = with_later({**summary, "note": "before"}, world.state)
+        assert later["note"] == "before; a purge has not recorded its end, so more copies may be purged"
+        record_purge(world.state, moved.key, moved.mark_id, Amount(1, 1), ended="r")
+        later = with_later(summary, world.state)
+        assert (later["purged"], later.get("note")) == (1, None)
+
+    def it_is_left_out_of_a_sweep_without_quarantine(self, world: SweepWorld, repo: LakeRepository) -> None:
+        document = world.sweep_of(world.mark())
+        assert "restored" not in with_later(document, world.state)  # type: ignore[arg-type]
 
 
 def test_errors_of_one_quarantine_leave_the_others_alone(

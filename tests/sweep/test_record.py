@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import LakeplanError, WriteConflict
-from lakeplan.state.sweeps import read_sweeps, record_purge, record_sweep
+from lakeplan.state.sweeps import read_sweeps, record_purge, record_restore, record_sweep
 from lakeplan.stores.folder import FolderState
 from lakeplan.values.simulation import Amount
 
@@ -62,6 +62,27 @@ def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> 
     record_sweep(state, document("m1", 2, 10, mode="quarantine"), versions_kept=False)  # looked at again
     found = read_sweeps(state, REPOSITORY)["m1"]
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
+
+
+def it_counts_what_partial_repeated_and_killed_restores_brought_back(state: FolderState) -> None:
+    def restored() -> int:
+        return read_sweeps(state, REPOSITORY)["m1"].restored
+
+    record_restore(state, REPOSITORY, "m1", 2, before=0)  # of a killed sweep
+    sweep = {**document("m1", 1, 10, mode="quarantine"), "deleted": Amount(9, 90).to_row()}
+    record_sweep(state, sweep, versions_kept=False)
+    assert restored() == 2
+    record_restore(state, REPOSITORY, "m1", 1, before=0)  # of another path
+    record_restore(state, REPOSITORY, "m1", 0, before=3)  # all of them again
+    assert restored() == 3
+    record_restore(state, REPOSITORY, "m1", 1, before=5)  # after one that was killed
+    record_restore(state, REPOSITORY, "m2", 1, before=0)
+    record_purge(state, REPOSITORY, "m1", Amount(9, 90), begun="r")
+    record_purge(state, REPOSITORY, "m1", Amount(5, 50), ended="r")
+    record_sweep(state, sweep, versions_kept=False)
+    assert (restored(), read_sweeps(state, REPOSITORY)["m1"].purged) == (6, Amount(4, 40))
+    record_restore(state, REPOSITORY, "m1", 5, before=0)
+    assert restored() == 9, "never more than were deleted"
 
 
 def it_takes_no_damaged_record_for_none_and_replaces_none(state: FolderState, tmp_path: Path) -> None:

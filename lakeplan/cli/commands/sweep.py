@@ -51,7 +51,7 @@ from lakeplan.sweep.finish import collector_reports, finish
 from lakeplan.sweep.judge import approve as approve_mark
 from lakeplan.sweep.official import run_official, withdraw
 from lakeplan.sweep.ports import Site, SweepPorts
-from lakeplan.sweep.records import StoredMark, list_marks, may_delete, read_summary
+from lakeplan.sweep.records import StoredMark, list_marks, may_delete, read_summary, with_later
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
@@ -312,7 +312,7 @@ def _finished(site: Site, end: SweepEnd, ports: SweepPorts, this: Run) -> SweepD
 
 def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> int:
     return outputs.emit(
-        with_costs(document, session.tree),
+        with_costs(with_later(document, session.state()), session.tree),
         render_sweep,
         RenderContext.of(session.tree),
         code=exit_code_of(document),
@@ -396,7 +396,7 @@ def show(
         if html is not None:
             write_page(html, session, site, stored, document, outputs)
     if summary is not None:
-        swept: SweepDocument = {**summary, "contents": contents}
+        swept: SweepDocument = {**with_later(summary, session.state()), "contents": contents}
         return outputs.emit(with_costs(swept, session.tree), render_sweep, context)
     return outputs.emit(document, partial(render_marks, stage=stage), context, kind="marks")
 
