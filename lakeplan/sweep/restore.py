@@ -121,11 +121,8 @@ def restore(
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
         note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
-        with suppress(LakeplanError):  # the record has only figures
-            back = {address for address, size in existing.items() if size == copies[address]}
-            record_restore(
-                ports.state, site.key, mark.mark_id, len(copied), before=_deleted(site, mark, back)
-            )
+        back = {address for address, size in existing.items() if size == copies[address]}
+        _record(site, mark, ports, len(copied), back)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
@@ -135,12 +132,13 @@ def restore(
         return document
 
 
-def _deleted(site: Site, mark: Mark, addresses: Collection[str]) -> int:
-    """How many of the addresses the sweep recorded as deleted. 0 if its records cannot be read."""
-    try:
-        return sum(address in addresses for address, _ in deleted(site, mark)) if addresses else 0
-    except LakeplanError:
-        return 0
+def _record(site: Site, mark: Mark, ports: SweepPorts, copied: int, back: Collection[str]) -> None:
+    """Records the figures in the state, if it works. ``back``: the objects that were back already."""
+    before = 0
+    with suppress(LakeplanError):  # damaged records of the sweep
+        before = sum(address in back for address, _ in deleted(site, mark)) if back else 0
+    with suppress(LakeplanError):
+        record_restore(ports.state, site.key, mark.mark_id, copied, before=before)
 
 
 @dataclass(frozen=True)
