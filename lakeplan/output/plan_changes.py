@@ -235,8 +235,7 @@ def weakened_table(items: Iterable[WeakenedRow], limit: int) -> Table:
 
 
 def render_weakened(page: Page, document: Json) -> None:
-    loosenings = weakened_settings(document)
-    if not loosenings:
+    if not (loosenings := weakened_settings(document)):
         return
     page.heading(weakened_title(document))
     page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
