@@ -30,6 +30,7 @@ from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure
 from lakeplan.values.records import utc_second_text
+from lakeplan.values.units import count_of
 
 log = logging.getLogger(__name__)
 SAMPLE = 10
@@ -168,9 +169,9 @@ def _undo(
                     # If an undo is killed before this, the next one finds the branches and keeps them.
                     fresh.save()
                 if len(made) < len(some):
-                    count = len(left) - len(done)
+                    count, branches = len(left) - len(done), count_of(len(left), "branch")
                     raise LakeplanError(
-                        f"the run was stopped before it restored {count:,} of {len(left):,} branches",
+                        f"the run was stopped before it restored {count:,} of {branches}",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )

@@ -33,6 +33,7 @@ from lakeplan.values.desired import ServerConfig
 from lakeplan.values.notify import Channel, NotifyConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository, ServerIdentity
+from lakeplan.values.units import count_of
 
 DOCTOR_FORMAT: Literal["lakeplan.doctor/v1"] = "lakeplan.doctor/v1"
 
@@ -150,7 +151,7 @@ def _check_server(
         selected = [one for one in tree.resolve(server, live) if selection.takes(one)]
         others = [name for name in live if selection.takes_named(server, name, None)]
         writer = connection.writer if purpose == "apply" else None
-        yield Check("fs:ListRepositories", "ok", f"{len(live):,} repositories")
+        yield Check("fs:ListRepositories", "ok", count_of(len(live), "repository"))
         yield from check_repositories(
             selected, live, others, reader, writer, ports.progress, read_only=read_only
         )

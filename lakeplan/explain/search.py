@@ -20,6 +20,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.simulation.inputs import fetch_metadata
 from lakeplan.values.objects import AddressType, RangeInfo
 from lakeplan.values.progress import Progress
+from lakeplan.values.units import count_of
 
 Kind = Literal["path", "commit", "branch", "address"]
 KINDS: tuple[Kind, ...] = ("path", "commit", "branch", "address")
@@ -333,7 +334,7 @@ class BranchStaging:
                 for path, address in changes:
                     holders.setdefault(address, set()).add(f"branch {name}")
                     at.setdefault(address, set()).add(path)
-        where = f"{min(len(asked), MAX_BRANCHES)} of {len(asked)} branches"
+        where = f"{min(len(asked), MAX_BRANCHES)} of {count_of(len(asked), 'branch')}"
         what = f"at {', '.join(paths[:3])}" if paths else "everywhere"
         what += ", but not completely" if capped else ""
         return Staged(

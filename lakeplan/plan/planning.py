@@ -42,6 +42,7 @@ from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, Repository
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Refs
 from lakeplan.values.simulation import ImpactResult, RunnerChoice
+from lakeplan.values.units import count_of
 
 SimulateMode = Literal["changed", "all", "none"]
 WORKERS = 8
@@ -111,9 +112,10 @@ class _Asked:
         if stored.problem:
             return (f"the S3 inventory is not used: {stored.problem}",)
         amount = stored.amount(expires)
+        expired = count_of(result.amount(expires).objects, "object that expires", "objects that expire")
         return (
-            f"of {result.amount(expires).objects:,} objects that expire, {amount.objects:,} were stored"
-            f" ({amount.size_bytes:,} bytes) when the S3 inventory of {stored.created} was made",
+            f"of {expired}, {count_of(amount.objects, 'was', 'were')} stored"
+            f" ({count_of(amount.size_bytes, 'byte')}) when the S3 inventory of {stored.created} was made",
         )
 
 

@@ -18,6 +18,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.rules import RulesBody
 from lakeplan.values.simulation import AmountRow, RunnerChoice, RunnerChoiceRow
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.simulation.inputs import Collected
@@ -407,10 +408,10 @@ def _warnings(
             "committed since may be shown as never committed"
         )
     for name, of in side.by_rule_set.items():
-        if of.totals.protected_by_alias.objects:
+        if objects := of.totals.protected_by_alias.objects:
             warnings.append(
-                f"{name}: {of.totals.protected_by_alias.objects} objects are kept only because a kept commit "
-                "contains an address under another URL or in an unusual spelling that may refer to them"
+                f"{name}: {count_of(objects, 'object is', 'objects are')} kept only because an address in a"
+                " kept commit has another URL or an unusual spelling and may refer to stored objects"
                 + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
             )
     return warnings

@@ -18,6 +18,7 @@ from lakeplan.values.plan_parts import Bit
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.simulation.verdicts import ObjectClass
@@ -63,7 +64,7 @@ def simulate(
     if not requests:
         return {}
     repositories = len({request.key.partition("#")[0] for request in requests})
-    with progress.task(f"simulating {repositories} repositories", None):
+    with progress.task(f"simulating {count_of(repositories, 'repository')}", None):
         return simulator.impact(requests)
 
 

@@ -221,8 +221,8 @@ def run(
     check: Annotated[
         bool,
         option(
-            "Check before and after that storage holds every object that commits need. Stop if any is"
-            " missing."
+            "Check before and after that storage contains every object that commits need. Stop if any"
+            " is missing."
         ),
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
