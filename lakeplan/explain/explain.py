@@ -27,7 +27,17 @@ from lakeplan.explain.documents import (
     text_of,
 )
 from lakeplan.explain.rules import Judge, explain_branch
-from lakeplan.explain.search import AddressBook, Holding, Kind, Search, Staged, Staging, Subject, read_subject
+from lakeplan.explain.search import (
+    AddressBook,
+    Holding,
+    Kind,
+    Search,
+    Staged,
+    Staging,
+    Subject,
+    nearest_ref,
+    read_subject,
+)
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -222,7 +232,7 @@ class _Inquiry:
                 new.paths.add(path)
                 wanted = [*wanted, new]
         if not wanted:
-            raise _nothing_at(subject, everywhere)
+            raise _nothing_at(subject, everywhere, graph)
         # The uncommitted change keeps an object that is only staged, so the repository need not be read.
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
@@ -318,7 +328,15 @@ def _staged_notes(staged: Staged) -> list[str]:
     return [f"uncommitted changes can only keep more objects; inspected: {staged.inspected}"]
 
 
-def _nothing_at(subject: Subject, everywhere: Sequence[Holding]) -> LakeplanError:
+def _nothing_at(subject: Subject, everywhere: Sequence[Holding], graph: CommitGraph) -> LakeplanError:
+    ref, colon, path = subject.text.partition(":")
+    if subject.ref is None and ref and colon and path and "/" not in ref:
+        close = nearest_ref(ref, graph)
+        return LakeplanError(
+            f"{ref!r} is not a branch, tag or commit, and no commit or uncommitted change has the path"
+            f" {subject.text!r}",
+            hint=f"Did you mean {close}:{path}?" if close else "Check the name before the colon.",
+        )
     if subject.ref is None:
         address = "If this is an address, add --kind address. " if subject.text.startswith("data/") else ""
         return LakeplanError(

@@ -18,6 +18,7 @@ from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_col
 from lakeplan.lakefs.protocols import MetadataReader, StagingReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.simulation.inputs import fetch_metadata
+from lakeplan.tree.structure import nearest
 from lakeplan.values.objects import AddressType, RangeInfo
 from lakeplan.values.progress import Progress
 from lakeplan.values.units import count_of
@@ -56,7 +57,9 @@ def read_subject(
         if kind not in (None, "path"):
             raise UsageError(f"--ref can only be used with a path, not with a {kind}", hint="Remove --ref.")
         if (named := _find_ref(ref, graph)) is None:
-            raise UsageError(f"{ref!r} is not a branch, tag or commit", hint="Check --ref.")
+            close = nearest_ref(ref, graph)
+            hint = f"Did you mean --ref {close}?" if close else "Check --ref."
+            raise UsageError(f"{ref!r} is not a branch, tag or commit", hint=hint)
         return Subject("path", text, ref, named)
     match kind:
         case "address":
@@ -115,6 +118,11 @@ def _commit(text: str, graph: CommitGraph) -> Subject:
     raise UsageError(
         f"commit {text!r} does not exist", hint=f"Give a full id, or at least {SHORTEST_PREFIX} digits."
     )
+
+
+def nearest_ref(name: str, graph: CommitGraph) -> str | None:
+    """Return the branch or tag whose name is most similar, or None if none is similar."""
+    return nearest(name, [*(branch.id for branch in graph.branches), *(tag.id for tag in graph.tags)])
 
 
 def _find_ref(ref: str, graph: CommitGraph) -> str | None:

@@ -98,10 +98,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.InvalidSchema: ("the address is not http or https", _SETTINGS),
     vendor.InvalidProxyURL: ("the proxy's address is not a URL", _SETTINGS),
     vendor.URLRequired: ("the address is missing", _SETTINGS),
-    vendor.InvalidHeader: (
-        "a request header cannot be sent",
-        "Check the credentials for unusual characters.",
-    ),
+    vendor.InvalidHeader: ("a request header cannot be sent", "Check the credentials for odd characters."),
     vendor.TooManyRedirects: ("there are too many redirects", _SETTINGS),
     vendor.RetryError: ("it kept failing", "Try again later."),
     vendor.HTTPError: ("the request failed", "Try again later."),
@@ -154,6 +151,11 @@ def refusal(
     status = response.status_code
     message = server_message(response)
     if is_permission_problem(status, message):
+        if response.content and not message:
+            media = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
+            hint = "Set endpoint_url to lakeFS's API, not its S3 gateway, and check any proxies in between."
+            what = f"this does not look like a lakeFS API: status {status}, and the answer is {media}"
+            return PermissionDenied(f"cannot {operation}: {what}", where=where, hint=hint)
         return _denied(message, operation, where, PERMISSIONS.get(operation))
     if is_unknown_route(status, message):
         return FeatureMissing(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.page import Cell, Page, names, names_of
-from lakeplan.output.sweep import keeper_words
+from lakeplan.output.sweep import class_words, keeper_words
 from lakeplan.output.text import count, days, duration, moment, size
 from lakeplan.values.units import count_of
 
@@ -158,7 +158,7 @@ def _marks(page: Page, subject: ObjectSubject) -> None:
         when = f" on {moment(row['swept_at'])}" if swept and row["swept_at"] else ""
         by = ", ".join(map(keeper_words, row["kept_by"]))
         kept = f" by {by}" if row["state"] == "kept" and by else ""
-        of_class = row["mark_class"].replace("_", " ")
+        of_class = class_words(row["mark_class"])
         lines = [f"{row['mark_id']} ({of_class}): {_ENDS[row['state']]}{when}{kept}{why}"]
         if row["approved_by"] is not None:
             at = moment(row["approved_at"] or "")

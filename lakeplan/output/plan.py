@@ -77,8 +77,10 @@ def circumstances(document: Json, form: Callable[[str], str] = str, limit: int |
         parts.append("read only")
     if document["simulate"] == "none":
         parts.append("not simulated")
-    if document["allowed"]:
-        parts.append(f"allowed: {names(document['allowed'], limit, form)}")
+    used = [gate["opens_with"] for gate in gates_of(document) if gate["outcome"] == "allowed"]
+    for title, has_effect in (("allowed", True), ("--allow without effect", False)):
+        if flags := [f for f in document["allowed"] if (f"--allow {f}" in used) is has_effect]:
+            parts.append(f"{title}: {names(flags, limit, form)}")
     return parts
 
 

@@ -19,9 +19,7 @@ _WHAT = {
     "clear": "clear: all rules are removed, and nothing is collected any more",
 }
 _BRANCH = "branches/"
-_MANY_SINGLE = 8
-_MANY_ROWS = 12
-_NAMES_SHOWN = 5
+_MANY_SINGLE, _MANY_ROWS, _NAMES_SHOWN = 8, 12, 5
 
 
 @dataclass(frozen=True)

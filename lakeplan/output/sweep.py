@@ -93,7 +93,7 @@ def commits_table(contents: ContentsRow, cost: Money) -> Table:
 def keepers_table(contents: ContentsRow) -> Table:
     """The objects that are kept, by what keeps them."""
     rows = [
-        [Name(keeper_words(row)), Cell(row["class"].replace("_", " ")), *volume_cells(row)]
+        [Name(keeper_words(row)), Cell(class_words(row["class"])), *volume_cells(row)]
         for row in contents["kept_by"]
     ]
     return Table(("kept by", "class", "objects", "size"), rows, names=2)
@@ -144,6 +144,11 @@ _CLASSES: Mapping[ClassName, tuple[str, str]] = {
     "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may refer to it"),
     "near_limit": ("near a cutoff", "kept: within sweep.margin, or by the tree's newest expansion"),
 }
+
+
+def class_words(name: ClassName) -> str:
+    """``never committed``, ``near a cutoff``."""
+    return _CLASSES[name][0]
 
 
 def render_marks(
@@ -475,7 +480,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
             size(row["size_bytes"]),
             moment(row["modified"]) if row["modified"] else "",
             (row["last_commit_id"] or "")[:12],
-            row["class"].replace("_", " "),
+            class_words(row["class"]),
             ", ".join(map(keeper_words, row["kept_by"] or ())),
         )
         for row in objects[:SHOWN]

@@ -360,7 +360,7 @@ def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateRead
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
     error = StalePlan(
         "the plan is stale, so nothing was written:\n  " + "\n  ".join(reasons),
-        hint=f"Run `lakeplan plan` again and have it reviewed.{more}",
+        hint=f"{_PLAN_AGAIN}{more}",
     )
     error.reasons = tuple(reasons)
     return error
@@ -413,22 +413,25 @@ def _has_reviewed(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
 
 def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
     """Raises GateRefused if a gate refuses or more would be lost than was reviewed."""
-    refused = _refusals(reviewed, live, limits, now=now)
+    refused, only_gates = _refusals(reviewed, live, limits, now=now)
     if refused:
-        error = GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=_GATE_HINT)
+        hint = f"{_PLAN_AGAIN} {_OVERRIDE}" if only_gates else _PLAN_AGAIN
+        error = GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=hint)
         error.reasons = tuple(refused)
         raise error
 
 
-_GATE_HINT = (
-    "Run `lakeplan plan` again and have it reviewed. To override a gate, list it under overrides"
-    " in the tree, or use `lakeplan apply --allow GATE` at a terminal."
+_PLAN_AGAIN = "Run `lakeplan plan` again and have it reviewed."
+_OVERRIDE = (
+    "To override a gate, list it under overrides in the tree, or use `lakeplan apply --allow GATE` at a"
+    " terminal."
 )
 
 
-def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> list[str]:
-    """The refusals, judged by the live plan and today's overrides. A gate that refused at the review still
-    refuses unless it is overridden today. Gates that the plan file calls passed or allowed do not count."""
+def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> tuple[list[str], bool]:
+    """The refusals, judged by the live plan and today's overrides, and whether all are gates, which can be
+    overridden. A gate that refused at the review still refuses unless it is overridden today. Gates that the
+    plan file calls passed or allowed do not count."""
     age = now - reviewed.as_of
     again = {r.key: r for r in live.repositories}
     old = ceiling.too_old(reviewed, limits.of_plan, now)
@@ -454,7 +457,7 @@ def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> 
     judged = [replace(again[key], gates=of) for key, of in named.items()]
     of_plan = _plan_gates(reviewed, judged, live.unmanaged, limits)
     shut = [g for g in (*of_plan, *chain.from_iterable(named.values())) if _refuses(g)]
-    return [*([old] if old else []), *map(_with_flag, shut), *growth]
+    return [*([old] if old else []), *map(_with_flag, shut), *growth], not (old or growth)
 
 
 _JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)

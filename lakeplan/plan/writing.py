@@ -25,7 +25,7 @@ from lakeplan.review.run import (
     open_journal,
 )
 from lakeplan.state.clocks import server_clock
-from lakeplan.state.store import Lease, check_lease, read_applied
+from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
 from lakeplan.values.rules import Action
 
@@ -64,6 +64,7 @@ def write(
     results = [end for repository in work for end in results_of[repository.key]]
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in results_of]
     unclaimed = claim_all((again[r.key] for r in unchanged), ports.tree, ports.connect, run)
+    _note_untried(history, results_of)
     unrecorded = close_journal(history, run)
     not_forecast = "; ".join([a.unforecast for many in attempts.values() for a in many if a.unforecast][:3])
     written = {r.key for r in plan.writes}
@@ -77,6 +78,15 @@ def write(
         elsewhere=tuple(sorted(r.key for r in plan.repositories if ENFORCED_BY_LAKEPLAN in r.warnings)),
         note=". ".join(filter(None, (unrecorded, unclaimed, not_forecast))),
     )
+
+
+def _note_untried(history: RunJournal, results_of: Mapping[str, Sequence[Applied]]) -> None:
+    """Add repositories that failed before their first attempt to the record, which is stored later."""
+    recorded = history.record.setdefault("repositories", {})
+    for key, results in results_of.items():
+        failed = next((end for end in results if end.exit_code), None)
+        if failed is not None and key not in recorded:
+            recorded[key] = {"status": failed.outcome.value, "message": failed.message}
 
 
 def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) -> set[str]:

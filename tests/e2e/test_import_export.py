@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from lakeplan.cli import main
 from lakeplan.cli.commands import trees
 from lakeplan.plan.importing import read_servers
 from lakeplan.sandbox.server import start_sandbox
@@ -145,6 +146,17 @@ def it_expands_patterns_when_it_exports(world):
         "branches": [{"branch_id": "release-1", "retention_days": 90}],
         "default_retention_days": 9,
     }
+
+
+@pytest.mark.parametrize(("command", "has_tree"), [("storage", True), ("audit", False)])
+def it_hints_at_the_tree_where_a_command_reads_one(monkeypatch, capsys, tmp_path, command, has_tree):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("LAKECTL_SERVER_ENDPOINT_URL", raising=False)
+    monkeypatch.delenv("LAKEPLAN_TREE", raising=False)
+    assert main.run([command]) == 64
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("no server was given" in said, "--tree DIR" in said) == (True, has_tree)
+    assert "--endpoint prod=" in said
 
 
 @pytest.mark.parametrize(

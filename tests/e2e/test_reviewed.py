@@ -349,6 +349,19 @@ class DescribePlansThatWereApplied:
         assert world.lakeplan("apply", applied).code == 5
         assert world.api.rules("analytics") == {"*": 30}
 
+    def it_asks_for_a_new_plan_where_the_plan_is_too_old(self, world, applied):
+        world.api.set_rules("analytics", 30)
+        plan = world.plan_file("later.json")
+        document = json.loads(plan.read_text())
+        document["as_of"] = utc_text(datetime.now(timezone.utc) - timedelta(days=8))
+        document["digest"] = digest_of(document)
+        plan.write_text(json.dumps(document))
+        result = world.lakeplan("apply", plan)
+        assert (result.code, "max_plan_age is 7d" in result.err) == (4, True), result.err
+        assert "hint: Run `lakeplan plan` again and have it reviewed." in result.err
+        assert "To override a gate" not in result.err, "an override does not help"
+        assert world.api.rules("analytics") == {"*": 30}
+
     def it_applies_it_again_where_no_other_apply_wrote(self, world, applied):
         """As to repair what somebody changed on the server."""
         world.rules("events", 20)

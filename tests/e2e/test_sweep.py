@@ -15,6 +15,8 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
+from lakeplan.cli.commands.sweep import _listed
+from lakeplan.errors import UsageError
 from lakeplan.sandbox.server import start_sandbox
 from tests.openmetrics import samples
 
@@ -248,6 +250,14 @@ def it_lists_the_objects_of_a_mark_in_any_format(make_site: Any, tmp_path: Path)
     assert "data/" not in redacted
 
 
+@pytest.mark.parametrize("name", ["near a cutoff", "near-a-cutoff", "near_limit"])
+def it_has_one_term_for_a_class(name: str) -> None:
+    assert _listed(objects=True, class_=[name]).classes == ("near_limit",)
+    with pytest.raises(UsageError) as wrong:
+        _listed(objects=True, class_=["near limit it is"])
+    assert "near_a_cutoff" in wrong.value.hint
+
+
 def it_refuses_options_that_do_not_fit_together(make_site: Any) -> None:
     site = make_site(NOW)
     for options in (
@@ -256,6 +266,7 @@ def it_refuses_options_that_do_not_fit_together(make_site: Any) -> None:
         ("--format", "csv"),
         ("--objects", "--format", "openmetrics"),
         ("--objects", "--class", "old"),
+        ("--objects", "--class", "near"),
         ("--objects", "--html", "x.html"),
     ):
         assert site.world.lakeplan(("sweep", "show"), "20260331T120000-1a2b3c4d", *options).code == 64, (

@@ -193,6 +193,17 @@ def it_takes_no_refusal_for_another(status: int, said: str, kind: type[ServerErr
     assert type(refused(status, said)) is kind
 
 
+@pytest.mark.parametrize("body", ["<Error><Code>AccessDenied</Code></Error>", '{"error": "denied"}', "[]"])
+def it_blames_the_address_if_something_else_than_lakefs_refuses(body: str) -> None:
+    response = requests.Response()
+    response.status_code, response._content = 403, body.encode()
+    response.headers["Content-Type"] = "application/xml; charset=utf-8"
+    found = refusal(response, operation="list repositories", where="server prod (http://s3)", repository=None)
+    assert str(found).startswith("server prod (http://s3): cannot list repositories: this does not look like")
+    assert found.message.endswith("a lakeFS API: status 403, and the answer is application/xml")
+    assert (type(found), "endpoint_url" in found.hint) == (PermissionDenied, True)
+
+
 def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
     assert refused(404, "Repository not found").message == "the repository does not exist"
     assert type(refused(404, "repository not found", repository=None)) is NotFound

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakeplan.output.plan import render_plan
+from lakeplan.output.plan import circumstances, render_plan
 from lakeplan.values.plan import Backlog, GateOutcome, GateResult, Horizon, Impact, ImpactStatus, TagLoss
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
@@ -126,6 +126,12 @@ class DescribeImpact:
         assert "Impact: UNKNOWN in 1 repository; elsewhere 1,204,331 objects, 3.1 TB" in text
         assert "(1,420,000 objects, 3.7 TB in 30 days)" in text
         assert text.endswith("BLOCKED by 2 gates.")
+
+    def it_tells_what_was_allowed_from_what_blocks(self, plans: Any, show: Any) -> None:
+        plan = replace(plans.full(), allowed=("clear", "tag-loss"))
+        (facts,) = [p for p in circumstances(to_document(plan)) if p.startswith("allowed")]
+        assert facts == "allowed: clear"
+        assert "--allow without effect: tag-loss" in flat(show(render_plan, to_document(plan), 80))
 
     def it_says_when_only_time_makes_objects_expire(self, plans: Any, show: Any) -> None:
         objects = {Horizon.NOW: 0, Horizon.WEEK: 0, Horizon.MONTH: 50}

@@ -14,6 +14,7 @@ from lakeplan.plan.apply import exit_code_of, report_document
 from lakeplan.plan.attempts import Job, RulesAttempt
 from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of
+from lakeplan.review.history import find_run
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run, open_journal
 from lakeplan.state.store import known_repositories, read_applied, read_forecast, record_forecast
 from lakeplan.state.sweeps import read_sweeps
@@ -285,6 +286,10 @@ def it_fails_what_could_not_be_planned_again(server, state):
     assert ends(report) == {"prod/a": "failed"}
     assert server.log == []
     assert exit_code_of(report) == 1
+    recorded = json.loads(state.read("history/run-1.json").data)
+    assert recorded["repositories"] == {"prod/a": {"status": "failed", "message": "repository not found"}}
+    (step,) = find_run(state, "run-1").steps
+    assert (step.status, step.message, step.replaced_any) == ("failed", "repository not found", False)
 
 
 def it_never_reports_what_it_did_not_read_back(server, state):

@@ -365,7 +365,7 @@ def storage(
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
         if tree is None:
-            endpoints = endpoints_of(endpoint, opening.lakectl_config)
+            endpoints = endpoints_of(endpoint, opening.lakectl_config, or_tree=True)
             session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
         else:
             session = replace(opening.session(tree, timeouts=timeouts), pace=Pace(rate))

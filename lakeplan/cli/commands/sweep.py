@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from lakeplan.cli import options
 from lakeplan.cli.command import CommandGroup, command
@@ -26,6 +26,7 @@ from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.operations import render_collector_runs
 from lakeplan.output.sweep import (
+    class_words,
     render_approval,
     render_mark_list,
     render_marks,
@@ -105,11 +106,12 @@ def _listed(
         option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
     ] = None,
 ) -> Listed:
-    names = [kind.value for kind in MarkClass]
-    classes = tuple(one_of("class", name.replace("-", "_"), names) for name in class_ or ())
+    values = {class_words(kind.value).replace(" ", "_"): kind.value for kind in MarkClass}
+    given = [name.replace("-", "_").replace(" ", "_") for name in class_ or ()]
+    classes = tuple(n if n in values.values() else values[one_of("class", n, [*values])] for n in given)
     if not objects and (prefix is not None or classes):
         raise UsageError("--prefix and --class require --objects", hint="Add --objects.")
-    return Listed(objects, prefix, classes)
+    return Listed(objects, prefix, cast("tuple[ClassName, ...]", classes))
 
 
 def objects_of(session: Session, site: Site, stored: StoredMark, listed: Listed) -> ObjectsDocument:

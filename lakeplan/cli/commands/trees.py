@@ -176,8 +176,11 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return left, right
 
 
-def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> dict[str, str]:
-    """Server names and addresses of ``--endpoint``, or lakectl's as prod. Raises UsageError."""
+def endpoints_of(
+    given: Sequence[str] | None, lakectl_config: Path | None, *, or_tree: bool = False
+) -> dict[str, str]:
+    """Server names and addresses of ``--endpoint``, or lakectl's as prod. Raises UsageError. ``or_tree``: the
+    command has ``--tree`` too."""
     pairs = [_pair(text, "--endpoint") for text in given or ()]
     endpoints = dict(pairs)
     if len(endpoints) < len(pairs):
@@ -185,9 +188,9 @@ def endpoints_of(given: Sequence[str] | None, lakectl_config: Path | None) -> di
     if not endpoints:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
-            raise UsageError(
-                "no server was given", hint="Add one, for example --endpoint prod=https://lakefs.example.com"
-            )
+            what = "--tree DIR for the servers of a tree, or a server" if or_tree else "one"
+            hint = f"Add {what}, for example --endpoint prod=https://lakefs.example.com"
+            raise UsageError("no server was given", hint=hint)
         endpoints = {"prod": url}
     return endpoints
 
