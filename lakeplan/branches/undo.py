@@ -30,7 +30,6 @@ from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure
 from lakeplan.values.records import utc_second_text
-from lakeplan.values.units import count_of
 
 log = logging.getLogger(__name__)
 SAMPLE = 10
@@ -169,9 +168,9 @@ def _undo(
                     # If an undo is killed before this, the next one finds the branches and keeps them.
                     fresh.save()
                 if len(made) < len(some):
-                    count, branches = len(left) - len(done), count_of(len(left), "branch")
+                    missing = f"{len(left) - len(done):,} of {len(left):,}"
                     raise LakeplanError(
-                        f"the run was stopped before it restored {count:,} of {branches}",
+                        f"the run was stopped; branches not restored: {missing}",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )
@@ -246,6 +245,6 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
         more = "more than " if deletion.uncommitted_more else ""
         notes.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
-        safe = f"its commits were safe until {deletion.safe_until}"
-        notes.append(f"{safe}: a later collection may have deleted data")
+        since = f"its commits were safe until {deletion.safe_until}"
+        notes.append(f"{since}: a later collection may have deleted data")
     return notes
