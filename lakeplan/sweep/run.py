@@ -365,6 +365,7 @@ class _Runner:
     def round(self, left: list[Part]) -> RoundEnd:
         """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
         saved, never, looked_at = self._inspect(left)
+        self._keep()  # another run may have taken the lease over, and ended
         self.inspections += 1
         now = self._ports.now()
         # A clock that was set back meanwhile does not make the inspection newer.

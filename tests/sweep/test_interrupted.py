@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from lakeplan.cli.commands.sweep import exit_code_of
-from lakeplan.errors import FormatError, StalePlan, StorageError
+from lakeplan.errors import FormatError, LeaseHeld, StalePlan, StorageError
 from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
 from lakeplan.output.sweep import render_sweep
@@ -315,3 +315,20 @@ def it_names_a_damaged_record_and_goes_on_without_it(
     assert caught.value.where.endswith(f"results/{record.name}")
     record.unlink()  # as the hint says
     assert world.run(marked).amount(Status.DELETED).objects == 2
+
+
+def test_a_run_deletes_nothing_after_another_run_took_over_its_lease_and_ended(
+    world: SweepWorld, repo: LakeRepository, marked: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, write = repo.stored(), world.state.write
+    lease = "leases/prod/repo1.json"
+
+    def take_over(key: str, data: bytes, *, if_version: str | None) -> str:
+        if key.startswith("history/") and (held := world.state.read(lease)) is not None:
+            world.state.delete(lease, if_version=held.version)
+        return write(key, data, if_version=if_version)
+
+    monkeypatch.setattr(world.state, "write", take_over)
+    with pytest.raises(LeaseHeld, match="another run took it over"):
+        world.run(marked)
+    assert repo.stored() == before
