@@ -44,6 +44,7 @@ from lakeplan.sweep.service import (
 from lakeplan.values.plan_parts import Bit
 from lakeplan.values.records import utc_text
 from lakeplan.values.shown_records import Records, object_digests, packed
+from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MarkClass, Part, SweepSettings
 from tests.memory import MemoryState
 from tests.sweep.test_official import NOW, a_mark
@@ -328,7 +329,7 @@ class Purges:
         old: list[Any] = []
         for name in self.results:
             key, _, mark_id = name.partition(" ")
-            old.append(SimpleNamespace(site=SimpleNamespace(key=key), mark_id=mark_id))
+            old.append(SimpleNamespace(site=SimpleNamespace(key=key), mark_id=mark_id, amount=Amount(1, 1)))
         ports: Any = SimpleNamespace(state=self.state)
         return purge_all(old, ports, run(), older_than=NOW, option="30d")
 
