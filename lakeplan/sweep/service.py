@@ -356,9 +356,10 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
         return "awaiting approval: plans do not show objects that were never committed"
     if not others:
         return ""
+    number = mark.to_delete.objects
     return (
-        f"awaiting approval: {count_of(mark.to_delete.objects, 'object')} would be deleted; the plan showed"
-        f" {mark.to_delete.objects - others:,}. `lakeplan plan --backlog` shows what had expired before"
+        f"awaiting approval: {count_of(number, 'object')} would be deleted; the plan showed"
+        f" {number - others:,} of {number:,}. `lakeplan plan --backlog` shows what had expired before"
     )
 
 
