@@ -327,7 +327,7 @@ def it_asks_on_the_pull_request_when_more_would_be_deleted_than_was_reviewed(org
     applied = org.merge(7)
     assert applied.code == 5, applied.output
     assert ":no_entry: **stale**, nothing was written" in fake.bodies(7)[1]
-    assert "that are not among the" in fake.bodies(7)[1]
+    assert "not reviewed would expire" in fake.bodies(7)[1]
     assert "**What to do:** Open a new pull request" in fake.bodies(7)[1]
     assert fake.statuses[-1]["state"] == "failure"
     assert lake.rules == {"*": 365, "main": 365}
