@@ -1,6 +1,6 @@
 """Reads a folder as it is in a git commit. It changes nothing in the work tree or the repository.
 
-The checkout is untrusted: whoever opened the pull request wrote it. Only the repository of the work tree
+The checkout is untrusted: it comes from the author of the pull request. Only the repository of the work tree
 itself is read. A bare repository inside it, a submodule, and whatever a ``.git`` file of the tree names are
 not. lakeplan runs no program that the repository's configuration names, and fetches nothing.
 """

@@ -119,7 +119,8 @@ def record_purge(
 ) -> None:
     """Records that a purge of a mark's quarantine begins or has ended, with the copies in it. Between the
     two, a killed purge leaves a record by which the next one counts what it deleted. ``begun`` and ``ended``
-    are the run; an end is ignored if another run has taken over. Raises LakeplanError."""
+    are the run; an end is ignored if another run has taken over. With neither, the purge of any run has
+    ended. Raises LakeplanError."""
 
     def change(entries: Mapping[str, Any]) -> dict[str, Any]:
         entry = entries.get(mark_id)

@@ -95,8 +95,7 @@ def record_empty(quarantine: Quarantine, ports: SweepPorts, run: Run) -> None:
     """Records the end of a purge that was killed after it deleted the last copy. Raises LakeplanError."""
     site, mark_id = quarantine.site, quarantine.mark_id
     with site_lease(site, ports.state, run):
-        for moment in ("begun", "ended"):
-            record_purge(ports.state, site.key, mark_id, Amount(), **{moment: run.run_id})
+        record_purge(ports.state, site.key, mark_id, Amount())
 
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
