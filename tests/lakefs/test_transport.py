@@ -8,7 +8,7 @@ import pickle
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
@@ -40,6 +40,13 @@ from tests.lakefs.conftest import Answer, FakeClock, Scripted
 
 VERSION = Answer(body={"version": "1.84.0", "version_context": "lakeFS"})
 FAILURE = Answer(500, {"message": "boom"})
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -127,18 +134,17 @@ def it_says_that_the_name_does_not_resolve(credentials: Credentials, fake_clock:
         LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).version()
 
 
-def it_does_not_wait_for_ever(credentials: Credentials, fake_clock: FakeClock) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, never answers
-        config = ServerConfig("prod", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        server = LakeFSServer.connect(
-            config,
-            credentials,
-            timeouts=Timeouts(connect=1, read=0.05, total=20),
-            retries=RetryPolicy(tries=2),
-            clock=fake_clock.clock(),
-        )
-        with pytest.raises(ServerUnreachable, match="time limit"):
-            server.version()
+def it_does_not_wait_for_ever(silent_url: str, credentials: Credentials, fake_clock: FakeClock) -> None:
+    config = ServerConfig("prod", silent_url)
+    server = LakeFSServer.connect(
+        config,
+        credentials,
+        timeouts=Timeouts(connect=1, read=0.05, total=20),
+        retries=RetryPolicy(tries=2),
+        clock=fake_clock.clock(),
+    )
+    with pytest.raises(ServerUnreachable, match="time limit"):
+        server.version()
 
 
 def it_says_that_tls_failed(credentials: Credentials, scripted: Scripted, fake_clock: FakeClock) -> None:
@@ -407,18 +413,17 @@ class DescribeACall:
 
     @pytest.mark.parametrize(("retried", "times"), [(True, 3), (False, 1)])
     def it_may_give_up_when_the_server_is_slow_once(
-        self, credentials: Credentials, fake_clock: FakeClock, retried: bool, times: int
+        self, silent_url: str, credentials: Credentials, fake_clock: FakeClock, retried: bool, times: int
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            transport = self.connected(
-                f"http://127.0.0.1:{silent.getsockname()[1]}",
-                credentials,
-                fake_clock,
-                timeouts=Timeouts(connect=5, read=0.05, total=20),
-                retries=RetryPolicy(tries=3),
-            )
-            with pytest.raises(ServerUnreachable):
-                transport.request(replace(self.CALL, retry_timeouts=retried))
+        transport = self.connected(
+            silent_url,
+            credentials,
+            fake_clock,
+            timeouts=Timeouts(connect=5, read=0.05, total=20),
+            retries=RetryPolicy(tries=3),
+        )
+        with pytest.raises(ServerUnreachable):
+            transport.request(replace(self.CALL, retry_timeouts=retried))
         assert len(fake_clock.slept) == times - 1
 
     def it_repeats_a_lost_answer_whether_or_not_it_repeats_slow_ones(
@@ -444,18 +449,17 @@ class DescribeACall:
         assert len(scripted.seen) == 2, "it is not sent again"
 
     def it_ends_after_so_long_in_all_and_is_not_sent_again(
-        self, credentials: Credentials, fake_clock: FakeClock
+        self, silent_url: str, credentials: Credentials, fake_clock: FakeClock
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            transport = self.connected(
-                f"http://127.0.0.1:{silent.getsockname()[1]}",
-                credentials,
-                fake_clock,
-                timeouts=Timeouts(connect=30, read=30, total=0.1),
-            )
-            session = transport._session()
-            with pytest.raises(ServerUnreachable, match=r"the response was refused: .*0\.1"):
-                transport.request(self.CALL)
+        transport = self.connected(
+            silent_url,
+            credentials,
+            fake_clock,
+            timeouts=Timeouts(connect=30, read=30, total=0.1),
+        )
+        session = transport._session()
+        with pytest.raises(ServerUnreachable, match=r"the response was refused: .*0\.1"):
+            transport.request(self.CALL)
         assert fake_clock.slept == []
         assert transport._session() not in (session, ""), "the abandoned request still uses its session"
 

@@ -106,19 +106,13 @@ class DescribeClasses:
         assert mark.to_delete.objects == 2
         assert mark.to_document()["rules_before"] == {"known": "none", "rules": None}
 
+    @pytest.mark.parametrize("again", [False, True], ids=["applied once", "applied twice"])
     def it_calls_backlog_what_the_rules_before_let_expire(
-        self, world: SweepWorld, repo: LakeRepository
+        self, world: SweepWorld, repo: LakeRepository, again: bool
     ) -> None:
         applied(world, repo, GcRules(25), GcRules(7))
-        mark = world.mark()
-        assert sorted(world.going(mark).values()) == ["backlog", "newly_expired"]
-        assert mark.to_document()["rules_before"]["rules"] == GcRules(25).to_body()
-
-    def it_still_knows_the_rules_before_after_the_plan_was_applied_again(
-        self, world: SweepWorld, repo: LakeRepository
-    ) -> None:
-        applied(world, repo, GcRules(25), GcRules(7))
-        applied_again(world, "0")
+        if again:
+            applied_again(world, "0")
         mark = world.mark()
         assert sorted(world.going(mark).values()) == ["backlog", "newly_expired"]
         assert mark.to_document()["rules_before"]["rules"] == GcRules(25).to_body()
