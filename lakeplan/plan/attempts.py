@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from lakeplan.branches.deletion_records import record_heads
 from lakeplan.branches.pin_records import StoredRules, read_stored, store_rules
@@ -28,17 +28,10 @@ from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.rules import GcRules, etag_of
-from lakeplan.values.settings import (
-    ObjectRule,
-    Policy,
-    SettingItem,
-    SettingKind,
-    Stored,
-    item_body,
-    setting_etag,
-)
+from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, setting_etag
 from lakeplan.values.simulation import Amount
 
+V = TypeVar("V")
 TRIES = 3
 """Attempts at a write whose answers are lost. Before each further one, the stored value is read for longer
 than a server's caches last, and must still be the checked one."""
@@ -61,46 +54,57 @@ class Job:
     plan_digest: str
 
 
-class Attempt(ABC):
+class Attempt(ABC, Generic[V]):
     """One write: check, write, read back, record. Subclasses define which setting is written."""
 
-    def __init__(self, job: Job, setting: str) -> None:
+    def __init__(self, job: Job, setting: str, label: str, before: V, after: V) -> None:
         self.repository, self.live, self.force = job.repository, job.live, job.force
         self.run, self.state, self._history = job.run, job.state, job.history
-        self._setting = setting
+        self._setting, self._label = setting, label
+        self._before = self._last_read = before
+        self._after = after
         self.unforecast = ""
         """Why the plan's forecast was not recorded with the rules."""
         self._sent = False
         self._written = False
         self._checked_at = job.run.now()
 
+    permission = ""
+    """The lakeFS permission that the write needs, if it is known."""
+
     @property
-    @abstractmethod
     def called(self) -> str:
         """The setting's name in messages, such as ``the rules``."""
-
-    @abstractmethod
-    def etags(self) -> tuple[str, str]:
-        """The ETags (lakeplan's) of the value before the write and of the planned one."""
+        return f"the {self._label}"
 
     @abstractmethod
     def action(self) -> str:
         """The planned action, a value of ``Action``."""
 
     @abstractmethod
-    def check(self, connection: WritableServer) -> bool:
-        """Reads the stored value. Returns whether it must be written: False if it is as planned. Raises
-        StalePlan if it is neither as planned nor as when planned, and PermissionDenied."""
+    def etag(self, value: V) -> str:
+        """lakeplan's own ETag of a value."""
+
+    @abstractmethod
+    def body(self, value: V) -> Any:
+        """A value in its wire format, for the history and the state."""
+
+    def same(self, one: V, other: V) -> bool:
+        """Whether two values are the same for a server."""
+        return one == other
+
+    @abstractmethod
+    def judged(self) -> list[V]:
+        """The stored value when the gates were judged, if they were judged by it."""
+
+    @abstractmethod
+    def may_write(self, connection: WritableServer) -> bool:
+        """Whether the credentials permit the write."""
 
     @abstractmethod
     def check_unchanged(self) -> None:
         """Raises StalePlan if the value read last differs from the one when planned."""
 
-    @abstractmethod
-    def bodies(self) -> Mapping[str, Any]:
-        """The values ``before`` and ``after`` for the history."""
-
-    @abstractmethod
     def prepare(self, connection: WritableServer) -> None:
         """Does what must be done before the first request that writes."""
 
@@ -113,24 +117,46 @@ class Attempt(ABC):
         """Reads the stored value."""
 
     @abstractmethod
-    def is_stored(self) -> bool:
-        """Whether the value read last is the planned one."""
-
-    @abstractmethod
-    def is_as_checked(self) -> bool:
-        """Whether the value read last is the one that ``check`` read, so that it may be written over."""
-
-    @abstractmethod
-    def found(self) -> Any:
-        """The value read last, for the history."""
-
-    @abstractmethod
     def difference(self) -> str:
         """Return how the value read last differs from the planned one, in words."""
 
     @abstractmethod
     def record(self) -> None:
         """Records the value that was read back in the state."""
+
+    def is_stored(self) -> bool:
+        """Whether the value read last is the planned one."""
+        return self.same(self._last_read, self._after)
+
+    def is_as_checked(self) -> bool:
+        """Whether the value read last is the one that ``check`` read, so that it may be written over."""
+        return self.same(self._last_read, self._before)
+
+    def check(self, connection: WritableServer) -> bool:
+        """Reads the stored value. Returns whether it must be written: False if it is as planned. Raises
+        StalePlan if it is neither as planned nor as when planned, and PermissionDenied."""
+        self.read(connection)
+        self._before = self._last_read
+        if self.is_stored():
+            return False
+        self.check_may_write(connection)
+        return True
+
+    def check_may_write(self, connection: WritableServer) -> None:
+        """Checks a value that is not yet as planned. Raises StalePlan and PermissionDenied."""
+        judged = self.judged()
+        if any(self.same(value, self._after) for value in judged):
+            raise self.changed_since_judged()
+        if not self.force:
+            self.check_unchanged()
+        elif not all(self.same(value, self._before) for value in judged):
+            raise self.changed_since_judged()
+        if not self.may_write(connection):
+            raise PermissionDenied(
+                f"the credentials may not change this repository's {self._label}",
+                where=self.repository.key,
+                hint=f"Grant {self.permission} on the repository." if self.permission else "",
+            )
 
     def run_it(self, connection: WritableServer, renew: Callable[[], None]) -> Outcome:
         """Checks and writes. ``renew`` renews the repository's lease, and raises if somebody else has it."""
@@ -139,14 +165,14 @@ class Attempt(ABC):
         if self.check(connection):
             # Recorded before the write, so that a killed run shows what it was about to replace, and drift
             # does not take its write for somebody else's.
-            bodies = self.bodies()
-            self._note(status="pending", **bodies)
+            after = self.body(self._after)
+            self._note(status="pending", before=self.body(self._before), after=after)
             self.prepare(connection)
             record_attempt(
                 self.state,
                 self.repository.key,
                 self._setting,
-                bodies["after"],
+                after,
                 config_hash=self.repository.config_hash,
                 run_id=self.run.run_id,
                 at=self.run.now(),
@@ -248,7 +274,7 @@ class Attempt(ABC):
             outcome, code = Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
         elif isinstance(error, WriteUncertain):
             outcome = Outcome.UNCERTAIN
-        values = {"found": {"body": self.found()}} if self._sent and not self._written else {}
+        values = {"found": {"body": self.body(self._last_read)}} if self._sent and not self._written else {}
         try:
             self._note(status=outcome.value, message=text, **values)
         except LakeplanError as other:
@@ -256,8 +282,8 @@ class Attempt(ABC):
         return self.ended(outcome, text, error.hint, code)
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
-        before, after = self.etags()
         key, action = self.repository.key, self.action()
+        before, after = self.etag(self._before), self.etag(self._after)
         return Applied(key, action, outcome, before, after, message, hint, exit_code, self._setting)
 
     def changed_since_judged(self) -> StalePlan:
@@ -280,46 +306,32 @@ class Attempt(ABC):
         self._history.step(key, **{self._setting: {**known, **values}})
 
 
-class RulesAttempt(Attempt):
+class RulesAttempt(Attempt[GcRules | None]):
+    permission = "retention:SetGarbageCollectionRules"
+
     def __init__(self, job: Job) -> None:
-        super().__init__(job, GC)
+        super().__init__(job, GC, "GC rules", job.repository.before, job.repository.after)
         self._plan_digest = job.plan_digest
-        self._before = self._last_read = job.repository.before
         self._stored = StoredRules(None, None)
 
     @property
     def called(self) -> str:
         return "the rules"
 
-    def etags(self) -> tuple[str, str]:
-        return etag_of(self._before), self.repository.after_etag
-
     def action(self) -> str:
         return self.repository.action.value
 
-    def check(self, connection: WritableServer) -> bool:
-        self.read(connection)
-        self._before = self._last_read
-        if self.is_stored():
-            return False
-        self.check_may_write(connection)
-        return True
+    def etag(self, value: GcRules | None) -> str:
+        return etag_of(value)
 
-    def check_may_write(self, connection: WritableServer) -> None:
-        """Checks rules that are not yet as planned. Raises StalePlan and PermissionDenied."""
-        repository, judged = self.repository, self.live
-        if judged is not None and judged.before_etag == repository.after_etag:
-            raise self.changed_since_judged()
-        if not self.force:
-            self.check_unchanged()
-        elif judged is not None and judged.before_etag != etag_of(self._last_read):
-            raise self.changed_since_judged()
-        if not connection.writer.can_set_gc_rules(repository.name):
-            raise PermissionDenied(
-                "the credentials may not change this repository's GC rules",
-                where=repository.key,
-                hint="Grant retention:SetGarbageCollectionRules on the repository.",
-            )
+    def body(self, value: GcRules | None) -> Any:
+        return None if value is None else value.to_body()
+
+    def judged(self) -> list[GcRules | None]:
+        return [] if self.live is None else [self.live.before]
+
+    def may_write(self, connection: WritableServer) -> bool:
+        return connection.writer.can_set_gc_rules(self.repository.name)
 
     def check_unchanged(self) -> None:
         stored, planned = etag_of(self._last_read), self.repository.before_etag
@@ -330,27 +342,12 @@ class RulesAttempt(Attempt):
                 hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
             )
 
-    def bodies(self) -> Mapping[str, Any]:
-        return {"before": _body(self._before), "after": _body(self.repository.after)}
-
-    def prepare(self, connection: WritableServer) -> None:
-        """Does nothing: rules can be written at once."""
-
     def put(self, connection: WritableServer) -> None:
         store_rules(connection, self.repository.name, self._stored.with_entries(self.repository.after))
 
     def read(self, connection: WritableServer) -> None:
         self._stored = read_stored(connection.reader, self.repository.name)
         self._last_read = self._stored.bare
-
-    def is_stored(self) -> bool:
-        return self._last_read == self.repository.after
-
-    def is_as_checked(self) -> bool:
-        return self._last_read == self._before
-
-    def found(self) -> Any:
-        return _body(self._last_read)
 
     def difference(self) -> str:
         changes = diff_rules(self.repository.after, self._last_read)
@@ -395,57 +392,43 @@ def _days(value: int | None) -> str:
     return "unset" if value is None else str(value)
 
 
-def _body(rules: GcRules | None) -> Mapping[str, object] | None:
-    return None if rules is None else rules.to_body()
-
-
 _PERMISSIONS = {SettingKind.BRANCH_LIFECYCLE: "branches:SetBranchLifecyclePolicies"}
-StoredList = Stored[Policy] | Stored[ObjectRule]
+Items = Sequence[SettingItem]
 
 
-class SettingAttempt(Attempt):
+class SettingAttempt(Attempt[Items | None]):
     """Writes policies or object rules, as a whole list."""
 
     def __init__(self, job: Job, setting: PoliciesPlan | ObjectRulesPlan) -> None:
-        super().__init__(job, setting.kind.value)
+        super().__init__(job, setting.kind.value, setting.kind.label, setting.before, setting.after)
         self._plan = setting
-        self._last_read: StoredList = Stored(None)
-        self._before: Sequence[SettingItem] | None = setting.before
-        self._etag = ""
-
-    @property
-    def called(self) -> str:
-        return f"the {self._plan.kind.label}"
-
-    def etags(self) -> tuple[str, str]:
-        return setting_etag(self._before), self._plan.after_etag
+        self._etag = self._last_etag = ""
+        """The server's ETags of the checked value and of the value read last."""
+        self.permission = _PERMISSIONS.get(setting.kind, "")
 
     def action(self) -> str:
         return self._plan.action.value
 
-    def check(self, connection: WritableServer) -> bool:
-        kind, name = self._plan.kind, self.repository.name
-        self.read(connection)
-        self._before, self._etag = self._last_read.items, self._last_read.etag
-        if same_setting(self._last_read.items, self._plan.after):
-            return False
-        judged = [s for s in (self.live.settings if self.live else ()) if s.kind is kind]
-        if any(same_setting(setting.before, self._plan.after) for setting in judged):
-            raise self.changed_since_judged()
-        if not self.force:
-            self.check_unchanged()
-        elif not all(same_setting(setting.before, self._before) for setting in judged):
-            raise self.changed_since_judged()
-        if not connection.settings_writer.can_set(name, kind):
-            raise PermissionDenied(
-                f"the credentials may not change this repository's {kind.label}",
-                where=self.repository.key,
-                hint=f"Grant {_PERMISSIONS[kind]} on the repository." if kind in _PERMISSIONS else "",
-            )
-        return True
+    def etag(self, value: Items | None) -> str:
+        return setting_etag(value)
 
-    def bodies(self) -> Mapping[str, Any]:
-        return {"before": _bodies(self._before), "after": _bodies(self._plan.after)}
+    def body(self, value: Items | None) -> Any:
+        return None if value is None else [item_body(item) for item in value]
+
+    def same(self, one: Items | None, other: Items | None) -> bool:
+        return same_setting(one, other)
+
+    def judged(self) -> list[Items | None]:
+        settings = () if self.live is None else self.live.settings
+        return [setting.before for setting in settings if setting.kind is self._plan.kind]
+
+    def may_write(self, connection: WritableServer) -> bool:
+        return connection.settings_writer.can_set(self.repository.name, self._plan.kind)
+
+    def check(self, connection: WritableServer) -> bool:
+        is_needed = super().check(connection)
+        self._etag = self._last_etag
+        return is_needed
 
     def prepare(self, connection: WritableServer) -> None:
         if isinstance(self._plan, PoliciesPlan) and self._plan.after:
@@ -462,19 +445,14 @@ class SettingAttempt(Attempt):
         connection.settings_writer.set_items(name, kind, items, if_match=etag)
 
     def read(self, connection: WritableServer) -> None:
-        self._last_read = read_setting(connection.reader, self._plan.kind, self.repository.name)
-
-    def is_stored(self) -> bool:
-        return same_setting(self._last_read.items, self._plan.after)
+        stored = read_setting(connection.reader, self._plan.kind, self.repository.name)
+        self._last_read, self._last_etag = stored.items, stored.etag
 
     def is_as_checked(self) -> bool:
-        return self._last_read.etag == self._etag and same_setting(self._last_read.items, self._before)
-
-    def found(self) -> Any:
-        return _bodies(self._last_read.items)
+        return self._last_etag == self._etag and super().is_as_checked()
 
     def difference(self) -> str:
-        return what_changed(self._plan.after, self._last_read.items)
+        return what_changed(self._after, self._last_read)
 
     def record(self) -> None:
         """Records the list with the server's ids, and both ETags."""
@@ -484,8 +462,8 @@ class SettingAttempt(Attempt):
             self._plan.kind.value,
             {
                 "etag": self._plan.after_etag,
-                "server_etag": self._last_read.etag,
-                "body": _bodies(self._last_read.items),
+                "server_etag": self._last_etag,
+                "body": self.body(self._last_read),
             },
             config_hash=self.repository.config_hash,
             run_id=self.run.run_id,
@@ -493,13 +471,11 @@ class SettingAttempt(Attempt):
         )
 
     def check_unchanged(self) -> None:
-        if self._last_read.etag == self._plan.server_etag and same_setting(
-            self._last_read.items, self._plan.before
-        ):
+        if self._last_etag == self._plan.server_etag and same_setting(self._last_read, self._plan.before):
             return
         raise StalePlan(
             f"{self.called} on the server have changed since the plan:"
-            f" {what_changed(self._plan.before, self._last_read.items)}",
+            f" {what_changed(self._plan.before, self._last_read)}",
             where=self.repository.key,
             hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
         )
@@ -510,8 +486,3 @@ class SettingAttempt(Attempt):
         live = connection.branches.list_live(self.repository.name)
         named = [branch for branch in live if any(takes(policy, branch.id) for policy in policies)]
         record_heads(self.state, self.repository.key, named, self.run)
-
-
-def _bodies(items: Sequence[SettingItem] | None) -> list[dict[str, Any]] | None:
-    """A list in its wire format."""
-    return None if items is None else [item_body(item) for item in items]

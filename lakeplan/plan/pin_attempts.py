@@ -103,11 +103,11 @@ class PinnedRulesAttempt(RulesAttempt):
         self._steps = {step.write: step for step in self._inspection.change.steps()}
         if self.repository.action.writes and self._last_read != self.repository.after:
             self.check_may_write(connection)
-        elif not connection.writer.can_set_gc_rules(self.repository.name):
+        elif not self.may_write(connection):
             raise PermissionDenied(
                 "the credentials may not change this repository's GC rules, which pins need",
                 where=self.repository.key,
-                hint="Grant retention:SetGarbageCollectionRules on the repository.",
+                hint=f"Grant {self.permission} on the repository.",
             )
         step = self._steps.get(Write.RULES)
         self._target = step.after.rules if step is not None else self._before_rules()

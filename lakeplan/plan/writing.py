@@ -95,9 +95,9 @@ def _still_without(repository: RepositoryPlan, steps: Iterable[RepositoryPlan]) 
     return set(repository.unexpanded) - given
 
 
-def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
+def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt[Any]]:
     """The writes of a job in order: GC rules and pins, policies, object rules."""
-    attempts: list[Attempt] = []
+    attempts: list[Attempt[Any]] = []
     repository = job.repository
     pins = ports.pins.get(repository.key)
     changes = any(r is not None and r.pins is not None and r.pins.writes for r in (repository, job.live))
@@ -110,7 +110,7 @@ def _attempts(job: Job, ports: ApplyPorts) -> list[Attempt]:
 
 
 def _with_damaged_state(
-    work: Iterable[RepositoryPlan], attempts: Mapping[str, Sequence[Attempt]], ports: ApplyPorts
+    work: Iterable[RepositoryPlan], attempts: Mapping[str, Sequence[Attempt[Any]]], ports: ApplyPorts
 ) -> dict[str, list[Applied]]:
     """The results of repositories whose records in the state are damaged, by ``server/name``."""
     results = {}
@@ -131,7 +131,7 @@ def _check_state(key: str, ports: ApplyPorts) -> None:
 
 
 def _failed(
-    repository: RepositoryPlan, attempts: Sequence[Attempt], first: int, error: LakeplanError
+    repository: RepositoryPlan, attempts: Sequence[Attempt[Any]], first: int, error: LakeplanError
 ) -> list[Applied]:
     """The results of the attempt that failed and of those after it."""
     code = int(error.exit_code)
@@ -145,7 +145,7 @@ def _failed(
 def _write_one(
     repository: RepositoryPlan,
     live: RepositoryPlan | None,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[Attempt[Any]],
     run: Run,
     ports: ApplyPorts,
 ) -> list[Applied]:
