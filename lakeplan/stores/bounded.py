@@ -150,18 +150,20 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
     empty one.
 
     Raises StorageError for too many empty pages, for an entry that is first on two pages, and for a listing
-    that does not end. Each page is compared with the last one whose number is a power of two. That finds
-    every cycle without remembering all pages.
+    that does not end. Each page is compared with the one before it, and with the last one whose number is a
+    power of two. That finds every repeated page and every cycle without remembering all pages.
     """
-    empty, shown, known = 0, 0, None
+    empty, shown = 0, 0
+    before = known = None
     started = time.monotonic()
     for number, page in enumerate(pages, start=1):
         first = first_of(page)
         empty = 0 if first is not None else empty + 1
         if first is not None:
             shown += 1
-            if first == known:
+            if first in (before, known):
                 raise StorageError("the listing repeats itself", where=where, hint=HINT)
+            before = first
             if shown & (shown - 1) == 0:
                 known = first
         late = time.monotonic() - started > limits.STORE_LISTING_SECONDS

@@ -151,15 +151,16 @@ class S3Deleter(BatchDeleter, S3Place):
             return None
         if not answer.get("Deleted") and not answer.get("Errors"):
             raise error_of(Kind.BROKEN, self._url, detail="a response that names no key")
-        left = dict.fromkeys(versions, (NOT_NAMED, True))
+        requested = dict.fromkeys(versions, (NOT_NAMED, True))
+        left = requested.copy()
         for item in answer.get("Deleted", ()):
             named = _named_in(item, left)
             if len(named) == 1:
                 left.pop(named[0])
         for item in answer.get("Errors", ()):
-            named = _named_in(item, left)
+            named = _named_in(item, left) or _named_in(item, requested)  # also if it says deleted too
             if item.get("Code") in GONE and len(named) == 1:  # stores differ on what is deleted already
-                left.pop(named[0])
+                left.pop(named[0], None)
             else:
                 left |= dict.fromkeys(named, _failure(item))
         return left

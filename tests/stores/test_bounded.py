@@ -137,6 +137,13 @@ def it_ends_a_listing_that_goes_round_in_a_circle(lead: int, circle: int) -> Non
     assert next(read) <= 3 * (lead + circle) + 3
 
 
+@pytest.mark.parametrize("gap", [[], [[]]])
+def it_refuses_a_page_that_comes_twice_in_a_row(gap: list[list[int]]) -> None:
+    pages = [[1], [2], [3], *gap, [3], [4]]
+    with pytest.raises(StorageError, match="repeats itself"):
+        list(bounded_pages(iter(pages), first, "s3://b"))
+
+
 def it_counts_no_empty_pages_of_a_circle() -> None:
     pages = itertools.chain([[-1], [-2], [-3]], itertools.cycle([[], [1]]))
     with pytest.raises(StorageError, match="repeats itself"):
