@@ -42,10 +42,10 @@ class Answer:
 @dataclass(frozen=True)
 class Cut:
     """The connection ends. With ``asked`` the store does what it was told, and ``sent`` bytes of its answer's
-    body arrive; otherwise the store never hears of it."""
+    body arrive (None: not even its head); otherwise the store never hears of it."""
 
     asked: bool = True
-    sent: int = 10
+    sent: int | None = 10
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,9 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
                 case Answer(status, text, extra):
                     self.reply(Answered(status, list(extra.items()), text.encode()))
                 case Cut(asked=False):
+                    self.cut()
+                case Cut(sent=None):
+                    store.ask(self.command, self.path, headers, body)
                     self.cut()
                 case Cut(sent=sent):
                     self.reply(store.ask(self.command, self.path, headers, body), sent)

@@ -114,32 +114,38 @@ class AzurePlace(RecordPlace):
         condition: dict[str, Any] = {"overwrite": False}
         if if_version is not None:
             condition = {"overwrite": True, "etag": if_version, "match_condition": UNCHANGED}
-        repeated = False
-
-        def note_retry(**_: object) -> None:
-            nonlocal repeated
-            repeated = True
-
+        retries: list[object] = []
         try:
             blob = self._client.get().get_blob_client(self._base + key)
-            return str(blob.upload_blob(data, retry_hook=note_retry, **condition)["etag"])
+            return str(blob.upload_blob(data, retry_hook=_added_to(retries), **condition)["etag"])
         except AzureError as error:
             translated = self._conflict(error, key)
-            if isinstance(translated, WriteConflict) and repeated and (known := self._version_of(key, data)):
+            if isinstance(translated, WriteConflict) and retries and (known := self._version_of(key, data)):
                 return known
             raise translated from None
 
     def delete_record(self, key: str, if_version: str) -> None:
         """Delete a record. Raises WriteConflict if it has another version."""
+        condition: dict[str, Any] = {"etag": if_version, "match_condition": UNCHANGED}
+        retries: list[object] = []
         try:
-            self._client.get().delete_blob(self._base + key, etag=if_version, match_condition=UNCHANGED)
+            blob = self._client.get().get_blob_client(self._base + key)
+            blob.delete_blob(retry_hook=_added_to(retries), **condition)
         except AzureError as error:
-            raise self._conflict(error, key) from None
+            translated = self._conflict(error, key)
+            if isinstance(translated, WriteConflict) and retries and self.get_record(key) is None:
+                return  # the first request deleted it
+            raise translated from None
 
     def _conflict(self, error: AzureError, key: str) -> StorageError:
         """Return the error of a write under a condition, which also fails if the record does not exist."""
         translated = translate_azure_error(error, self._where(key))
         return error_of(Kind.CONFLICT, self._where(key)) if is_missing_object(translated) else translated
+
+
+def _added_to(retries: list[object]) -> Callable[..., None]:
+    """Return a hook that adds every retry of a request to the list."""
+    return lambda **_: retries.append(None)
 
 
 def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:

@@ -495,7 +495,7 @@ class DescribeState:
         found = state.read("a")
         assert found is not None
         assert (found.data, found.version) == (b"2", second)
-        faulty.arm(Rule(Cut(sent=0), method="DELETE", times=1))
+        faulty.arm(Rule(Cut(sent=None), method="DELETE", times=1))
         state.delete("a", if_version=second)
         assert state.read("a") is None
 

@@ -10,7 +10,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
-from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
@@ -116,6 +116,18 @@ class DescribeS3OnABadDay:
         answers = store.delete(KEYS, versions=Versions.MARKER)
         assert [a.key for a in answers if not a.deleted] == ["data/02", "data/07"]
         assert all(a.transient and "not list" in a.reason for a in answers if not a.deleted)
+
+    @pytest.mark.parametrize("version", ["", "<VersionId>null</VersionId>"])
+    def it_counts_a_key_that_is_both_deleted_and_failed_as_failed(
+        self, store: SweepStore, faulty: FaultyStore, version: str
+    ) -> None:
+        names = (f"<Key>repo/{KEYS[0]}</Key>{version}", f"<Key>repo/{KEYS[1]}</Key>")
+        deleted = "".join(f"<Deleted>{name}</Deleted>" for name in names)
+        failed = f"<Error>{names[0]}<Code>InternalError</Code></Error>"
+        failed += f"<Error>{names[1]}<Code>NoSuchKey</Code></Error>"
+        faulty.arm(Rule(Answer(200, f"<DeleteResult>{deleted}{failed}</DeleteResult>"), **BATCH))
+        answers = store.delete(KEYS[:2], versions=Versions.MARKER)
+        assert [answer.deleted for answer in answers] == [False, True]
 
     @pytest.mark.parametrize("action", [Cut(asked=False), Cut(sent=0), Cut(sent=60), Delay(2.5)])
     def it_knows_nothing_of_a_batch_whose_answer_is_lost(
@@ -299,6 +311,22 @@ class DescribeAzureOnABadDay:
         for request in (lambda: list(store.list_objects()), lambda: store.read(KEYS[0])):
             with pytest.raises(StoreBusy, match="damaged"):
                 request()
+
+    def it_knows_its_own_deletion_of_a_record_when_the_answer_was_lost(
+        self, store: SweepStore, faulty: FaultyStore
+    ) -> None:
+        state = open_state(store.url)
+        version = state.write("a", b"1", if_version=None)
+        faulty.arm(Rule(Cut(sent=None), method="DELETE", times=1))
+        state.delete("a", if_version=version)
+        assert state.read("a") is None
+        with pytest.raises(WriteConflict):
+            state.delete("a", if_version=version)
+        version = state.write("a", b"of another", if_version=None)
+        faulty.arm(Rule(Answer(503, "", {"x-ms-error-code": "ServerBusy"}), method="DELETE", times=1))
+        with pytest.raises(WriteConflict):
+            state.delete("a", if_version='"0x1"')
+        assert state.read("a") is not None
 
     def it_matches_answers_by_their_numbers(self, store: SweepStore, faulty: FaultyStore) -> None:
         faulty.arm(Rule(Answer(202, parts([(1, 409, "LeaseIdMissing"), (2, 202, ""), (0, 503, "ServerBusy")]),
