@@ -24,7 +24,8 @@ from lakeplan.branches.notices import (
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.survey import Survey
 from lakeplan.errors import LakeplanError, UsageError, WriteConflict
-from lakeplan.review.run import Run, close_journal, open_journal
+from lakeplan.review.run import Run, note_step, open_journal
+from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository
@@ -106,13 +107,8 @@ def _recorded(
     if not notices:
         return Announced((), tuple(problems))
     try:
-        write_notices(
-            state,
-            survey.desired.key,
-            {**survey.spared.notices, **notices},
-            survey.outlooks,
-            survey.spared.version,
-        )
+        spared, given = survey.spared, {**survey.spared.notices, **notices}
+        write_notices(state, survey.desired.key, given, survey.outlooks, spared.version)
     except LakeplanError as error:
         text = f"published but not recorded ({error.message})"
         return Announced((), (*problems, _postponed(len(notices), "", text)))
@@ -202,32 +198,36 @@ def exempt_branch(
     oldest = run.now()
     with suppress(LakeplanError):  # by a clock that is ahead, others' exemptions look as if they were over
         oldest = min(oldest, readers.refs.server_time(desired.name) or oldest)
+    journal = open_journal(state, run, "branches exempt")
     for attempt in range(TRIES):
         exemptions, version = read_exemptions(state, desired.key)
         made = _made(
             desired.key, exemptions.get(options.branch), options, _now(state, desired.key, options, run), run
         )
+        done = Exempted(desired.key, options.branch, made)
+        if not attempt:
+            _note(journal, done, head or "", "pending")  # a killed run is in the history too
         try:
             write_exemptions(state, desired.key, {**exemptions, options.branch: made}, version, oldest)
-        except WriteConflict:
-            if attempt == TRIES - 1:
-                raise
-        else:
-            done = Exempted(desired.key, options.branch, made)
-            _note(done, head or "", state, run)
-            return done
+        except LakeplanError as error:
+            if attempt < TRIES - 1 and isinstance(error, WriteConflict):
+                continue
+            status = "failed" if isinstance(error, WriteConflict) else "uncertain"
+            _note(journal, done, head or "", status, str(error))
+            raise
+        journal.record["finished_at"] = run.now().isoformat()
+        if note := _note(journal, done, head or "", "applied"):
+            log.warning("%s", note)
+        return done
     raise AssertionError("the last try returns or raises")
 
 
-def _note(done: Exempted, head: str, state: StateWriter, run: Run) -> None:
-    """Records the exemption in the history."""
+def _note(journal: RunJournal, done: Exempted, head: str, status: str, message: str = "") -> str:
+    """Records the exemption in the history. Returns why it could not, or ""."""
     outcome = "exemption_removed" if done.exemption.removed else "exempted"
-    journal = open_journal(state, run, "branches exempt")
-    step = history_step({done.branch: (head, outcome)}, None)
-    message = "" if done.exemption.removed else done.exemption.text
-    journal.record["repositories"] = {done.repository: step | {"message": message}}
-    if note := close_journal(journal, run):
-        log.warning("%s", note)
+    step = history_step({done.branch: (head, outcome if status == "applied" else status)}, None)
+    text = message or ("" if done.exemption.removed else done.exemption.text)
+    return note_step(journal, done.repository, **{**step, "status": status, "message": text})
 
 
 def _now(state: StateWriter, repository: str, options: ExemptOptions, run: Run) -> datetime:

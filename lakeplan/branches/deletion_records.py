@@ -55,6 +55,10 @@ class Deletion:
     message: str = ""
     found: str | None = None
 
+    def deleted_at(self, head: str) -> bool:
+        """Whether the run has deleted it at this HEAD. An intended deletion may still take effect."""
+        return self.fate is Fate.DELETED and self.head == head
+
 
 @dataclass
 class DeletionRecord:

@@ -50,7 +50,7 @@ class Restored(str, Enum):
 
 @dataclass(frozen=True)
 class BranchRestored:
-    """The end of one branch. ``sampled`` objects were read, of which ``gone`` no longer exist."""
+    """The end of one branch. Of ``sampled`` objects, ``gone`` do not exist. ``back``: it was back before."""
 
     branch_id: str
     deletion: Deletion
@@ -59,6 +59,7 @@ class BranchRestored:
     warnings: tuple[str, ...] = ()
     sampled: int = 0
     gone: int = 0
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,8 @@ def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -
 def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Deletion]:
     """The branches that the run deleted or may have deleted. Observed branches, which a server's job may have
     deleted, are included if the run or the branches are named."""
-    wanted = {Fate.DELETED, Fate.INTENDED}
-    if options.run_id is not None or options.branches:
-        wanted |= {Fate.SEEN}
+    named = options.run_id is not None or options.branches
+    wanted = {Fate.DELETED, Fate.INTENDED, *([Fate.SEEN] if named else [])}
     return {
         name: deletion
         for name, deletion in record.branches.items()
@@ -161,11 +161,11 @@ def _undo(
                 some = left[start : start + SAVE_EVERY]
                 ends = pool.map(lambda one: None if ports.stop() else restorer.restore(*one), some)
                 done += (made := [end for end in ends if end is not None])
-                restored = [end.branch_id for end in made if end.outcome is Restored.RESTORED]
-                for name in restored:
+                settled = [end.branch_id for end in made if end.outcome is Restored.RESTORED or end.back]
+                for name in settled:
                     fresh.settle(name, Fate.RESTORED, f"by {run.run_id}")
-                if restored:
-                    # If an undo is killed before this, the next one finds the branches and keeps them.
+                if settled:
+                    # If an undo is killed before this, the next one finds the branches and settles them.
                     fresh.save()
                 if len(made) < len(some):
                     missing = f"{len(left) - len(done):,} of {len(left):,}"
@@ -199,7 +199,7 @@ class _Restorer:
             head = existing or self._create(LiveBranch(name, deletion.head, deletion.hidden))
             if existing or head != deletion.head:
                 text = f"a branch of this name exists, at {head[:12]}; it was not changed"
-                return BranchRestored(name, deletion, Restored.EXISTS, text)
+                return BranchRestored(name, deletion, Restored.EXISTS, text, back=deletion.deleted_at(head))
         except LakeplanError as error:
             outcome = Restored.UNCERTAIN if isinstance(error, WriteUncertain) else Restored.FAILED
             return BranchRestored(name, deletion, outcome, str(error))

@@ -12,7 +12,8 @@ import pytest
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import plan_document
 from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
-from lakeplan.errors import FormatError, UsageError, WriteConflict
+from lakeplan.errors import FormatError, StorageError, UsageError, WriteConflict
+from lakeplan.review.history import list_runs
 from lakeplan.values.branches import Keep
 from lakeplan.values.desired import Safety
 from lakeplan.values.notify import Event, Item, SentMessage
@@ -63,6 +64,38 @@ def exempt(world, branch: str, days: float | None, reason: str = "") -> None:
     exempt_branch(
         desired, ExemptOptions(branch, until, reason), world.readers(), world.state, world.this_run()
     )
+
+
+class DescribeTheHistoryOfAnExemption:
+    @staticmethod
+    def steps(world) -> list[tuple[str, dict[str, int]]]:
+        return [(s.status, dict(s.counts)) for run in list_runs(world.state).runs for s in run.steps]
+
+    def it_has_one_that_was_killed_after_the_exemption_was_recorded(self, idle, killed):
+        idle.kill_after(2)  # the history, then the exemption
+        with pytest.raises(killed):
+            exempt(idle, "feature-1", 30)
+        idle.kill_after(None)
+        assert "feature-1" in read_exemptions(idle.state, KEY)[0]
+        assert self.steps(idle) == [("pending", {"pending": 1})]
+        exempt(idle, "feature-1", 30)
+        assert self.steps(idle) == [("applied", {"exempted": 1}), ("pending", {"pending": 1})]
+
+    @pytest.mark.parametrize(
+        ("error", "status"), [(WriteConflict("first"), "failed"), (StorageError("no answer"), "uncertain")]
+    )
+    def it_says_that_one_was_not_or_may_not_be_recorded(self, idle, monkeypatch, error, status):
+        write = idle.state.write
+
+        def refuse(key, data, *, if_version):
+            if key.startswith("exemptions/"):
+                raise error
+            return write(key, data, if_version=if_version)
+
+        monkeypatch.setattr(idle.state, "write", refuse)
+        with pytest.raises(type(error)):
+            exempt(idle, "feature-1", 30)
+        assert self.steps(idle) == [(status, {status: 1})]
 
 
 class DescribeAPeriod:

@@ -313,6 +313,22 @@ class DescribeManyBranches:
         assert len(found) == self.COUNT - self.BATCH
         assert set(many.lakefs.branches) > set(found)
         assert all(found[name] == "exists" for name in made[self.BATCH :])
+        with pytest.raises(UsageError):
+            many.undo()  # all are settled, so that an older run can be undone
+
+    def it_keeps_a_deletion_on_record_that_may_still_take_effect(self, many, killed):
+        many.undo()
+        many.run()
+        many.clock.wait(4)
+        many.kill_after(5)  # at the first deletion
+        with pytest.raises(killed):
+            many.run()
+        many.kill_after(None)
+        heads = dict(many.lakefs.branches)
+        assert set(ends(many.undo()).values()) == {"exists"}
+        del many.lakefs.branches["feature-0000"]
+        many.undo()
+        assert many.lakefs.branches == heads
 
     def it_reads_the_data_of_a_commit_that_they_share_once(self, many, monkeypatch):
         asked = []
