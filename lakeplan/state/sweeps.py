@@ -74,10 +74,10 @@ class RecordedSweep:
     @property
     def reclaimed(self) -> Amount:
         """The objects that no longer cost anything: deleted or purged in a store that keeps no older
-        versions."""
+        versions. A purge may also delete copies of objects that the sweep did not delete."""
         if self.versions_kept:
             return Amount()
-        return self.purged if self.mode == "quarantine" else self.amounts[Status.DELETED.value]
+        return self.amounts[Status.DELETED.value] - self.quarantined
 
 
 def read_sweeps(state: StateReader, repository: str) -> dict[str, RecordedSweep]:

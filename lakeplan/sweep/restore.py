@@ -19,6 +19,7 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.namespace import (
     CLOCK_FILE,
+    SWEEPS_PREFIX,
     is_candidate_key,
     mark_prefix,
     quarantine_prefix,
@@ -26,14 +27,21 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
-from lakeplan.state.sweeps import record_restore
+from lakeplan.state.sweeps import read_sweeps, record_restore
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
-from lakeplan.sweep.records import StoredMark, deleted, marked_addresses, read_marked
+from lakeplan.sweep.records import (
+    StoredMark,
+    deleted,
+    mark_ids,
+    marked_addresses,
+    read_marked,
+    read_stored,
+)
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part
@@ -120,9 +128,10 @@ def restore(
         }
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
-        note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
+        unrecorded = note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
         back = {address for address, size in existing.items() if size == copies[address]}
-        _record(site, mark, ports, len(copied), back)
+        uncounted = _record(site, mark, ports, {*copied}, back)
+        document["note"] = "; ".join(text for text in (document["note"], unrecorded, uncounted) if text)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
@@ -132,13 +141,31 @@ def restore(
         return document
 
 
-def _record(site: Site, mark: Mark, ports: SweepPorts, copied: int, back: Collection[str]) -> None:
-    """Records the figures in the state, if it works. ``back``: the objects that were back already."""
-    before = 0
-    with suppress(LakeplanError):  # damaged records of the sweep
-        before = sum(address in back for address, _ in deleted(site, mark)) if back else 0
+def _record(site: Site, mark: Mark, ports: SweepPorts, copied: set[str], back: set[str]) -> str:
+    """Records the figures in the state. Returns why it could not, or "". ``back``: the objects that were back
+    already."""
+    before, again = 0, set[str]()
+    with suppress(LakeplanError):  # damaged records of sweeps
+        again = _deleted_again(site, mark, ports, copied)
+    back = back | again
     with suppress(LakeplanError):
-        record_restore(ports.state, site.key, mark.mark_id, copied, before=before)
+        before = sum(address in back for address, _ in deleted(site, mark)) if back else 0
+    try:
+        record_restore(ports.state, site.key, mark.mark_id, len(copied - again), before=before)
+    except LakeplanError as error:
+        return f"the state does not count these objects until you run the command again ({error.message})"
+    return ""
+
+
+def _deleted_again(site: Site, mark: Mark, ports: SweepPorts, copied: set[str]) -> set[str]:
+    """Those of the restored objects that the sweep of a later mark had deleted: they were back before. Empty
+    if no earlier restore is recorded."""
+    sweep = read_sweeps(ports.state, site.key).get(mark.mark_id)
+    if sweep is None or not sweep.restored:
+        return set()
+    later = (id for id in mark_ids(site.store, SWEEPS_PREFIX) if id > mark.mark_id)
+    records = (deleted(site, read_stored(site.store, mark_id).mark) for mark_id in later)
+    return {address for record in records for address, _ in record if address in copied}
 
 
 @dataclass(frozen=True)
@@ -345,7 +372,7 @@ def _sort_out(
             failed[address] = f"{why}; {UNKNOWN}"
         elif address not in shown:
             failed[address] = why
-        elif shown[address] == chosen[address] and why != CONFLICT:
+        elif shown[address] == chosen[address]:
             copied.append(address)
         else:
             existing[address] = shown[address]

@@ -410,6 +410,21 @@ class DescribeWhatBecameOfIt:
         assert bring_back(world, moved)["restored"] == 0
         assert shown() == (1, 0)
 
+    @pytest.mark.parametrize("damaged", [False, True])
+    def it_has_an_object_once_that_a_later_mark_deleted_again(
+        self, world: SweepWorld, repo: LakeRepository, moved: Mark, damaged: bool
+    ) -> None:
+        assert bring_back(world, moved, commit=FIRST)["restored"] == 1
+        world.lake.clock.advance(days=3)
+        later = world.mark()
+        assert world.sweep_of(later)["deleted"]["objects"] == 1
+        if damaged:
+            (record,) = (repo.folder / sweep_prefix(later.mark_id) / "results").iterdir()
+            record.write_bytes(b"no Parquet")
+        assert bring_back(world, moved, commit=FIRST)["restored"] == 1
+        (row,) = (one for one in list_marks(world.state, world.now())["marks"] if one["restored"])
+        assert (row["mark_id"], row["restored"]) == (moved.mark_id, 2 if damaged else 1)
+
     def it_is_unknown_without_the_record_in_the_state(
         self, world: SweepWorld, repo: LakeRepository, moved: Mark
     ) -> None:

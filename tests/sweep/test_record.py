@@ -64,6 +64,15 @@ def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> 
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
 
 
+def it_reclaims_no_more_than_was_deleted(state: FolderState) -> None:
+    """A run that was taken over had copied an object that the next run kept."""
+    record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    record_purge(state, REPOSITORY, "m1", Amount(2, 30), begun="run-1")
+    record_purge(state, REPOSITORY, "m1", Amount(), ended="run-1")
+    found = read_sweeps(state, REPOSITORY)["m1"]
+    assert (found.purged, found.reclaimed) == (Amount(2, 30), Amount(1, 10))
+
+
 def it_counts_what_partial_repeated_and_killed_restores_brought_back(state: FolderState) -> None:
     def restored() -> int:
         return read_sweeps(state, REPOSITORY)["m1"].restored
@@ -111,7 +120,7 @@ def it_tries_again_when_another_run_wrote_in_between(state: FolderState, tmp_pat
     contended = Contended(str(tmp_path))
     record_purge(contended, REPOSITORY, "m1", Amount(), ended="run-1")
     assert contended.lost == 2
-    assert read_sweeps(state, REPOSITORY)["m1"].reclaimed == Amount(3, 3)
+    assert read_sweeps(state, REPOSITORY)["m1"].purged == Amount(3, 3)
 
 
 def it_gives_up_when_others_always_win(tmp_path: Path) -> None:
