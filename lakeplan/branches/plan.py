@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -25,7 +24,7 @@ from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.plan_parts import branch_row
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.simulation import ImpactResult
 
 
@@ -291,16 +290,11 @@ def plan_branches(tree: DesiredTree, options: BranchesOptions, ports: BranchesPo
             surveyed, warnings = inspect(tree, desired, ports.readers, ports.state, options)
         except LakeplanError as error:
             return RepositoryOutlook(desired, failure=failure_of(error))
-        finally:
-            step()
         refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone
         return weigh(surveyed, warnings, refs, zone, options, key=desired.key)
 
-    with (
-        ports.progress.task("inspecting branches", len(wanted)) as step,
-        ThreadPoolExecutor(max_workers=WORKERS) as pool,
-    ):
-        inspections = list(pool.map(inspected, wanted))
+    with ports.progress.task("inspecting branches", len(wanted)) as step:
+        inspections = in_parallel(inspected, wanted, WORKERS, step)
     outlooks = _simulated(inspections, ports)
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
     judged = {r.key: repository_gates(r.desired, r.outlooks, overrides) for r in outlooks}

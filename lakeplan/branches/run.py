@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -57,7 +56,7 @@ from lakeplan.values.cron import Cron
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import NoPublisher, Publisher
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
@@ -180,18 +179,8 @@ def _run_all(
 ) -> tuple[list[RepositoryEnd], tuple[GateResult, ...]]:
     """Inspects repositories, judges the gates over all of them, and deletes. Returns the end of each, and the
     gates."""
-    with (
-        ports.progress.task("inspecting branches", len(wanted)) as step,
-        ThreadPoolExecutor(max_workers=WORKERS) as pool,
-    ):
-
-        def inspect(desired: DesiredRepository) -> _Held | RepositoryEnd:
-            try:
-                return runner.inspect(desired)
-            finally:
-                step()
-
-        inspected = list(pool.map(inspect, wanted))
+    with ports.progress.task("inspecting branches", len(wanted)) as step:
+        inspected = in_parallel(runner.inspect, wanted, WORKERS, step)
     held = [item for item in inspected if isinstance(item, _Held)]
     results = [item for item in inspected if isinstance(item, RepositoryEnd)]
     runner.give_notice(held)
@@ -203,23 +192,18 @@ def _run_all(
     return results, whole
 
 
+@dataclass
 class _Runner:
-    def __init__(
-        self,
-        tree: DesiredTree,
-        options: BranchesOptions,
-        ports: RunPorts,
-        run: Run,
-        reviewed: Reviewed | None,
-    ) -> None:
-        self._tree = tree
-        self._options = options
-        self._ports = ports
-        self._run = run
-        self._reviewed = reviewed
-        self._journal = open_journal(ports.state, run, "branches run")
-        self.leases = ExitStack()
-        """Releases every lease that is still held when the run ends, whatever ended it."""
+    _tree: DesiredTree
+    _options: BranchesOptions
+    _ports: RunPorts
+    _run: Run
+    _reviewed: Reviewed | None
+    leases: ExitStack = field(default_factory=ExitStack)
+    """Releases every lease that is still held when the run ends, whatever ended it."""
+
+    def __post_init__(self) -> None:
+        self._journal = open_journal(self._ports.state, self._run, "branches run")
 
     # ---- inspecting
     def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:

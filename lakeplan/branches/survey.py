@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches import keepers
@@ -37,11 +36,11 @@ from lakeplan.values.branches import (
 )
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import is_pin_name
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence
 
-T = TypeVar("T")
 RECREATED = (
     "its history no longer has its first HEAD (created again, or reset): age counts from the last move"
 )
@@ -104,30 +103,23 @@ def survey(
     """Every branch and the verdict on it. ``whole`` also reads tags and pull requests of branches that are
     kept, for people. ``read_only`` requests no refs dump. Raises ServerError, and ConfigError for policies
     that match the default branch."""
-    return _Surveyor(desired, readers, recalled, when, whole=whole, read_only=read_only).survey()
+    return _Surveyor(desired, readers, recalled, when, whole, read_only).survey()
 
 
+@dataclass
 class _Surveyor:
-    def __init__(
-        self,
-        desired: DesiredRepository,
-        readers: Readers,
-        recalled: Recalled,
-        when: Moments,
-        *,
-        whole: bool,
-        read_only: bool,
-    ) -> None:
-        self._desired = desired
-        self._readers = readers
-        self._recalled = recalled
-        assume = desired.branch_settings.assume_created
-        self._assume: Literal["never", "head_commit"] = assume if recalled.may_assume else "never"
-        self._when = when
-        self._whole = whole
-        self._read_only = read_only
-        self._repository = readers.refs.get_repository(desired.name)
-        check_default_branch(desired, self._repository.default_branch)
+    _desired: DesiredRepository
+    _readers: Readers
+    _recalled: Recalled
+    _when: Moments
+    _whole: bool
+    _read_only: bool
+
+    def __post_init__(self) -> None:
+        assume = self._desired.branch_settings.assume_created
+        self._assume: Literal["never", "head_commit"] = assume if self._recalled.may_assume else "never"
+        self._repository = self._readers.refs.get_repository(self._desired.name)
+        check_default_branch(self._desired, self._repository.default_branch)
         self._refs: Refs | None = None
         self._graph: CommitGraph | None = None
         self._head_dates: dict[str, int] = {}
@@ -278,7 +270,7 @@ class _Surveyor:
                 else lambda path: reader.written_at(name, branch_id, path),
             )
 
-        return dict(in_parallel(read, names))
+        return dict(in_parallel(read, names, WORKERS))
 
     def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         if not self._whole and not any(o.verdict.deletes for o in outlooks.values()):
@@ -349,12 +341,6 @@ def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[Pu
     return pulls
 
 
-def in_parallel(work: Callable[[str], T], items: Iterable[str]) -> list[T]:
-    """The results of ``work`` in the order of ``items``."""
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        return list(pool.map(work, items))
-
-
 FRESH_SECONDS = 15.0
 _NEW_COMMITS_READ = 1000
 """Commits that are read of a default branch that moved, to check that it still has those of the survey."""
@@ -375,25 +361,21 @@ class _Snapshot:
     exemptions: Mapping[str, Exemption]
 
 
+@dataclass
 class Keeping:
     """Reports before every deletion what keeps the branch, according to what was just read."""
 
-    def __init__(
-        self,
-        survey: Survey,
-        readers: Readers,
-        now: Callable[[], datetime],
-        exemptions: Callable[[], Mapping[str, Exemption]] = dict,
-    ) -> None:
-        self._survey = survey
-        self._readers = readers
-        self._now = now
-        self._exemptions = exemptions
-        self._not_staying = {outlook.id for outlook in survey.deleted}
+    _survey: Survey
+    _readers: Readers
+    _now: Callable[[], datetime]
+    _exemptions: Callable[[], Mapping[str, Exemption]] = dict
+
+    def __post_init__(self) -> None:
+        self._not_staying = {outlook.id for outlook in self._survey.deleted}
         self._snapshot: _Snapshot | None = None
-        self._refs = survey.refs
+        self._refs = self._survey.refs
         self._held: Collection[str] = ()
-        self._named = self._commits_named(survey.refs)
+        self._named = self._commits_named(self._survey.refs)
 
     def is_fresh(self) -> bool:
         """Whether the last answer of ``keeper`` is recent enough for a deletion."""

@@ -6,7 +6,6 @@ It has what the last apply wrote, or what an import or a later apply found to ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -25,6 +24,7 @@ from lakeplan.state.store import (
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
@@ -196,8 +196,7 @@ def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: Stat
             return error
         return True
 
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        results = dict(zip(agreeing, pool.map(one, agreeing), strict=True))
+    results = dict(zip(agreeing, in_parallel(one, agreeing, WORKERS), strict=True))
     recorded = tuple(key for key, end in results.items() if end is True)
     failed = {key: end for key, end in results.items() if isinstance(end, LakeplanError)}
     if not failed:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from lakeplan.branches.keepers import is_exempt
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.survey import in_parallel, pulls_by_source, under
+from lakeplan.branches.survey import WORKERS, pulls_by_source, under
 from lakeplan.branches.verdicts import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
@@ -23,6 +23,7 @@ from lakeplan.values.branches import Keep, PullRequest, StagedData
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
 from lakeplan.values.plan import Horizon
 from lakeplan.values.plan_parts import BranchesPlan, BranchFate, BranchRow, PoliciesPlan, branch_row
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import ImpactResult
@@ -118,7 +119,7 @@ def with_losses(
     notes = list(policies.notes)
     try:
         pulls = pulls_by_source(readers.branches, desired.name)
-        staged = dict(in_parallel(lambda name: (name, _staged(readers, desired.name, name)), names))
+        staged = dict(in_parallel(lambda name: (name, _staged(readers, desired.name, name)), names, WORKERS))
     except LakeplanError as error:
         notes.append(f"uncommitted changes and pull requests could not be read: {error.message}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -30,7 +29,7 @@ from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan_document import encode
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import total_of
@@ -123,21 +122,16 @@ def _one_server(
         if (key in known or manages(desired[key], config))
         and selection.takes_named(server, key.partition("/")[2], owner)
     ]
-    with (
-        ports.progress.task(f"comparing {server}", len(work)) as step,
-        ThreadPoolExecutor(max_workers=WORKERS) as pool,
-    ):
 
-        def one(key: str) -> RepositoryDrift:
-            try:
-                drift = compare(key, desired.get(key), config, reader, ports.state, owners[key])
-                return _with_sweeps(drift, ports.state)
-            except LakeplanError as error:
-                return _failed(key, owners[key], error, ports.state)
-            finally:
-                step()
+    def one(key: str) -> RepositoryDrift:
+        try:
+            drift = compare(key, desired.get(key), config, reader, ports.state, owners[key])
+            return _with_sweeps(drift, ports.state)
+        except LakeplanError as error:
+            return _failed(key, owners[key], error, ports.state)
 
-        drifts = list(pool.map(one, work))
+    with ports.progress.task(f"comparing {server}", len(work)) as step:
+        drifts = in_parallel(one, work, WORKERS, step)
     if tree.unmanaged_policy != "ignore":
         drifts += _unmanaged(tree, server, live, selection, ports.state, known)
     return drifts, _record_heads(tree, server, desired.values(), selection, reader, ports)
@@ -158,9 +152,8 @@ def _record_heads(
     wanted = [d for d in repositories if server_policies(d, tree.servers[server]) and selection.takes(d)]
     if heads.useless:
         return [heads.useless] if wanted else []
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        notes = pool.map(lambda desired: record_server_heads(desired, reader, heads), wanted)
-        return [note for note in notes if note]
+    notes = in_parallel(lambda desired: record_server_heads(desired, reader, heads), wanted, WORKERS)
+    return [note for note in notes if note]
 
 
 def _failed(key: str, owner: str | None, error: LakeplanError, state: StateReader) -> RepositoryDrift:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from lakeplan.review.run import GC, Run
 from lakeplan.state.store import Sighting
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.settings import SettingItem, SettingKind, item_body
 
@@ -91,33 +90,22 @@ def read_servers(
     for server in servers:
         reader = connect(server)
         names = [r.id for r in reader.list_repositories() if takes(server, r.id)]
-
-        with (
-            progress.task(f"reading {server}", len(names)) as step,
-            ThreadPoolExecutor(max_workers=WORKERS) as pool,
-        ):
-            importer = _ServerImport(server, reader, owners)
-
-            def one(
-                name: str, importer: _ServerImport = importer
-            ) -> tuple[Imported | None, list[SkippedRepository]]:
-                try:
-                    return importer.read(name)
-                finally:
-                    step()
-
-            for repository, missing in pool.map(one, names):
-                imported += [repository] if repository is not None else []
-                left_out += missing
+        with progress.task(f"reading {server}", len(names)) as step:
+            read = in_parallel(_ServerImport(server, reader, owners).read, names, WORKERS, step)
+        for repository, missing in read:
+            imported += [repository] if repository is not None else []
+            left_out += missing
     return imported, left_out
 
 
+@dataclass(frozen=True)
 class _ServerImport:
     """Reads the repositories of one server. A feature that it lacks is requested only once."""
 
-    def __init__(self, server: str, reader: LakeFSReader, owners: Owners) -> None:
-        self._server, self._reader, self._owners = server, reader, owners
-        self._lacking: set[SettingKind] = set()
+    _server: str
+    _reader: LakeFSReader
+    _owners: Owners
+    _lacking: set[SettingKind] = field(default_factory=set)
 
     def read(self, name: str) -> tuple[Imported | None, list[SkippedRepository]]:
         key, owner = f"{self._server}/{name}", self._owners.of(self._server, name)

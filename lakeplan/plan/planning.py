@@ -5,7 +5,6 @@ the gates. Writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
@@ -39,7 +38,7 @@ from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.repository import Refs
 from lakeplan.values.simulation import ImpactResult, RunnerChoice
 from lakeplan.values.units import count_of
@@ -247,18 +246,8 @@ def _plan_all(
 ) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
     """The plans, and the runner that read ranges, or None if no range was read."""
     work = list(wanted)
-    with (
-        ports.progress.task("reading repositories", len(work)) as step,
-        ThreadPoolExecutor(max_workers=WORKERS) as pool,
-    ):
-
-        def one(item: tuple[DesiredRepository, LakeFSReader]) -> _Judged | RepositoryPlan:
-            try:
-                return _judge_one(tree, *item, options, ports)
-            finally:
-                step()
-
-        judged = list(pool.map(one, work))
+    with ports.progress.task("reading repositories", len(work)) as step:
+        judged = in_parallel(lambda item: _judge_one(tree, *item, options, ports), work, WORKERS, step)
     requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
     results = simulate(requests, ports.simulator, ports.progress)
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Step(Protocol):
@@ -41,3 +45,17 @@ class Silent:
 
 def nothing(count: int = 1) -> None:
     """A step that is not shown."""
+
+
+def in_parallel(work: Callable[[T], U], items: Iterable[T], workers: int, step: Step = nothing) -> list[U]:
+    """The results of ``work`` in the order of ``items``. Several run at a time. ``step`` is called after
+    each."""
+
+    def one(item: T) -> U:
+        try:
+            return work(item)
+        finally:
+            step()
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one, items))
