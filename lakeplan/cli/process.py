@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 _MOST = 300
 """Characters of one text from the environment."""
-_CALENDAR = re.compile(r"\d{4}(?:\d{2}|\d{4}|\d{8})?")
-"""A year, month, date or minute, such as 20260331. Nobody means such seconds: they are in the years 1970 to
-1973, or after 5000."""
+_CALENDAR = re.compile(
+    r"\d{4}(?:\d{2}|\d{4}|\d{8})?|20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])"
+)
+"""A year, month, date, hour or minute, such as 2026033112. Nobody means such seconds: they are in the years
+1970 to 1973, or after 2032."""
 
 
 def parse_time(text: str) -> datetime:
