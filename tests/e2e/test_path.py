@@ -30,10 +30,12 @@ import pytest
 from lakeplan.cli.main import whole_command
 from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import DAY, Api
-from tests.examples.conftest import Runner
+from tests.examples.conftest import Runner, interpreter
 from tests.examples.fake_github import FakeGitHub, serving
 from tests.examples.hosted import GitHub
 from tools.reference.commands import leaves
+
+__all__ = ["interpreter"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"
@@ -304,7 +306,12 @@ EVENTS: dict[str, Callable[[Team, Person], str | None]] = {
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, s3_endpoint: str, no_credentials_of_this_machine: None) -> Iterator[str]:
+def recorded(
+    tmp_path: Path,
+    interpreter: Path,
+    s3_endpoint: str,
+    no_credentials_of_this_machine: None,
+) -> Iterator[str]:
     """The page as it is with what happens now."""
     aws = {
         "AWS_ACCESS_KEY_ID": "test-key",
@@ -317,7 +324,7 @@ def recorded(tmp_path: Path, s3_endpoint: str, no_credentials_of_this_machine: N
         aws["AWS_ACCESS_KEY_ID"], aws["AWS_SECRET_ACCESS_KEY"], region_name="us-east-1"
     )
     session.client("s3", endpoint_url=s3_endpoint).create_bucket(Bucket="ops")
-    runner = Runner(tmp_path)
+    runner = Runner(tmp_path, interpreter)
     with start_sandbox(tmp_path / "lakefs") as handle, serving(FakeGitHub()) as fake:
         person = Person(tmp_path, runner, handle.endpoint_url, aws)
         team = Team(tmp_path, runner, handle, fake, aws)

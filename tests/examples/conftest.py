@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.preloaded import preloaded
 from tests.serving import serve
 
 ROOT = Path(__file__).parents[2]
@@ -69,20 +69,23 @@ def host() -> Iterator[Host]:
         yield made
 
 
+def machine_environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k in ("HOME", "JAVA_HOME", "TMPDIR", "LANG")}
+
+
 class Runner:
     """A machine of the host: ``lakeplan`` and ``python`` are on the PATH, nothing of our environment is."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, interpreter: Path) -> None:
         tools = folder / "tools"
         tools.mkdir()
         for name, arguments in (("lakeplan", "-m lakeplan"), ("python", "")):
             path = tools / name
-            path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+            path.write_text(f'#!/bin/sh\nexec "{interpreter}" {arguments} "$@"\n')
             path.chmod(0o755)
         self.tools = tools
-        keep = {k: v for k, v in os.environ.items() if k in ("HOME", "JAVA_HOME", "TMPDIR", "LANG")}
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**keep, "PATH": path, "PYTHONPATH": str(ROOT)}
+        self.environment = {**machine_environment(), "PATH": path, "PYTHONPATH": str(ROOT)}
 
     def add_tool(self, name: str) -> None:
         """A command that a host's image has and that does nothing here."""
@@ -102,6 +105,12 @@ class Runner:
         )
 
 
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[Path]:
+    with preloaded({**machine_environment(), "PATH": os.environ["PATH"]}) as program:
+        yield program
+
+
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path, interpreter: Path) -> Runner:
+    return Runner(tmp_path, interpreter)
