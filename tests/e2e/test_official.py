@@ -58,6 +58,8 @@ class Official:
     def orders(self, **changes: Any) -> None:
         orders = {"namespace": str(self.site.folder), "run_id": RUN_ID, "addresses": self.approved, **changes}
         (self.folder / "orders.json").write_text(json.dumps(orders))
+        table = pa.table({"address": pa.array(orders["addresses"], pa.string())})
+        pq.write_table(table, self.folder / "report.parquet")
 
     def run(self, *more: str) -> Result:
         result = self.site.world.lakeplan(
