@@ -239,7 +239,7 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
     if not document["marks"]:
         page.line("No mark is recorded. Run `lakeplan sweep mark` to make one.")
         return
-    later = [name for name in _LATER if any(mark[name] for mark in document["marks"])]
+    later = [name for name in _LATER if any(mark[name] or _least(mark, name) for mark in document["marks"])]
     rows: list[Sequence[str | Cell]] = [
         (
             mark["mark_id"],
@@ -248,7 +248,7 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
                 if mark["goes"]
                 else ("", "")
             ),
-            *(count(mark[name] or 0) for name in later),
+            *(_least(mark, name) + count(mark[name] or 0) for name in later),
             Cell("restored") if _all_restored(mark) else Cell(*_STATES[mark["state"]]),
             mark["repository"],
         )
@@ -257,6 +257,10 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
     # The id begins with its time.
     headers = ("mark", "objects", "size", *later, "state", "repository")
     page.table(headers, rows, figures=range(1, 3 + len(later)), solid=(0,), indent=0)
+
+
+def _least(mark: ListedMark, name: str) -> str:
+    return "at least " if name == "purged" and mark["purging"] else ""
 
 
 def _all_restored(mark: ListedMark) -> bool:

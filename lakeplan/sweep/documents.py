@@ -199,7 +199,8 @@ end."""
 class ListedMark(TypedDict):
     """A mark in a list. ``repository`` is ``?`` and ``goes`` None if the state's record is damaged.
     ``deleted`` and what follows are None for marks that were not swept. ``restored`` counts deleted objects,
-    ``purged`` their copies."""
+    ``purged`` their copies: at least so many if ``purging``, which means that a purge has not recorded its
+    end."""
 
     mark_id: str
     repository: str
@@ -211,6 +212,7 @@ class ListedMark(TypedDict):
     deleted: AmountRow | None
     restored: int | None
     purged: int | None
+    purging: bool
     swept_at: str | None
 
 

@@ -23,7 +23,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.mark_record import settings_row
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
-from lakeplan.sweep.records import deleted, official_run
+from lakeplan.sweep.records import IN_QUARANTINE, deleted, official_run
 from lakeplan.sweep.run import SweepEnd, sweep_journal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
@@ -81,7 +81,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
         return ""
     notes = []
     if end.mark.settings.mode == "quarantine":
-        notes.append("copies stay in quarantine until you run `lakeplan sweep purge`")
+        notes.append(IN_QUARANTINE)
     if end.mark.settings.versions is Versions.MARKER:
         if versioned:
             notes.append("the store keeps versions: older versions of the deleted objects remain")

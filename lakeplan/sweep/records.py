@@ -39,6 +39,7 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartResult, Status
 
 MARKS_FORMAT: Final = "lakeplan.marks/v1"
+IN_QUARANTINE = "copies stay in quarantine until you run `lakeplan sweep purge`"
 
 
 @dataclass(frozen=True)
@@ -353,6 +354,9 @@ def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
     if sweep is None or sweep.mode != "quarantine":
         return summary
     later: SweepDocument = {**summary, "restored": sweep.restored, "purged": sweep.purged.objects}
+    if not sweep.quarantined.objects:
+        notes = summary["not_yet_reclaimed"].split("; ")
+        later["not_yet_reclaimed"] = "; ".join(text for text in notes if text != IN_QUARANTINE)
     if sweep.purging is not None:  # it may also be active now
         note = "a purge has not recorded its end, so more copies may be purged"
         later["note"] = "; ".join(text for text in (summary.get("note"), note) if text)
@@ -405,6 +409,7 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
                 "deleted": None if sweep is None else sweep.amounts[Status.DELETED.value].to_row(),
                 "restored": None if sweep is None else sweep.restored,
                 "purged": None if sweep is None else sweep.purged.objects,
+                "purging": sweep is not None and sweep.purging is not None,
                 "swept_at": None if sweep is None else utc_text(sweep.at),
             }
         )
@@ -423,6 +428,7 @@ def _damaged_row(mark_id: str, *, approved: bool) -> ListedMark:
         "deleted": None,
         "restored": None,
         "purged": None,
+        "purging": False,
         "swept_at": None,
     }
 

@@ -383,6 +383,7 @@ class DescribeWhatBecameOfIt:
                 (f"{purged} copies purged" in text) == (" purged  " in table.splitlines()[0]) == (purged > 0)
             )
             assert ("in quarantine" in table) == (restored < 2)
+            assert ("copies stay in quarantine" in text) == (purged < 2)
             return restored, purged
 
         return found
@@ -441,6 +442,10 @@ class DescribeWhatBecameOfIt:
         summary = read_summary(world.site().store, moved.mark_id)
         assert summary is not None
         record_purge(world.state, moved.key, moved.mark_id, Amount(2, 2), begun="r")
+        listed = list_marks(world.state, world.now())
+        console = Console(file=io.StringIO(), width=120, no_color=True)
+        render_mark_list(listed, console)
+        assert " at least 0 " in console.file.getvalue()  # type: ignore[attr-defined]
         later = with_later({**summary, "note": "before"}, world.state)
         assert later["note"] == "before; a purge has not recorded its end, so more copies may be purged"
         record_purge(world.state, moved.key, moved.mark_id, Amount(1, 1), ended="r")

@@ -39,7 +39,7 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ),
         (
             "  prod: {endpoint_url: 'http://x', cost_per_gb_month: 1_000_000_000}",
-            "3:55: servers.prod.cost_per_gb_month: expected a price such as 0.023 or 0.023 USD, below 1000000000",
+            "3:55: servers.prod.cost_per_gb_month: expected a price such as 0.023 or 0.023 USD, below 1",
         ),
         ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
         ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
