@@ -338,11 +338,12 @@ def _nothing_at(subject: Subject, everywhere: Sequence[Holding], graph: CommitGr
             hint=f"Did you mean {close}:{path}?" if close else "Check the name before the colon.",
         )
     if subject.ref is None:
-        address = "If this is an address, add --kind address. " if subject.text.startswith("data/") else ""
+        hint = "If this is an address, add --kind address. " if subject.text.startswith("data/") else ""
+        close = nearest_ref(subject.text, graph)
+        hint += f"Did you mean the branch or tag {close}? " if close else ""
         return LakeplanError(
             f"the path {subject.text!r} is not in any commit or uncommitted change",
-            hint=f"{address}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or"
-            " more).",
+            hint=f"{hint}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or more).",
         )
     hint = "Check its spelling."
     if everywhere:

@@ -114,8 +114,8 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
     if unread:
         unknown = Cell(f"UNKNOWN in {count_of(unread, 'repository')}", "bold red")
         parts.append([Cell("Branches to delete:", "bold"), " ", unknown, "."])
-    if summary["refused_gates"]:
-        parts.append([Cell(f"BLOCKED by {count_of(summary['refused_gates'], 'gate')}.", "bold red")])
+    if refused := dict.fromkeys(g["gate"] for g in gates_of(document) if g["outcome"] == "refused"):
+        parts.append([Cell(f"BLOCKED by {', '.join(refused)}.", "bold red")])
     return parts
 
 

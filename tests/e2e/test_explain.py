@@ -110,6 +110,7 @@ def it_prints_for_people(shop: Any) -> None:
         (["shop"], 64, "a repository and WHAT are required"),
         (["shop", "main:nope.bin"], 1, "there is no object 'nope.bin' at main"),
         (["shop", "nope.bin"], 1, "is not in any commit"),
+        (["shop", "mian"], 1, "Did you mean the branch or tag main? Check the spelling."),
         (["shop", "mian:b.bin"], 1, "'mian' is not a branch, tag or commit"),
         (["shop", "mian:b.bin"], 1, "Did you mean main:b.bin?"),
         (["shop", "elsewhere:b.bin"], 1, "Check the name before the colon."),

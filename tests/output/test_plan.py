@@ -125,7 +125,7 @@ class DescribeImpact:
         text = flat(show(render_plan, to_document(plans.full()), 80))
         assert "Impact: UNKNOWN in 1 repository; elsewhere 1,204,331 objects, 3.1 TB" in text
         assert "(1,420,000 objects, 3.7 TB in 30 days)" in text
-        assert text.endswith("BLOCKED by 2 gates.")
+        assert text.endswith("BLOCKED by tag-loss, unknown-impact.")
 
     def it_tells_what_was_allowed_from_what_blocks(self, plans: Any, show: Any) -> None:
         plan = replace(plans.full(), allowed=("clear", "tag-loss"))

@@ -174,7 +174,15 @@ class DescribeWhatItSays:
 
     def it_shows_every_part_of_a_plan(self, plans: Any) -> None:
         read = Reader(render_report(report_page_document(plans.full())))
-        for words in ("BLOCKED by 2 gates", "tag-loss", "REFUSED", "v2025.12", "prod/ml-models", "not set"):
+        for words in (
+            "BLOCKED by tag-loss, unknown-impact",
+            "BLOCKED by 2 gates: see Gates",
+            "tag-loss",
+            "REFUSED",
+            "v2025.12",
+            "prod/ml-models",
+            "not set",
+        ):
             assert words in read.text
         assert "3.1 TB1,204,331 objectsand unknown in 1 repository" in read.text
 
