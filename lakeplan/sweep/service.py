@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -94,9 +94,15 @@ class MarkReport:
     def exit_code(self) -> int:
         if not self.failed:
             return ExitCode.OK
-        if self.marks or self.skipped or len(self.failed) > 1:
+        if self.marks or self.skipped:
             return ExitCode.PARTLY_DONE
-        return next(iter(self.failed.values())).exit_code
+        return _code_of_all(error.exit_code for error in self.failed.values())
+
+
+def _code_of_all(codes: Iterable[int]) -> int:
+    """The exit code if everything failed: the one that all errors have, or that of an error."""
+    distinct = {*codes}
+    return distinct.pop() if len(distinct) == 1 else ExitCode.ERROR
 
 
 def mark_all(
@@ -205,8 +211,8 @@ def purge_all(
         "quarantines": rows,
         "refused": refused,
     }
-    if len(codes) == 1 and not rows:
-        return document, codes[0]
+    if codes and not rows:
+        return document, _code_of_all(codes)
     partly = codes or any(end["needed"] or end["failed"] or end["problem"] for end in rows)
     return document, ExitCode.PARTLY_DONE if partly else ExitCode.OK
 

@@ -166,7 +166,7 @@ class DescribeMarking:
         assert report.marks == []
         assert "inside" in report.failed["prod/repo1"].message
         assert "contains" in report.failed["prod/repo2"].message
-        assert report.exit_code == 3
+        assert report.exit_code == 1
 
     @pytest.mark.parametrize(
         "owner",

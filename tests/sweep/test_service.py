@@ -103,8 +103,10 @@ class DescribeAMarkReport:
     def it_exits_with_what_failed_beside_what_did_not(self, keys: str, code: int) -> None:
         assert MarkReport({f"prod/{key}": MADE[f"prod/{key}"] for key in keys}).exit_code == code
 
-    def it_exits_with_no_single_error_of_several(self) -> None:
-        assert MarkReport({"prod/a": StalePlan("a"), "prod/b": StalePlan("b")}).exit_code == 3
+    def it_exits_with_the_code_of_several_errors_if_they_have_the_same(self) -> None:
+        errors: dict[str, Made] = {"prod/a": StalePlan("a"), "prod/b": StalePlan("b")}
+        assert MarkReport(errors).exit_code == ExitCode.STALE
+        assert MarkReport(errors | {"prod/c": LakeplanError("no")}).exit_code == ExitCode.ERROR
 
     def it_becomes_a_document_with_the_times_of_each_mark(self) -> None:
         document = marks_document(MarkReport(MADE))
@@ -372,7 +374,8 @@ class DescribePurging:
             ([purged("prod/a", failed=1)], ExitCode.PARTLY_DONE),
             ([purged("prod/a"), purged("prod/a", problem="stopped")], ExitCode.PARTLY_DONE),
             ([GateRefused("no")], ExitCode.REFUSED),
-            ([GateRefused("no"), GateRefused("no")], ExitCode.PARTLY_DONE),
+            ([GateRefused("no"), GateRefused("no")], ExitCode.REFUSED),
+            ([GateRefused("no"), StalePlan("no")], ExitCode.ERROR),
             ([GateRefused("no"), purged("prod/a")], ExitCode.PARTLY_DONE),
         ],
     )

@@ -63,7 +63,7 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "sweep mark": {
         ExitCode.PARTLY_DONE: "some repositories were not marked",
-        ExitCode.STALE: "the only selected repository changed while it was marked",
+        ExitCode.STALE: "every selected repository changed while it was marked",
     },
     "sweep approve": {
         ExitCode.REFUSED: "a gate refused, or the mark cannot be approved",
