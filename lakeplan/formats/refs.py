@@ -28,6 +28,7 @@ from lakeplan.formats.ranges import (
 from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
 from lakeplan.limits import parse_json
 from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
+from lakeplan.values.units import count_of
 
 
 def decode_commit(message: bytes) -> Commit:
@@ -260,7 +261,7 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
         _expect(table.user_properties, entity, info.id)
         with blame(info.id):
             if len(table) != info.count:
-                raise damaged(f"holds {len(table)} records, but its metarange says {info.count}")
+                raise damaged(f"holds {count_of(len(table), 'record')}, but its metarange says {info.count}")
             for _, value in table:
                 yield decode(split_value(value)[1])
 

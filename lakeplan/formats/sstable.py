@@ -37,6 +37,7 @@ from lakeplan.formats.sstable_blocks import (
     user_properties,
 )
 from lakeplan.formats.wire import blame, damaged, uvarint
+from lakeplan.values.units import count_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
         if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
             raise damaged("it has more records, or longer keys, than any file that lakeFS writes")
     if len(records) != blocks.count:
-        raise damaged(f"holds {len(records)} records, but its properties say {blocks.count}")
+        raise damaged(f"holds {count_of(len(records), 'record')}, but its properties say {blocks.count}")
     return records
 
 

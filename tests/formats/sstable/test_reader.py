@@ -103,7 +103,7 @@ class DescribeDamage:
             (GOOD[:-FOOTER_SIZE] + _footer(Handle(0, 5), Handle(0, 5))[:20] + GOOD[-33:], "zeros|checksum"),
             (table([(b"b" + SET, b""), (b"a" + SET, b"")]), "out of order"),
             (table([(b"a" + SET, b"1"), (b"a" + SET, b"2")]), "out of order"),
-            (table([(b"a" + SET, b"")], count=b"2"), "holds 1 records, but its properties say 2"),
+            (table([(b"a" + SET, b"")], count=b"2"), "holds 1 record, but its properties say 2"),
             (table([(b"a" + SET, b"")], count=b"-1"), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b""), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b"9" * 5_000), "the count property is missing"),
