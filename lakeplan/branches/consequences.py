@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from lakeplan.retention.graph import NO_PARENT, CommitGraph, metarange_masks
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.rules import ServerWalk, expiry_us
-from lakeplan.values.branches import SETTLED, Consequence, MomentTotal, OnlyHere
+from lakeplan.values.branches import MAX_STALE, SETTLED, Consequence, MomentTotal, OnlyHere
 from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Tag
@@ -193,8 +193,6 @@ def _tags_at_stake(
 
 
 STALE_AFTER = timedelta(days=30)
-MAX_STALE = 20
-"""Branches whose objects are counted separately, the longest idle first."""
 _ALL_HISTORY = GcRules(36_500)
 
 

@@ -12,7 +12,7 @@ from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.tables import Amount, Name, Table, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, duration, moment, volume
-from lakeplan.values.branches import NEVER_OBSERVED
+from lakeplan.values.branches import MAX_STALE, NEVER_OBSERVED
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
@@ -106,16 +106,12 @@ def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost
     losses_of(page, branches)
 
 
-MOST_STALE = 20
-"""A document counts at most so many stale branches of a repository."""
-
-
 def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit: int | None = None) -> None:
     """Branches without recent writes, and what only they keep."""
     table = stale_table(branches, cost)
     if table.rows:
         which = count_of(len(table.rows), "stale branch")
-        if len(table.rows) >= MOST_STALE:
+        if len(table.rows) >= MAX_STALE:
             which = f"the {which} that are idle the longest"
         page.line(Cell(f"{which}, and the data that each alone keeps (upper bounds)", "bold"), indent=2)
     table.print_on(page, limit, solid=(1,), indent=4)

@@ -114,6 +114,10 @@ class Consequence:
     tags: tuple[str, ...] = ()
 
 
+MAX_STALE = 20
+"""The most stale branches of a repository whose objects are counted separately, the longest idle first."""
+
+
 @dataclass(frozen=True)
 class OnlyHere:
     """The commits that only one stale branch keeps, and the data that no other kept commit holds.

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.consequences import MAX_STALE, StaleBranches, stale_branches
+from lakeplan.branches.consequences import StaleBranches, stale_branches
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
-from lakeplan.values.branches import OnlyHere
+from lakeplan.values.branches import MAX_STALE, OnlyHere
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, ImpactResult, Transition

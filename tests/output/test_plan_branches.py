@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from lakeplan.branches.consequences import MAX_STALE
-from lakeplan.output.branches import MOST_STALE
 from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
@@ -153,7 +151,6 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
     ("number", "text"), [(19, "19 stale branches, "), (20, "the 20 stale branches that ")]
 )
 def it_says_that_only_the_longest_idle_are_counted(plans: Any, show: Any, number: int, text: str) -> None:
-    assert MOST_STALE == MAX_STALE
     only = OnlyHere(plans.as_of - timedelta(days=200), 1, 1, 1)
     rows = [row(plans, f"quiet-{n:02}", "no_policy", only_here=only) for n in range(number)]
     shown = show(render_plan, document(plans, branches(plans, row(plans, "feature-1"), *rows)), 80)
