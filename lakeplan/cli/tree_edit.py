@@ -1,8 +1,7 @@
-"""Edits files of a checked-out tree, so that they can be put back."""
+"""Edits files of a checked-out tree, all at once."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,72 +12,55 @@ from lakeplan.limits import read_file, why_unreadable
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import SHARED, inside, write_file
 
-log = logging.getLogger(__name__)
-
 
 @dataclass
 class EditedTree:
-    """The files of a tree by their path relative to ``root``. It refuses links that lead out of the tree, and
-    does not restore a file that somebody else has changed since."""
+    """The edited files of a tree. They are only in memory until ``keep``, so a command that is killed while
+    it tries edits leaves none in the tree. It refuses links that lead out of the tree."""
 
     root: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _originals: dict[Path, str] = field(default_factory=dict, init=False)
-    _since: dict[Path, str] = field(default_factory=dict, init=False)
-    _written: dict[Path, str] = field(default_factory=dict, init=False)
+    _before: dict[Path, str] = field(default_factory=dict, init=False)
+    _edited: dict[Path, str] = field(default_factory=dict, init=False)
+    _written: set[Path] = field(default_factory=set, init=False)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The changed files, relative to the tree."""
+        """The written files, relative to the tree."""
         top = inside(self.root, self.root)
-        return tuple(sorted(p.relative_to(top).as_posix() for p in self._originals))
+        return tuple(sorted(p.relative_to(top).as_posix() for p in self._written))
 
     def edit(self, file: str, change: Callable[[str], str | None]) -> bool:
-        """Writes the changed file. Returns False if the change results in None. Raises LakeplanError."""
+        """Changes a file. Returns False if the change results in None. Raises LakeplanError."""
         path = inside(self.root, self.root / file)
-        text = read_text(path)
-        changed = change(text)
+        before = self._edited[path] if path in self._edited else read_text(path)
+        changed = change(before)
         if changed is None:
             return False
-        self._originals.setdefault(path, text)
-        self._since.setdefault(path, text)
-        write_file(path, changed, mode=SHARED)
-        self._written[path] = changed
+        self._before.setdefault(path, before)
+        self._edited[path] = changed
         return True
 
     def load(self) -> Tree:
-        """The tree as its files are now. Raises ConfigError."""
-        return load_tree(self.root, self.environ)
+        """The tree with the edits. Raises ConfigError."""
+        return load_tree(self.root, self.environ, edited=self._edited)
 
     def keep(self) -> None:
-        """``undo`` keeps what was written until now."""
-        self._since.clear()
+        """Writes the edits. Raises LakeplanError, before it writes any, if somebody else has changed a file
+        since it was read."""
+        for path, text in self._before.items():
+            if read_text(path) != text:
+                hint = "Nothing was written to it. Run the command again."
+                raise LakeplanError("the file was changed meanwhile", where=str(path), hint=hint)
+        for path, text in self._edited.items():
+            write_file(path, text, mode=SHARED)
+            self._written.add(path)
+        self.undo()
 
     def undo(self) -> None:
-        """Puts back what was written since the last ``keep``."""
-        for path, text in self._since.items():
-            self._put_back(path, text)
-            if self._originals[path] == text:
-                del self._originals[path]
-        self._since.clear()
-
-    def restore(self) -> None:
-        """Puts every file back as it was."""
-        for path, text in self._originals.items():
-            self._put_back(path, text)
-        self._originals.clear()
-        self._since.clear()
-
-    def _put_back(self, path: Path, text: str) -> None:
-        try:
-            is_ours = read_text(path) == self._written[path]
-        except LakeplanError:
-            is_ours = False
-        if not is_ours:
-            log.warning("%s was changed meanwhile: lakeplan's edit of it was not undone", path)
-            return
-        write_file(path, text, mode=SHARED)
-        self._written[path] = text
+        """Forgets the edits since the last ``keep``."""
+        self._before.clear()
+        self._edited.clear()
 
 
 def read_text(path: Path) -> str:

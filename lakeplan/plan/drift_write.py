@@ -31,16 +31,16 @@ Change = Callable[[str], str | None]
 
 class TreeFiles(Protocol):
     def edit(self, file: str, change: Change) -> bool:
-        """Edits a file. Returns whether the change was possible. Raises LakeplanError."""
+        """Edits a file in memory. Returns whether the change was possible. Raises LakeplanError."""
 
     def load(self) -> Tree:
-        """The tree in its files now. Raises ConfigError."""
+        """The tree with the edits. Raises ConfigError."""
 
     def keep(self) -> None:
-        """Makes ``undo`` keep what was written until now."""
+        """Writes the edits. Raises LakeplanError."""
 
     def undo(self) -> None:
-        """Reverts what was written since ``keep``."""
+        """Forgets the edits since ``keep``."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def write_drift(
 ) -> DriftWritten:
     """Writes every value that differs on the server from both the baseline and the tree. ``live`` are the
     repositories of each server; None: not known. The edited tree is loaded and compared. Edits that do not
-    result in exactly the server's values, or that change another repository, are undone."""
+    result in exactly the server's values, or that change another repository, are not written."""
     drifted = [drift for drift in drifts if drift.failure is None]
     stored = {(d.repository, v.path): v.stored for d in drifted for v in _edited(d)}
     written: list[WrittenRow] = []
@@ -279,7 +279,6 @@ class _Writer:
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:
         """Makes all edits, or none. Returns why they are impossible, or "": then ``tree`` is the new tree."""
-        self._files.keep()
         expected = {user: _Settings.of(self._desired[user]) for edit in edits for user in edit.users}
         for edit in edits:
             for user in edit.users:
@@ -294,11 +293,8 @@ class _Writer:
         except ConfigError as error:
             self._files.undo()
             return "; ".join(error.problems) or error.message
-        except BaseException:
-            self._files.undo()
-            raise
-        self.tree = tree
         self._files.keep()
+        self.tree = tree
         return ""
 
     def _check(

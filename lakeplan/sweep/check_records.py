@@ -43,6 +43,7 @@ from lakeplan.values.objects import batches
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import GONE, Status
+from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
 NAMED = 100
@@ -184,8 +185,16 @@ def _quarantine(
         "lost": _amount(recorded, lost).to_row(),
         "resized": _amount(recorded, resized).to_row(),
         "addresses": [*lost, *resized][:NAMED],
-        "note": f"{purged.objects:,} of them were purged" if lost and purged.objects else "",
+        "note": _purge_note(swept, purged, lost),
     }
+
+
+def _purge_note(swept: RecordedSweep | None, purged: Amount, lost: Collection[str]) -> str:
+    assumed = purged.objects - (0 if swept is None else swept.purged.objects)
+    if assumed:
+        copies = count_of(assumed, "missing copy counts", "missing copies count")
+        return f"a purge has not recorded its end, so {copies} as purged"
+    return f"{purged.objects:,} of them were purged" if lost and purged.objects else ""
 
 
 def _unreadable(site: Site, mark_id: str, why: str) -> QuarantineRow:

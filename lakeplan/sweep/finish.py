@@ -24,6 +24,7 @@ from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, Swe
 from lakeplan.sweep.mark_record import settings_row
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.sweep.records import IN_QUARANTINE, deleted, official_run
+from lakeplan.sweep.records import read_summary as read_sweep_summary
 from lakeplan.sweep.run import SweepEnd, sweep_journal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
@@ -115,10 +116,23 @@ def _finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: s
     if end.stored.recorded and end.finished and end.amount(Status.DELETED).objects and deletes:
         document = {**document, "official_run_id": _official(site, end, run_id, ports.now())}
     kept = end.mark.settings.versions is Versions.MARKER and versioned is not False
-    note = _record(end, ports, run, document, versions_kept=kept)
+    note = _is_outdated(site, end) or _record(end, ports, run, document, versions_kept=kept)
     # Last, because no later run of a sweep that has ended records it.
-    site.store.put(prefix + SUMMARY_FILE, json_text(document, indent=1))
+    if not (later := _is_outdated(site, end)):
+        site.store.put(prefix + SUMMARY_FILE, json_text(document, indent=1))
+    note = later or note
     return {**document, "note": note} if note else document
+
+
+def _is_outdated(site: Site, end: SweepEnd) -> str:
+    """Return what ended this sweep since ``end``, or "". It had the lease then, and its summary must remain:
+    an aborted sweep that looks unfinished would continue."""
+    summary = read_sweep_summary(site.store, end.mark.mark_id)
+    if summary is None or end.closed:
+        return ""
+    if summary["closed"]:
+        return "the sweep was aborted meanwhile, and the summary of the abort was kept"
+    return "another run finished the sweep meanwhile" if summary["finished"] > end.finished else ""
 
 
 def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:

@@ -106,14 +106,14 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
     folder = _folder((hold.kind, hold.name))
     if record.released_at is not None:
         _drop(site, (hold.kind, hold.name), [RELEASED_FILE])
-    named = commits_named(hold, refs)
+    named, replaced = commits_named(hold, refs), False
     if hold.kind == "prefix" and not any(record.commits):
         named = _first_with_path(site.reader.metadata_reader(site.desired.name), refs, hold.name)
         if not named:
             _log.warning("%s: the hold on prefix %r matches no path of recent commits", site.key, hold.name)
             named = {""}
-        elif record.commits.pop("", None) is not None:
-            _drop(site, (hold.kind, hold.name), [_file("")])
+        else:
+            replaced = record.commits.pop("", None) is not None
     for id in named | {id for id, known in record.commits.items() if known.until != hold.until}:
         if id in record.commits and record.commits[id].until == hold.until:
             continue
@@ -127,6 +127,8 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             "at": now.isoformat(),
         }
         site.store.put(folder + _file(id), json_line(content))
+    if replaced:  # only now: without a record, a hold that is removed would end at once
+        _drop(site, (hold.kind, hold.name), [_file("")])
     if hold.kind == "branch":  # a recorded commit keeps its ancestors, so they need no record
         commits = {commit.id: commit for commit in refs.commits}
         parents = {p for id in named if id in commits for p in commits[id].parents}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -22,10 +22,12 @@ _NOT_OURS = frozenset({".git", ".lakeplan"})
 
 
 class TreeFiles:
-    """The files of a tree, by their relative paths with ``/`` between parts. Each is parsed once."""
+    """The files of a tree, by their relative paths with ``/`` between parts. Each is parsed once. ``edited``
+    has texts, by real path, that are read instead of the files."""
 
-    def __init__(self, root: Path, problems: Problems) -> None:
+    def __init__(self, root: Path, problems: Problems, edited: Mapping[Path, str] | None = None) -> None:
         self.root = root
+        self._edited = edited or {}
         self._real_root = Path(os.path.realpath(root))
         self._problems = problems
         self._parsed: dict[str, Node | None] = {}
@@ -65,7 +67,8 @@ class TreeFiles:
         real = inside(self._real_root, self.root / file)
         if _NOT_OURS.intersection(part.casefold() for part in real.relative_to(self._real_root).parts):
             raise ValueError("it belongs to git or to lakeplan's state")
-        data = read_file(real, limits.TREE_FILE_BYTES)
+        text = self._edited.get(real)
+        data = read_file(real, limits.TREE_FILE_BYTES) if text is None else text.encode()
         self._bytes_read += len(data)
         if self._bytes_read > limits.TREE_BYTES:
             raise TooLarge(f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)}")

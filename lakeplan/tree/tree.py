@@ -151,11 +151,13 @@ class TreeReader:
         *,
         is_base: bool = False,
         what_if: WhatIf | None = None,
+        edited: Mapping[Path, str] | None = None,
     ) -> None:
         self._is_base = is_base
         self._what_if = what_if
         self.over: Layer | None = None
-        self._files = TreeFiles(root, problems)
+        self._edited = edited
+        self._files = TreeFiles(root, problems, edited)
         self._environ = environ
         self._problems = problems
         self._rules_files: dict[str, MapNode | None] = {}
@@ -243,7 +245,7 @@ class TreeReader:
     def _named_rules_files(self, files: list[str]) -> set[str]:
         """Return the files that ``file:`` keys name, to distinguish them from repository files."""
         named: set[str] = set()
-        quiet = TreeFiles(self._files.root, Problems())
+        quiet = TreeFiles(self._files.root, Problems(), self._edited)
         for file in files:
             if not quiet.mentions(file, "file"):
                 continue
@@ -495,14 +497,20 @@ class Tree(RootFile):
 
 
 def load_tree(
-    root: Path, environ: Mapping[str, str], *, is_base: bool = False, what_if: Sequence[str] = ()
+    root: Path,
+    environ: Mapping[str, str],
+    *,
+    is_base: bool = False,
+    what_if: Sequence[str] = (),
+    edited: Mapping[Path, str] | None = None,
 ) -> Tree:
     """Read ``lakeplan.yaml`` in ``root`` and every file that it includes.
 
     ``environ`` has the values of ``${VAR}`` in the settings of servers (``LAKEPLAN_VAR_*`` only).
     ``is_base``: this is the tree of ``--base``, whose entries may name a repository under two names of one
     server, so that a change can correct that. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``,
-    which override the files; UsageError when they are invalid.
+    which override the files; UsageError when they are invalid. ``edited``: texts, by real path, that are
+    read instead of the files.
     Raises ConfigError with all problems of the tree, sorted by position.
     """
     if not (root / ROOT_FILE).is_file():
@@ -517,7 +525,7 @@ def load_tree(
         raise TreeError([missing], message=message, hint=hint, silent=True)
     problems = Problems()
     assumed = read_what_if(what_if) if what_if else None
-    reader = TreeReader(root, environ, problems, is_base=is_base, what_if=assumed)
+    reader = TreeReader(root, environ, problems, is_base=is_base, what_if=assumed, edited=edited)
     reader.read()
     refuse_wrong(problems)
     problems.raise_any(where=str(root / ROOT_FILE))

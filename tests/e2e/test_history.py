@@ -168,15 +168,30 @@ def it_keeps_what_a_person_saved_while_the_plan_was_made(changed, monkeypatch):
     file = changed.tree / "repositories/analytics.yaml"
     mine = file.read_text().replace("    gc:", "    owner: data\n    gc:")
 
-    def save_and_fail(*arguments):
-        file.write_text(mine)
-        raise ServerError("the server does not answer")
+    plan_against = history_module.plan_against
 
-    monkeypatch.setattr(history_module, "plan_against", save_and_fail)
+    def save(*arguments):
+        file.write_text(mine)
+        return plan_against(*arguments)
+
+    monkeypatch.setattr(history_module, "plan_against", save)
     result = history(changed, "rollback", "last", "--edit-tree", "--no-simulate")
-    assert result.code != 0
+    assert result.code == 1
     assert file.read_text() == mine
     assert "was changed meanwhile" in result.err
+
+
+def it_leaves_the_tree_as_it_is_until_the_plan_is_made(changed, monkeypatch):
+    file = changed.tree / "repositories/analytics.yaml"
+    before, seen = file.read_text(), []
+
+    def fail(*arguments):
+        seen.append(file.read_text())  # a kill now leaves no edit
+        raise ServerError("the server does not answer")
+
+    monkeypatch.setattr(history_module, "plan_against", fail)
+    assert history(changed, "rollback", "last", "--edit-tree", "--no-simulate").code == 1
+    assert [*seen, file.read_text()] == [before, before]
 
 
 def it_restores_nothing_a_run_did_not_replace(changed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -11,6 +12,7 @@ from lakeplan.cli.commands import trees
 from lakeplan.plan.importing import read_servers
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from lakeplan.values.local import write_file
 
 
 @pytest.fixture
@@ -53,6 +55,34 @@ def it_writes_over_no_tree_that_appeared_while_it_read(stored, monkeypatch):
     assert "already has a tree" in result.err
     assert (stored.tree / "lakeplan.yaml").read_text() == "# a colleague's\n"
     assert not list((stored.tree / "repositories").glob("*"))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def it_leaves_no_tree_that_looks_complete_when_it_is_killed(world, monkeypatch, number):
+    """The files of two repositories and the one that makes the folder a tree."""
+    for name in ("alpha", "beta"):
+        world.api.repository(name)
+        world.api.set_rules(name, 5)
+    tree = world.folder / "imported"
+    command = ("import", "-C", str(tree), "--endpoint", f"prod={world.handle.endpoint_url}")
+    with monkeypatch.context() as patch:
+        written = []
+
+        def write(path, data, *, mode):
+            if path.is_relative_to(tree) and path.suffix == ".yaml":
+                written.append(path.name)
+                if len(written) == number:
+                    raise KeyboardInterrupt
+            write_file(path, data, mode=mode)
+
+        patch.setattr("lakeplan.cli.commands.trees.write_file", write)
+        assert main.run(command) == 130
+    assert main.run(["plan", "-C", str(tree)]) == 1, "there is no tree"
+    if number > 1:
+        assert main.run(command) == 1
+        shutil.rmtree(tree / "repositories")  # as the hint says
+    assert main.run(command) == 0
+    assert {p.name for p in tree.rglob("*.yaml")} == {"lakeplan.yaml", "alpha.yaml", "beta.yaml"}
 
 
 def it_leaves_out_nonsense_and_exits_with_partly_done(stored):
@@ -241,3 +271,16 @@ def it_names_the_variable_that_confirms_the_address_of_a_new_state(stored):
     assert result.code == 3
     text = " ".join(result.err.split())
     assert f"nothing was sent. Set LAKEPLAN_STATE_URL to {url} together with the credentials. Run" in text
+
+
+def it_says_what_is_missing_when_it_is_interrupted_while_it_records(stored, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trees, "record_sightings", interrupted)
+    result = stored.lakeplan("import", *endpoint(stored))
+    assert result.code == 3
+    assert "does not see edits yet: the command was interrupted. Run `lakeplan apply`" in " ".join(
+        result.err.split()
+    )
+    assert stored.lakeplan("plan", "--detailed-exitcode").code == 0

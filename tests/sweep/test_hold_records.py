@@ -19,7 +19,7 @@ from lakeplan.sweep.hold_records import LEAST_GRACE, keep_held, recorded_holds
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.sweep import Deletion, HeldCommit, Hold, Versions
-from tests.sweeping.stores import FaultyStore, folder_store, put_object
+from tests.sweeping.stores import FaultyStore, folder_store, put_object, raising
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
@@ -394,6 +394,22 @@ class DescribeAPrefix:
         assert caplog.messages == ["prod/lake: the hold on prefix 'm/' matches no path of recent commits"]
         self.commit(case, case.state(["m/a"]))
         assert self.held(case) == "c1"
+
+    def it_never_is_without_a_record_when_its_store_fails(self, case: Case) -> None:
+        """Then a hold that is removed from the tree would end at once."""
+        self.held(case)
+        self.commit(case, case.state(["m/a"]))
+        case.store.before = raising(StorageError("no answer"), on="put", key=self.ON_PREFIX)
+        with pytest.raises(StorageError):
+            case.keep(self.PREFIX)
+        assert case.there() == {f"{self.ON_PREFIX}none.json"}
+        case.store.before = raising(StorageError("no answer"), on="delete")
+        with pytest.raises(StorageError):
+            case.keep(self.PREFIX)
+        assert case.there() == {f"{self.ON_PREFIX}none.json", f"{self.ON_PREFIX}c1.json"}
+        case.store.before = lambda *_: None
+        assert case.keep(self.PREFIX) >= {HeldCommit("prefix", "m/", "c1")}
+        assert case.keep() >= {HeldCommit("prefix", "m/", "c1")}, "it ends after a day"
 
     def it_reads_no_range_that_begins_after_it_or_ends_before_it(self, case: Case) -> None:
         self.commit(case, case.state(["a", "l"], ["n", "z"]))

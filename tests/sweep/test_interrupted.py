@@ -332,3 +332,34 @@ def test_a_run_deletes_nothing_after_another_run_took_over_its_lease_and_ended(
     with pytest.raises(LeaseHeld, match="another run took it over"):
         world.run(marked)
     assert repo.stored() == before
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def it_keeps_the_summary_of_an_abort_while_an_earlier_run_still_ended(
+    world: SweepWorld, repo: LakeRepository, marked: Mark, finished: bool
+) -> None:
+    """The earlier run has released its lease, and its store or state is slow."""
+    if not finished:
+        world.wrap = lambda store: _stopping(store, on="create", key="/results/")
+    slow = world.run(marked)
+    world.wrap = lambda store: store
+    hold_again(repo)
+    aborted = world.finish(world.close(marked))
+    document = world.finish(slow)
+    assert "the sweep was aborted meanwhile" in document["note"]
+    assert read_summary(world.site().store, marked.mark_id) == aborted
+    assert read_sweeps(world.state, marked.key)[marked.mark_id].finished
+    with pytest.raises(StalePlan, match="was aborted"):
+        world.run(marked)
+
+
+def it_keeps_the_summary_of_a_run_that_finished_while_an_earlier_one_still_ended(
+    world: SweepWorld, marked: Mark
+) -> None:
+    world.wrap = lambda store: _stopping(store, on="create", key="/results/")
+    slow = world.run(marked)
+    world.wrap = lambda store: store
+    finished = world.finish(world.run(marked))
+    assert "another run finished the sweep" in world.finish(slow)["note"]
+    assert read_summary(world.site().store, marked.mark_id) == finished
+    assert read_sweeps(world.state, marked.key)[marked.mark_id].finished

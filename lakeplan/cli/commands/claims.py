@@ -192,7 +192,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
                 where=str(file),
                 hint="Add it to `include`, or give another file with --file.",
             )
-    except LakeplanError:
+    except BaseException:  # also if it is interrupted
         if before is None:
             path.unlink()
         else:

@@ -72,12 +72,11 @@ def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> 
 
 @dataclass
 class TreeEdit(EditedTree):
-    """Edits a tree in place so that it contains the rules to restore."""
+    """Edits a tree so that it contains the rules to restore."""
 
     def make(self, tree: Tree, wanted: Sequence[RunStep], connect: Connect) -> Tree:
         """Edits the files and returns the tree, which then contains the rules to restore and is otherwise the
-        same. Where that is impossible, it restores the files and raises StalePlan with the edits to make by
-        hand."""
+        same. Where that is impossible, it raises StalePlan with the edits to make by hand."""
         first = disagreements(tree, wanted, connect)
         if any(disagreement.settings for disagreement in first):
             raise _not_editable(first, "lakeplan does not edit policies or object rules")
@@ -90,11 +89,7 @@ class TreeEdit(EditedTree):
             if again or not _same_elsewhere(tree, edited, wanted):
                 raise ConfigError("the edited tree would not contain the old rules")
         except ConfigError as error:
-            self.restore()
             raise _not_editable(first, "\n  ".join(error.problems)) from None
-        except BaseException:
-            self.restore()
-            raise
         return edited
 
     def _pass(self, disagreements: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
@@ -256,23 +251,20 @@ def rollback(
     edit = TreeEdit(tree)
     if differing:
         session = replace(session, tree=edit.make(session.tree, wanted, session.reader))
-    try:
-        made = plan_against(
-            None,
-            session,
-            PlanOptions(
-                as_of=session.as_of,
-                selection=Selection(tuple(r.repository for r in wanted)),
-                simulate="none" if no_simulate else "changed",
-                allowed=allowed,
-                tree_commit=head_of(tree),
-                known=known_repositories(state),
-            ),
-        )
-        made = checked(made, wanted, record.run_id)
-    except BaseException:
-        edit.restore()
-        raise
+    made = plan_against(
+        None,
+        session,
+        PlanOptions(
+            as_of=session.as_of,
+            selection=Selection(tuple(r.repository for r in wanted)),
+            simulate="none" if no_simulate else "changed",
+            allowed=allowed,
+            tree_commit=head_of(tree),
+            known=known_repositories(state),
+        ),
+    )
+    made = checked(made, wanted, record.run_id)
+    edit.keep()
     show_plan(made, outputs, tree=tree)
     if edit.files and not quiet:
         say(

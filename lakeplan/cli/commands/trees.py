@@ -146,6 +146,8 @@ def _record_baselines(made: Import, opening: Opening, tree: Path, *, at: datetim
         failed = recorded.note or failed
     except LakeplanError as error:
         failed = f"{error}. {error.hint}".rstrip(". ")
+    except KeyboardInterrupt:  # the command cannot be run again, because the tree exists
+        failed = "the command was interrupted"
     if not failed:
         return ""
     return (
@@ -201,10 +203,13 @@ def refuse_a_tree(folder: Path) -> None:
     if repositories.exists() and (not repositories.is_dir() or any(repositories.iterdir())):
         there.append(repositories)
     if there:
+        hint = "Import into another folder and copy what you need. Nothing was written."
+        if there == [repositories]:
+            hint = f"If it is from an interrupted command, remove it and run the command again. Or: {hint}"
         raise LakeplanError(
             f"the folder already has a tree: {', '.join(p.name for p in there)}",
             where=str(folder),
-            hint="Import into another folder and copy what you need. Nothing was written.",
+            hint=hint,
         )
 
 
@@ -301,7 +306,8 @@ def _asks_for(desired: DesiredRepository | None, repository: Imported) -> bool:
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
     """Writes files and their folders, without following links. Raises LakeplanError that names the file."""
-    for name, text in files.items():
+    # The root file is last: if the command is killed, the folder is no tree that looks complete.
+    for name, text in sorted(files.items(), key=lambda item: item[0] == ROOT_FILE):
         path = folder / name
         refuse_links(path, below=folder)
         try:
