@@ -22,6 +22,7 @@ from lakeplan.stores.azure_client import (
     AzurePlace,
     AzureReader,
     azure_errors,
+    damaged_answer,
     first_name,
     is_readable,
     stored_object,
@@ -325,7 +326,7 @@ class AzureStore(AzureDeleter, AzureCopier):
         try:
             self._client.get().download_blob(self._name(key), offset=0, length=1).readall()
         except DAMAGED as error:
-            raise error_of(Kind.BROKEN, self._where(key), detail=type(error).__name__) from None
+            raise damaged_answer(error, self._where(key)) from None
         except AzureError as error:
             code = getattr(error, "error_code", None)
             if (code := str(getattr(code, "value", code) or "")) == "BlobNotFound":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -86,7 +87,15 @@ def azure_errors(where: str) -> Iterator[None]:
     except AzureError as error:
         raise translate_azure_error(error, where) from None
     except DAMAGED as error:
-        raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
+        raise damaged_answer(error, where) from None
+
+
+def damaged_answer(error: Exception, where: str) -> StorageError:
+    """Return the error for one of ``DAMAGED``. The detail has its place, in case it is a bug, but no text,
+    which may quote a credential."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    detail = f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
+    return error_of(Kind.BROKEN, where, detail=detail)
 
 
 class AzurePlace(RecordPlace):

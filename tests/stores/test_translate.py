@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import traceback
 from types import ModuleType
 
 import azure.core.exceptions
@@ -14,6 +15,7 @@ from azure.storage.blob import StorageErrorCode
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
+from lakeplan.stores.azure_client import azure_errors
 from lakeplan.stores.faults import (
     AZURE_CLASSES,
     AZURE_CODES,
@@ -105,6 +107,13 @@ def it_translates_azure_by_code_then_status_then_class() -> None:
     found = translate_azure_error(denied, "x")
     assert type(found) is StorageDenied
     assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+
+
+def it_says_where_azure_s_answer_was_damaged_because_it_may_be_a_bug() -> None:
+    with pytest.raises(StoreBusy) as caught, azure_errors("x"):
+        raise TypeError("TEXT")
+    assert caught.value.detail.startswith("TypeError in test_translate.py, line ")
+    assert "TEXT" not in "".join(traceback.format_exception(caught.value, limit=0))
 
 
 @pytest.mark.parametrize(
