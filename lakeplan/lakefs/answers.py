@@ -183,7 +183,7 @@ def list_all(
     call = replace(call, params={**call.params, "amount": str(PAGE)})
     while True:
         response = transport.request(call)
-        page = parse_json(transport, call, response, lambda fields: _page(fields, parse))
+        page = parse_json(transport, call, response, lambda fields: page_of(fields, parse))
         yield from page.results
         if not page.has_more:
             return
@@ -213,7 +213,7 @@ class _ListingProgress:
         self._listed = self._bytes = 0
         self._offsets = {hash("")}
 
-    def fault(self, page: _Page[T], body: bytes, now: float) -> str:
+    def fault(self, page: Page[T], body: bytes, now: float) -> str:
         """Return why no further page is requested, or "" if nothing is wrong."""
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
@@ -232,20 +232,23 @@ class _ListingProgress:
 
 
 @dataclass(frozen=True)
-class _Page(Generic[T]):
+class Page(Generic[T]):
+    """A page of a listing."""
+
     results: list[T]
     has_more: bool
     next_offset: str
 
 
-def _page(fields: Fields, parse: Callable[[Fields], T]) -> _Page[T]:
+def page_of(fields: Fields, parse: Callable[[Fields], T]) -> Page[T]:
+    """Return a page. Raises Malformed also for one that lacks results."""
     pagination = Fields.of(fields.data.get("pagination"))
     results = fields.items("results")
     if len(results) > limits.PAGE_ITEMS:
         raise Malformed(f"a page has more than {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
         raise Malformed(f"the page has {len(results)} results, but says {pagination.integer('results')}")
-    return _Page(
+    return Page(
         [parse(Fields.of(item)) for item in results],
         pagination.flag("has_more"),
         _bounded(pagination.text("next_offset", ""), "next_offset"),

@@ -28,6 +28,7 @@ from lakeplan.lakefs.answers import (
     date_of,
     find,
     list_all,
+    page_of,
     parse_json,
     read,
     read_list,
@@ -119,6 +120,7 @@ def _status(fields: Fields) -> RefsDumpIds | str | None:
 
 
 T = TypeVar("T", bound=SettingItem)
+Named = TypeVar("Named", Repository, Branch)
 
 PATHS = {
     SettingKind.BRANCH_LIFECYCLE: ("settings", "branch_lifecycle", "policies"),
@@ -257,7 +259,7 @@ class LakeFSServer(_Reader):
 
     def get_repository(self, repository: str) -> Repository:
         call = of_repository("GET", repository, operation=READ_REPOSITORY)
-        stored = find(self._transport, call, answers.repository_of)
+        stored = find(self._transport, call, _about(repository, answers.repository_of))
         if stored is None:
             raise RepositoryNotFound(
                 "the repository does not exist",
@@ -382,7 +384,7 @@ class LakeFSBranchReader(_Reader):
 
     def find_branch(self, repository: str, branch_id: str) -> str | None:
         call = of_repository("GET", repository, "branches", branch_id, operation="read a branch")
-        branch = find(self._transport, call, answers.branch_of)
+        branch = find(self._transport, call, _about(branch_id, answers.branch_of))
         return None if branch is None else branch.commit_id
 
     def staged(self, repository: str, branch_id: str) -> StagedData:
@@ -431,7 +433,7 @@ class LakeFSBranchReader(_Reader):
         paths = read(
             self._transport,
             call,
-            lambda fields: [Fields.of(item).name("path") for item in fields.items("results")],
+            lambda fields: page_of(fields, lambda item: item.name("path")).results,
         )
         return len(paths), sum(not self.readable(repository, commit_id, path) for path in paths)
 
@@ -451,12 +453,24 @@ class LakeFSBranchReader(_Reader):
         return True
 
 
+def _about(id: str, parse: Callable[[Fields], Named]) -> Callable[[Fields], Named]:
+    """Return ``parse``, which then raises Malformed for the answer to another request."""
+
+    def parse_own(fields: Fields) -> Named:
+        if (value := parse(fields)).id != id:
+            raise Malformed(f"the answer is about {value.id[:100]!r}")
+        return value
+
+    return parse_own
+
+
 def _staged_of(fields: Fields) -> StagedData:
-    items = []
-    for item in fields.items("results"):
-        change = Fields.of(item)
-        items.append(StagedChange(change.name("path"), change.name("type"), change.integer("size_bytes", 0)))
-    return StagedData(tuple(items), Fields.of(fields.data.get("pagination")).flag("has_more"))
+    page = page_of(fields, _change_of)
+    return StagedData(tuple(page.results), page.has_more)
+
+
+def _change_of(fields: Fields) -> StagedChange:
+    return StagedChange(fields.name("path"), fields.name("type"), fields.integer("size_bytes", 0))
 
 
 def _pull_of(fields: Fields) -> PullRequest:

@@ -47,7 +47,6 @@ from lakeplan.stores.shared import (
     check_copy,
     in_threads,
     not_equal,
-    unclear_404,
     unless_missing,
 )
 from lakeplan.values.objects import StoredObject, batches
@@ -335,7 +334,7 @@ class AzureStore(AzureDeleter, AzureCopier):
                 return False
             translated = translate_azure_error(error, self._where(key))
             if is_missing_object(translated):
-                raise unclear_404(self._where(key)) from None
+                raise error_of(Kind.UNCLEAR, self._where(key)) from None
             raise translated from None
         return False
 

@@ -21,6 +21,11 @@ class Kind(Enum):
     """The meaning of a vendor's error."""
 
     MISSING = Meaning(StorageNotFound, "the object does not exist")
+    UNCLEAR = Meaning(
+        StorageError,
+        "the response does not say whether the object exists",
+        "Check proxies and endpoint_url: something other than the store returned status 404.",
+    )
     NO_CONTAINER = Meaning(StorageNotFound, "the bucket or container does not exist", "Check the URL.")
     DENIED = Meaning(
         StorageDenied, "the storage refused access", "Check the credentials and their permissions."
@@ -89,7 +94,8 @@ def _named(groups: Mapping[Kind, str]) -> dict[str, Kind]:
 
 S3_CODES = _named(
     {
-        Kind.MISSING: "NoSuchKey NoSuchVersion NotFound 404",
+        Kind.MISSING: "NoSuchKey NoSuchVersion",
+        Kind.UNCLEAR: "NotFound 404",
         Kind.NO_CONTAINER: "NoSuchBucket",
         Kind.DENIED: "AccessDenied AllAccessDisabled AccountProblem InvalidAccessKeyId InvalidSecurity"
         " SignatureDoesNotMatch Forbidden Unauthorized 401 403 InvalidPayer NotSignedUp",
@@ -186,6 +192,8 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
         code = str(response.get("Error", {}).get("Code", ""))
         status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
         kind = S3_CODES.get(code) or S3_CODES.get(status)
+        if kind is Kind.UNCLEAR and getattr(error, "operation_name", "") == "HeadObject":
+            kind = Kind.MISSING  # a response to HEAD has no body, and so no code
         if kind is None:
             return StorageError(f"the storage returned {code or status or 'an error'}", where=where)
         return error_of(kind, where, detail=f"{code} (status {status})")
@@ -207,7 +215,7 @@ def translate_azure_error(error: Exception, where: str) -> StorageError:
 def _azure_status(status: object) -> Kind | None:
     if isinstance(status, int) and status >= 500:
         return Kind.BUSY
-    return {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.MISSING, 412: Kind.CONFLICT, 429: Kind.BUSY}.get(
+    return {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.UNCLEAR, 412: Kind.CONFLICT, 429: Kind.BUSY}.get(
         status if isinstance(status, int) else 0
     )
 

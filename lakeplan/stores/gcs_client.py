@@ -25,7 +25,7 @@ from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_sessio
 from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages, unclear_404
+from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
@@ -279,7 +279,7 @@ class GcsPlace(RecordPlace):
         """Raise StorageError if a listing has the object, or fails: a 404 may mean the bucket or be a
         proxy's."""
         if self._listed(key) is not None:
-            raise unclear_404(self._where(key))
+            raise error_of(Kind.UNCLEAR, self._where(key))
 
     def _listed(self, key: str) -> StoredObject | None:
         """Return an object from a listing of its name, which has it before all longer names. An empty page

@@ -24,7 +24,7 @@ from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import ONLY_NEW, boto_errors
 from lakeplan.stores.s3_delete import S3Deleter
 from lakeplan.stores.s3_reader import S3Reader, described, is_readable
-from lakeplan.stores.shared import ConditionalState, check_copy, not_encrypted_alike, not_equal, unclear_404
+from lakeplan.stores.shared import ConditionalState, check_copy, not_encrypted_alike, not_equal
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import StoreFacts
 
@@ -264,8 +264,7 @@ class S3Store(S3Deleter, S3Copier):
             if code in ("NoSuchKey", "InvalidRange", "InvalidObjectState"):
                 # An empty object has no first byte. Archived objects exist.
                 return bool(code == "NoSuchKey")
-            translated = translate_boto_error(error, self._where(key))
-            raise unclear_404(self._where(key)) if is_missing_object(translated) else translated from error
+            raise translate_boto_error(error, self._where(key)) from error
         except (BotoCoreError, *DAMAGED):
             with boto_errors(self._where(key)):
                 raise

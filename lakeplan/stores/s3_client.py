@@ -114,8 +114,14 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def rows_of(answer: dict[str, Any]) -> Rows:
-    """Return the entries of a response, which botocore may have parsed, with their whole keys."""
+    """Return the entries of a response, which botocore may have parsed, with their whole keys. Raises
+    ValueError for a page that lacks entries, or does not say whether more pages follow."""
     rows: Rows | None = answer.get(ROWS)
+    entries = len(answer.get("Contents", ()) if rows is None else rows.keys)
+    if answer.get("KeyCount", 0) > entries + len(answer.get("CommonPrefixes", ())):
+        raise ValueError("fewer entries than the page says")
+    if "IsTruncated" not in answer:
+        raise ValueError("no IsTruncated")
     if rows is None:
         items = answer.get("Contents", [])
         modified = [round(item["LastModified"].timestamp() * 1_000_000) for item in items]
@@ -291,7 +297,8 @@ class S3Place(RecordPlace):
 def was_sent_before(error: StorageError) -> bool:
     """Return whether a conditional write failed by its condition after botocore had sent it before. It may
     conflict with itself."""
-    answer = getattr(error.__cause__, "response", {}).get("ResponseMetadata", {})
+    cause = error.__cause__  # without a response, errors of botocore have None there
+    answer = cause.response.get("ResponseMetadata", {}) if isinstance(cause, ClientError) else {}
     meant = isinstance(error, WriteConflict) or is_missing_object(error)
     return meant and int(answer.get("RetryAttempts", 0)) > 0
 

@@ -186,15 +186,6 @@ def not_encrypted_alike(where: str) -> StorageError:
     return StorageError("the copy is not encrypted like its source", where=where)
 
 
-def unclear_404(where: str) -> StorageError:
-    """Return the error for a status 404 that may not be from the store."""
-    return StorageError(
-        "the response does not say whether the object exists",
-        where=where,
-        hint="Check proxies and endpoint_url: something other than the store returned status 404.",
-    )
-
-
 PROBES = ".lakeplan-probe"
 """Where a store of state is tested for conditional puts. Keys of records do not begin with a dot."""
 

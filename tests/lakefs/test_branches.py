@@ -76,6 +76,12 @@ class DescribeReading:
         with pytest.raises(RepositoryNotFound):
             lake.reader.find_branch("nothing", "nope")
 
+    def it_refuses_an_answer_about_another_branch(self, scripted: Scripted, credentials: Credentials) -> None:
+        reader = LakeFSBranchReader.connect(scripted.config(), credentials)
+        scripted.script = [Answer(body={"id": "other", "commit_id": "c"})]
+        with pytest.raises(UnexpectedAnswer, match="the answer is about 'other'"):
+            reader.find_branch("analytics", "main")
+
     def it_reads_what_is_staged_and_when_it_was_written(self, lake):
         assert not lake.reader.staged("analytics", "main").changes
         lake.upload("main", "a")
@@ -85,6 +91,16 @@ class DescribeReading:
         written = lake.reader.written_at("analytics", "main", "a")
         assert abs(written - datetime.now(timezone.utc)) < timedelta(minutes=1)
         assert lake.reader.written_at("analytics", "main", "b") is None
+
+    def it_does_not_take_an_incomplete_page_for_nothing_staged(
+        self, scripted: Scripted, credentials: Credentials
+    ) -> None:
+        reader = LakeFSBranchReader.connect(scripted.config(), credentials)
+        scripted.script = [Answer(body={"results": None, "pagination": {"has_more": False, "results": 1}})]
+        with pytest.raises(UnexpectedAnswer, match="0 results, but says 1"):
+            reader.staged("analytics", "main")
+        with pytest.raises(UnexpectedAnswer, match="0 results, but says 1"):
+            reader.readable_sample("analytics", "c", 10)
 
     def it_says_when_more_is_staged_than_it_lists(self, lake, monkeypatch):
         monkeypatch.setattr("lakeplan.lakefs.client.PAGE", 1)

@@ -50,6 +50,11 @@ class DescribeRepositories:
             "repo", "s3://bucket/repo", "main", 1700000000, "eu", True
         )
 
+    def it_refuses_an_answer_about_another_one(self, scripted: Scripted, server: LakeFSServer) -> None:
+        scripted.script = [Answer(200, {**REPOSITORY, "id": "other"})]
+        with pytest.raises(UnexpectedAnswer, match="the answer is about 'other'"):
+            server.get_repository("repo")
+
     def it_reads_the_server_s_clock(self, scripted: Scripted, server: LakeFSServer) -> None:
         scripted.script = [Answer(200, REPOSITORY)]
         moment = server.server_time("repo")

@@ -186,8 +186,8 @@ def it_goes_by_the_storage_of_the_repository(
     server = LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock())
     answers = {
         "/api/v1/config": Answer(200, {"storage_config": stores[1], "storage_config_list": stores}),
-        "/api/v1/repositories/eu": Answer(200, {**REPOSITORY.body, "storage_id": "eu"}),  # type: ignore[dict-item]
-        "/api/v1/repositories/us": Answer(200, {**REPOSITORY.body, "storage_id": "us"}),  # type: ignore[dict-item]
+        "/api/v1/repositories/eu": Answer(200, {**REPOSITORY.body, "id": "eu", "storage_id": "eu"}),  # type: ignore[dict-item]
+        "/api/v1/repositories/us": Answer(200, {**REPOSITORY.body, "id": "us", "storage_id": "us"}),  # type: ignore[dict-item]
     }
     scripted.script = [lambda request: answers.get(request.path, Answer(200, b"x"))]
     for name in ("eu", "us"):

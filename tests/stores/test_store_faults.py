@@ -81,6 +81,7 @@ class DescribeS3OnABadDay:
         entry = "<Contents><Key>repo/data/{}</Key><Size>1</Size>{}</Contents>"
         at = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>x</ETag>"
         page = "".join(entry.format(name, at) for name in ("09", "00"))
+        page += "<IsTruncated>false</IsTruncated>"
         faulty.arm(Rule(Answer(200, f"<ListBucketResult>{page}</ListBucketResult>"), method="GET"))
         with pytest.raises(StorageError, match="ascending order"):
             store.find(KEYS)
@@ -177,13 +178,58 @@ class DescribeS3OnABadDay:
     def it_does_not_believe_a_proxy_that_an_object_is_gone(
         self, store: SweepStore, faulty: FaultyStore
     ) -> None:
-        faulty.arm(Rule(Answer(404, "<html>not here</html>"), method="GET"))
-        with pytest.raises(StorageError):
-            store.is_gone("data/00")
-        faulty.clear()
+        for body in ("<html>not here</html>", ""):
+            faulty.arm(Rule(Answer(404, body), method="GET"))
+            for request in (store.is_gone, store.read):
+                with pytest.raises(StorageError, match="does not say whether"):
+                    request("data/00")
+            faulty.clear()
         faulty.arm(Rule(Answer(403, "<Error><Code>AccessDenied</Code></Error>"), method="GET"))
         with pytest.raises(StorageDenied):
             store.is_gone("data/00")
+
+    def it_does_not_believe_a_proxy_that_there_is_no_record(
+        self, s3_bucket: str, faulty: FaultyStore
+    ) -> None:
+        state = open_state(f"s3://{s3_bucket}/state", endpoint_url=faulty.url)
+        state.write("exemptions/lake.json", b"1", if_version=None)
+        faulty.arm(Rule(Answer(404, "<html>not here</html>"), path="exemptions"))
+        with pytest.raises(StorageError, match="does not say whether"):
+            state.read("exemptions/lake.json")
+
+    def it_says_that_a_record_cannot_be_written_without_a_connection(
+        self, s3_bucket: str, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("lakeplan.stores.s3_client.TRIES", 2)
+        state = open_state(f"s3://{s3_bucket}/state", endpoint_url=faulty.url)
+        version = state.write("a", b"1", if_version=None)
+        faulty.arm(Rule(Cut(asked=False), method="PUT", path="/a$"))
+        for if_version in (None, version):
+            with pytest.raises(StoreBusy, match="cannot be reached"):
+                state.write("a", b"2", if_version=if_version)
+        with pytest.raises(StoreBusy, match="cannot be reached"):
+            state.delete("a", if_version=version)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "<KeyCount>1</KeyCount><IsTruncated>false</IsTruncated>",
+            "<KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><contents><Key>repo/data/x</Key></contents>",
+            "<KeyCount>0</KeyCount><NextContinuationToken>t</NextContinuationToken>",
+        ],
+        ids=["no-entry", "other-element", "no-end"],
+    )
+    def it_refuses_a_page_that_lacks_something(
+        self, store: SweepStore, faulty: FaultyStore, body: str
+    ) -> None:
+        faulty.arm(Rule(Answer(200, f"<ListBucketResult>{body}</ListBucketResult>"), query="list-type"))
+        for request in (
+            lambda: list(store.list_objects()),
+            lambda: store.list_prefixes(),
+            lambda: store.find(KEYS),
+        ):
+            with pytest.raises(StoreBusy):
+                request()
 
     @pytest.mark.parametrize("body", ["", "<html><body>Sign in</body></html>"], ids=["empty", "html"])
     def it_never_takes_another_document_for_an_answer_with_nothing_in_it(
@@ -359,8 +405,9 @@ class DescribeAzureOnABadDay:
 
     def it_does_not_believe_a_proxy_that_a_blob_is_gone(self, store: SweepStore, faulty: FaultyStore) -> None:
         faulty.arm(Rule(Answer(404, "<html>not here</html>"), method="GET"))
-        with pytest.raises(StorageError):
-            store.is_gone(KEYS[0])
+        for request in (store.is_gone, store.read):
+            with pytest.raises(StorageError, match="does not say whether"):
+                request(KEYS[0])
 
 
 def parts(answers: Sequence[tuple[int | str | None, int, str]]) -> str:

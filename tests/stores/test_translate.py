@@ -64,7 +64,9 @@ def it_knows_no_azure_code_that_azure_does_not_know() -> None:
     [
         ("NoSuchKey", 404, StorageNotFound),
         ("NoSuchBucket", 404, StorageNotFound),
-        ("404", 404, StorageNotFound),
+        ("404", 404, StorageError),
+        ("", 404, StorageError),
+        ("SomethingNew", 404, StorageError),
         ("AccessDenied", 403, StorageDenied),
         ("ExpiredToken", 400, StorageDenied),
         ("PreconditionFailed", 412, WriteConflict),
@@ -84,6 +86,11 @@ def it_translates_what_s3_answers(code: str, status: int, expected: type[Storage
     assert type(found) is expected
     assert found.where == "s3://b/k"
     assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+
+
+def it_knows_that_an_answer_to_head_has_no_code() -> None:
+    error = ClientError({"Error": {"Code": "404"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "HeadObject")
+    assert type(translate_boto_error(error, "s3://b/k")) is StorageNotFound
 
 
 def it_translates_what_botocore_raises_itself() -> None:
