@@ -7,8 +7,7 @@ requested before it is reported as missing.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from enum import IntFlag
@@ -29,7 +28,6 @@ from lakeplan.simulation.requests import (
     DamagedFile,
     Facts,
     NamedObject,
-    Presence,
     PresenceRequest,
     SampledEntry,
 )
@@ -48,6 +46,7 @@ from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Commit, Refs
 from lakeplan.values.rules import GcRules
@@ -151,7 +150,7 @@ def check_site(
         sample = checker.sample(request, read.share, read.seed)
         data = read_data(site.store, sample, ports.progress)
         known = {one["address"] for one in findings}
-        findings += [_differs(history, one) for one in data.differing if one.address not in known]
+        findings += [_finding(history, one) for one in data.differing if one.address not in known]
     row: CheckedRow = {
         "repository": site.key,
         "storage_namespace": site.repository.storage_namespace,
@@ -165,7 +164,7 @@ def check_site(
         "missing": (presence.lacking - confirmed.there - confirmed.turned).to_row(),
         "resized": (presence.resized - confirmed.same + confirmed.turned).to_row(),
         "unusual": confirmed.unusual,
-        "unconfirmed": _unconfirmed(presence, confirmed),
+        "unconfirmed": (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual,
         "findings": sorted(findings, key=_place),
         "damaged": damaged,
         "quarantine": quarantine,
@@ -446,7 +445,7 @@ def _count_if_well(
         confirmed.there += Amount(1, one.size_bytes)
 
 
-def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
+def _sizes(site: Site, objects: Sequence[NamedObject]) -> list[int | None]:
     """The stored sizes, by HEAD requests. None is confirmed by a GET, because HEAD may be cached."""
 
     def size(one: NamedObject) -> int | None:
@@ -455,52 +454,38 @@ def _sizes(site: Site, objects: Sequence[NamedObject]) -> Iterator[int | None]:
             return facts.size
         return None if site.store.is_gone(one.address) else one.size_bytes
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(size, objects)
-
-
-def _unconfirmed(presence: Presence, confirmed: _Confirmed) -> int:
-    """The number of objects that are missing or have the wrong size by the listing alone."""
-    return (presence.lacking + presence.resized).objects - confirmed.asked - confirmed.unusual
+    return in_parallel(size, objects, THREADS)
 
 
 def _findings(site: Site, history: _History, confirmed: _Confirmed) -> list[FindingRow]:
     gone = {one.address for one, size in confirmed.lost if size is None}
     runs = last_runs(site, gone) if gone else {}
     copies = copies_of(site, gone) if gone else {}
-    rows: list[FindingRow] = []
-    for one, size in confirmed.lost:
-        commit_id = history.commit_at(one.last)
-        rows.append(
-            {
-                "problem": "missing" if size is None else "size",
-                "branches": history.branches_of(commit_id),
-                "tags": history.tags_of(commit_id),
-                "commit_id": commit_id,
-                "paths": list(one.paths),
-                "address": one.address,
-                "size_bytes": one.size_bytes,
-                "stored_bytes": size,
-                "named_by": named_by(one.mask, held=one.held),
-                "collector_run": runs.get(one.address),
-                "quarantine": copies.get(one.address, ""),
-            }
-        )
-    return rows
+    return [
+        {
+            **_finding(history, one),
+            "problem": "missing" if size is None else "size",
+            "stored_bytes": size,
+            "collector_run": runs.get(one.address),
+            "quarantine": copies.get(one.address, ""),
+        }
+        for one, size in confirmed.lost
+    ]
 
 
-def _differs(history: _History, one: SampledEntry) -> FindingRow:
+def _finding(history: _History, one: NamedObject | SampledEntry) -> FindingRow:
+    """A finding about an object whose data differs from its entry."""
     commit_id = history.commit_at(one.last)
     return {
         "problem": "checksum",
         "branches": history.branches_of(commit_id),
         "tags": history.tags_of(commit_id),
         "commit_id": commit_id,
-        "paths": [one.path],
+        "paths": [one.path] if isinstance(one, SampledEntry) else list(one.paths),
         "address": one.address,
         "size_bytes": one.size_bytes,
         "stored_bytes": one.size_bytes,
-        "named_by": named_by(one.mask),
+        "named_by": named_by(one.mask, held=isinstance(one, NamedObject) and one.held),
         "collector_run": None,
         "quarantine": "",
     }

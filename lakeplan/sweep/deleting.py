@@ -291,18 +291,18 @@ class _Row:
     version: int
 
 
+@dataclass
 class _Part:
-    def __init__(
-        self, part: Part, work: Work, throttle: Throttle, waiting: Waiting, clock: _RoundClock
-    ) -> None:
-        self._part = part
-        self._work = work
-        self._settings = work.settings
-        self._throttle = throttle
-        self._waiting = waiting
-        self._clock = clock
-        self._store = work.store
-        self._attempt = work.attempts.get(part.name, 0)
+    _part: Part
+    _work: Work
+    _throttle: Throttle
+    _waiting: Waiting
+    _clock: _RoundClock
+
+    def __post_init__(self) -> None:
+        self._settings = self._work.settings
+        self._store = self._work.store
+        self._attempt = self._work.attempts.get(self._part.name, 0)
         self._before: dict[str, tuple[Status, str]] = {}
         self._status: dict[str, tuple[Status, str]] = {}
         self._verified = 0

@@ -35,6 +35,7 @@ from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark, read_marked
 from lakeplan.sweep.rules import place_of
 from lakeplan.values.desired import Cleared, GcDesired
 from lakeplan.values.pins import has_pin_commit, may_be_pin
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules, RulesBefore
 from lakeplan.values.sweep import Part, UncommittedRun
@@ -196,8 +197,7 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
 
     try:
         branches = [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]
-        with ThreadPoolExecutor(BRANCHES_AT_ONCE) as pool:
-            return frozenset().union(*pool.map(keys, branches))
+        return frozenset().union(*in_parallel(keys, branches, BRANCHES_AT_ONCE))
     except LakeplanError as error:
         return error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lakeplan.errors import LakeplanError, StorageError
@@ -96,12 +96,12 @@ def _is_full(group: Sequence[StartedMark], now: datetime) -> bool:
     return commits > GROUP_COMMITS or now - group[0].inspection.rules.as_of > GROUP_TIME
 
 
+@dataclass(frozen=True)
 class _Marker:
-    def __init__(self, ports: SweepPorts, run: Run) -> None:
-        self._ports = ports
-        self._run = run
-        self._probes = Probes()
-        self._listed: dict[str, tuple[Repository, ...]] = {}
+    _ports: SweepPorts
+    _run: Run
+    _probes: Probes = field(default_factory=Probes)
+    _listed: dict[str, tuple[Repository, ...]] = field(default_factory=dict)
 
     def probe(self, site: Site) -> None:
         """Writes the probe of a site. The check repeats what fails here."""

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -23,6 +22,7 @@ from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
 from lakeplan.values.gates import UNREAD_NEIGHBOURS
 from lakeplan.values.plan import GateOutcome
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Repository
 
 AT_ONCE = 8
@@ -149,8 +149,7 @@ def _probed(
         except LakeplanError as error:
             return error
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield from zip(chosen, pool.map(inspect, chosen), strict=True)
+    yield from zip(chosen, in_parallel(inspect, chosen, AT_ONCE), strict=True)
 
 
 def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:

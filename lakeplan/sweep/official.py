@@ -10,7 +10,6 @@ approval.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -29,6 +28,7 @@ from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, off
 from lakeplan.sweep.rules import check_collectable, check_engine, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import json_line
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, Part, PartResult, Status, Versions
 from lakeplan.values.units import count_of
@@ -85,17 +85,19 @@ def withdraw(site: Site, mark: Mark) -> None:
         site.store.delete([UnifiedRun(run_id).summary_key], versions=Versions.MARKER)
 
 
+@dataclass
 class OfficialSweeper:
     """Implements ``Sweeper`` by lakeFS's own job. The first round marks, the second sweeps. ``run_sweep``
     inspects before each."""
 
-    def __init__(self, site: Site, mark: Mark, collector: Collector, ports: SweepPorts) -> None:
-        self._site = site
-        self._store = site.store
-        self._mark = mark
-        self._where = mark.where
-        self._collector = collector
-        self._ports = ports
+    _site: Site
+    _mark: Mark
+    _collector: Collector
+    _ports: SweepPorts
+
+    def __post_init__(self) -> None:
+        self._store = self._site.store
+        self._where = self._mark.where
         self._run: UnifiedRun | None = None
         self._addresses: frozenset[str] = frozenset()
 
@@ -268,13 +270,9 @@ class OfficialSweeper:
             key: (Status.SAVED, saved.get(key, NOT_MARKED)) if key in there else (Status.DELETED, GONE)
             for key in keys
         }
-        with ThreadPoolExecutor(THREADS) as pool:
-            for key, gone in zip(marked, pool.map(self._store.is_gone, marked), strict=True):
-                if gone:
-                    status[key] = (Status.DELETED, "")
-                else:
-                    known = key in saved
-                    status[key] = (Status.SAVED, saved[key]) if known else (Status.FAILED, reason)
+        for key, gone in zip(marked, in_parallel(self._store.is_gone, marked, THREADS), strict=True):
+            kept = (Status.SAVED, saved[key]) if key in saved else (Status.FAILED, reason)
+            status[key] = (Status.DELETED, "") if gone else kept
         data = write_results(status, dict(zip(keys, sizes, strict=True)), verified=len(marked))
         self._store.put(result_key(sweep_prefix(self._mark.mark_id), part.name), data)
         return end_of(part.name, data)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Protocol
 
@@ -84,23 +85,16 @@ KEEP_SECONDS = 60.0
 """How often a lease is renewed during a round."""
 
 
+@dataclass(frozen=True)
 class PartSweeper:
     """Implements ``Sweeper`` on the workers of ``open_workers``. ``parallelism``: the number of shares, or
     None for the workers' own. ``stop`` is called about twice a second during a round; once it returns True,
     the workers are stopped."""
 
-    def __init__(
-        self,
-        open_workers: OpenWorkers,
-        progress: Progress | None = None,
-        *,
-        parallelism: int | None = None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._stop = stop
-        self._open = open_workers
-        self._progress = progress or Silent()
-        self._parallelism = parallelism
+    open_workers: OpenWorkers
+    progress: Progress = field(default_factory=Silent)
+    parallelism: int | None = None
+    stop: Callable[[], bool] = lambda: False
 
     def delete_objects(
         self,
@@ -114,7 +108,7 @@ class PartSweeper:
         waiting = Waiting(time.monotonic, time.sleep, random.random)
         throttle = Throttle(settings.rate)
         expected = {one.key: one for one in objects}
-        with self._progress.task("deleting", len(objects)) as step:
+        with self.progress.task("deleting", len(objects)) as step:
             answers = []
             for answer in delete_all(
                 store, [*expected], settings, throttle, waiting, expected=expected, before_each=before_each
@@ -128,23 +122,23 @@ class PartSweeper:
         reads the records of finished parts."""
         total = sum(part.rows for part in request.parts)
         with (
-            self._progress.task("deleting", total) as step,
-            self._open(self._parallelism) as (workers, choice),
-            _shown_as_done(request, step if self._progress.is_shown else None),
+            self.progress.task("deleting", total) as step,
+            self.open_workers(self.parallelism) as (workers, choice),
+            _shown_as_done(request, step if self.progress.is_shown else None),
         ):
-            count = self._parallelism or workers.parallelism
+            count = self.parallelism or workers.parallelism
             shares = [request.parts[n::count] for n in range(min(count, len(request.parts)))]
             work = _work_of(request, count)
             results: list[PartResult | LakeplanError] = []
             problem = ""
-            with _watched(self._stop, request.keep, workers) as lost:
+            with _watched(self.stop, request.keep, workers) as lost:
                 try:
                     results.extend(workers.run(shares, work))
                 except SweepStopped as error:
                     problem = f"{error}"
         parts = [end for end in results if isinstance(end, PartResult)]
         if len(parts) < len(request.parts):
-            problem = f"{lost[0]}" if lost else STOPPED if self._stop() else problem
+            problem = f"{lost[0]}" if lost else STOPPED if self.stop() else problem
         problem = problem or next((with_hint(one) for one in results if isinstance(one, LakeplanError)), "")
         return RoundEnd(parts, problem, runner=choice)
 

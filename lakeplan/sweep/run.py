@@ -294,17 +294,17 @@ def _own_report(site: Site, mark: Mark) -> set[str]:
     return runs
 
 
+@dataclass
 class _Runner:
-    def __init__(
-        self, site: Site, mark: Mark, ports: SweepPorts, known: KnownAtMark, keep: Callable[[], None], by: str
-    ) -> None:
-        self._by = by
-        self._site = site
-        self._mark = mark
-        self._ports = ports
-        self._known = known
-        self._keep = keep
-        self._prefix = sweep_prefix(mark.mark_id)
+    _site: Site
+    _mark: Mark
+    _ports: SweepPorts
+    _known: KnownAtMark
+    _keep: Callable[[], None]
+    _by: str
+
+    def __post_init__(self) -> None:
+        self._prefix = sweep_prefix(self._mark.mark_id)
         self._done: dict[str, int] = {}
         self._read: dict[tuple[str, int], PartResult] = {}
         self._again: dict[str, int] = {}

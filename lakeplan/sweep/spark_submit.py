@@ -354,22 +354,15 @@ class SubmitOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
 class SparkSubmit:
     """``lakeplan.sweep.official.Collector``. Its repr shows no credentials."""
 
-    def __init__(
-        self,
-        options: SubmitOptions,
-        lakefs: LakefsAccess,
-        storage: StorageAccess,
-        environ: Mapping[str, str],
-        report_line: Callable[[str], None],
-    ) -> None:
-        self._options = options
-        self._lakefs = lakefs
-        self._storage = storage
-        self._environ = environ
-        self._tell = report_line
+    _options: SubmitOptions = field(repr=False)
+    _lakefs: LakefsAccess
+    _storage: StorageAccess
+    _environ: Mapping[str, str] = field(repr=False)
+    _report_line: Callable[[str], None]
 
     def check(self) -> None:
         """Raises UsageError without spark-submit, for a setting that only lakeplan may set, and for
@@ -399,7 +392,7 @@ class SparkSubmit:
                 storage=self._storage,
                 packages=packages,
             )
-            self._run(command, folder, _Watch(job, self._tell, keep, stop))
+            self._run(command, folder, _Watch(job, self._report_line, keep, stop))
 
     def _run(self, command: list[str], folder: str, watch: _Watch) -> None:
         try:
