@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from lakeplan.state.store import repository_key
+from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
 from lakeplan.values.plan_document import decode, encode
 
+T = TypeVar("T")
 EXEMPTIONS_FORMAT = "lakeplan.exemptions/v1"
 NOTICES_FORMAT = "lakeplan.notices/v1"
 LAPSE = timedelta(days=30)
@@ -152,14 +153,6 @@ def _record_of(format: str, row: records.Shape) -> records.Shape:
 
 
 _EXEMPTIONS, _NOTICES = _record_of(EXEMPTIONS_FORMAT, _EXEMPTION), _record_of(NOTICES_FORMAT, _NOTICE)
-_EXEMPTIONS_TEXT = {
-    "what": "the record of exempted branches",
-    "hint": "Restore it from a backup. Without it, exempted branches may be deleted.",
-}
-_NOTICES_TEXT = {
-    "what": "the record of notices",
-    "hint": "Restore it from a backup, or move it away to publish the notices again.",
-}
 
 
 def read_spared(state: StateReader, repository: str) -> Spared:
@@ -170,8 +163,10 @@ def read_spared(state: StateReader, repository: str) -> Spared:
 
 def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
     """The exemptions by branch, including expired ones, and the version that a write must present."""
-    rows, version = _read(state, "exemptions", repository, _EXEMPTIONS, _EXEMPTIONS_TEXT)
-    return {name: decode(row, Exemption) for name, row in rows.items()}, version
+    hint = "Restore it from a backup. Without it, exempted branches may be deleted."
+    what = "the record of exempted branches"
+    stored = read_repository_record(state, "exemptions", repository, _EXEMPTIONS, what=what, hint=hint)
+    return _rows(stored, Exemption)
 
 
 def write_exemptions(
@@ -190,8 +185,9 @@ def write_exemptions(
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
     """The notices by branch, and the version that a write must present."""
-    rows, version = _read(state, "notices", repository, _NOTICES, _NOTICES_TEXT)
-    return {name: decode(row, Notice) for name, row in rows.items()}, version
+    hint = "Restore it from a backup, or move it away to publish the notices again."
+    what = "the record of notices"
+    return _rows(read_repository_record(state, "notices", repository, _NOTICES, what=what, hint=hint), Notice)
 
 
 def write_notices(
@@ -209,14 +205,9 @@ def write_notices(
     return state.write(repository_key("notices", repository), records.json_line(document), if_version=version)
 
 
-def _read(
-    state: StateReader, kind: str, repository: str, shape: records.Shape, text: Mapping[str, str]
-) -> tuple[Mapping[str, Any], str | None]:
+def _rows(stored: tuple[dict[str, Any], str] | None, kind: type[T]) -> tuple[dict[str, T], str | None]:
     """The rows of a record by branch, and its version, or none if there is no record."""
-    key = repository_key(kind, repository)
-    stored = state.read(key)
     if stored is None:
         return {}, None
-    document = records.read_record(stored.data, shape, where=key, **text)
-    records.check_repository(document, repository, where=key, **text)
-    return document["branches"], stored.version
+    document, version = stored
+    return {name: decode(row, kind) for name, row in document["branches"].items()}, version

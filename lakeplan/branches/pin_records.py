@@ -27,7 +27,7 @@ from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.run import Run, read_back
 from lakeplan.review.selection import read_all_refs
-from lakeplan.state.store import repositories_of, repository_key
+from lakeplan.state.store import read_repository_record, repositories_of, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
@@ -48,10 +48,6 @@ RECORD = records.record(
         "pins": records.map_of(_PIN),
     }
 )
-_TEXT = {
-    "what": "the state's record of pins",
-    "hint": "Restore it from a backup, or move it away and run `lakeplan pins sync --adopt`.",
-}
 
 
 @dataclass(frozen=True)
@@ -70,17 +66,17 @@ class PinRecord:
 
 def read_pin_record(state: StateReader, repository: str) -> PinRecord:
     """The record of ``server/name``, empty if there is none. Raises FormatError for a damaged one."""
-    key = repository_key(KIND, repository)
-    stored = state.read(key)
+    what = "the state's record of pins"
+    hint = "Restore it from a backup, or move it away and run `lakeplan pins sync --adopt`."
+    stored = read_repository_record(state, KIND, repository, RECORD, what=what, hint=hint)
     if stored is None:
         return PinRecord()
-    record = records.read_record(stored.data, RECORD, where=key, **_TEXT)
-    records.check_repository(record, repository, where=key, **_TEXT)
+    record, version = stored
     pins = (
         Pin(commit, values.get("retention_days"), tuple(values.get("holds") or ()))
         for commit, values in sorted(record["pins"].items())
     )
-    return PinRecord(tuple(pins), record["config_hash"], stored.version)
+    return PinRecord(tuple(pins), record["config_hash"], version)
 
 
 def write_pin_record(

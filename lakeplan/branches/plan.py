@@ -19,7 +19,7 @@ from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.state.clocks import clock_warning
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.branches import SETTLED, BranchOutlook, MomentTotal
+from lakeplan.values.branches import SETTLED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
@@ -40,16 +40,6 @@ class InspectionOptions:
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """A survey whose outlooks include what follows from each deletion and what only stale branches hold.
-    ``objects_unknown`` says why objects are not known."""
-
-    survey: Survey
-    totals: Mapping[str, MomentTotal] = field(default_factory=dict)
-    objects_unknown: str = ""
-
-
-@dataclass(frozen=True)
 class Inspection:
     """A survey with what follows for commits from its deletions, and the requests to the simulation about
     objects. ``warnings`` are for people."""
@@ -66,9 +56,9 @@ class Inspection:
     def requests(self) -> list[ImpactRequest]:
         return [request for request in (self.request, self.stale_request) if request is not None]
 
-    def with_answers(self, results: Mapping[str, ImpactResult | LakeplanError]) -> Simulated:
-        """The survey with the answers of the simulation, by the keys of the requests. Objects without an
-        answer are unknown."""
+    def with_answers(self, results: Mapping[str, ImpactResult | LakeplanError]) -> Survey:
+        """The survey with what follows from each deletion and what only stale branches hold, by the answers
+        of the simulation to the requests with these keys. Objects without an answer are unknown."""
         answer = results.get(self.request.key) if self.request is not None else None
         done = follow(self.survey, self.consequences, answer, simulated=self.options.simulate)
         if self.stale is None:
@@ -76,8 +66,9 @@ class Inspection:
         asked = self.stale_request
         answer = results.get(asked.key) if asked is not None else None
         only = self.stale.only_here(None if isinstance(answer, LakeplanError) else answer)
-        outlooks = {n: replace(o, only_here=only.get(n)) for n, o in done.survey.outlooks.items()}
-        return replace(done, survey=replace(done.survey, outlooks=outlooks))
+        return replace(
+            done, outlooks={n: replace(o, only_here=only.get(n)) for n, o in done.outlooks.items()}
+        )
 
 
 def inspect(
@@ -145,11 +136,11 @@ def what_follows(judged: Survey, as_of: datetime, zone: ZoneInfo) -> Consequence
 
 def follow(
     state: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
-) -> Simulated:
+) -> Survey:
     """The survey with what follows for commits (``what``) and for objects (``result``). ``simulated``: the
     simulation was asked."""
     if what is None:
-        return Simulated(state)
+        return state
     unknown = ""
     if isinstance(result, LakeplanError):
         unknown, result = str(result), None
@@ -159,7 +150,7 @@ def follow(
         result = ImpactResult({})
     follows = what.by_branch(result)
     outlooks = {n: replace(o, follows=follows.get(n)) for n, o in state.outlooks.items()}
-    return Simulated(replace(state, outlooks=outlooks), what.totals(result), unknown)
+    return replace(state, outlooks=outlooks, totals=what.totals(result), objects_unknown=unknown)
 
 
 WORKERS = 4
@@ -189,8 +180,6 @@ class RepositoryOutlook:
 
     desired: DesiredRepository
     survey: Survey | None = None
-    totals: Mapping[str, MomentTotal] = field(default_factory=dict)
-    objects_unknown: str = ""
     gates: tuple[GateResult, ...] = ()
     warnings: tuple[str, ...] = ()
     failure: Failure | None = None
@@ -295,7 +284,14 @@ def plan_branches(tree: DesiredTree, options: BranchesOptions, ports: BranchesPo
 
     with ports.progress.task("inspecting branches", len(wanted)) as step:
         inspections = in_parallel(inspected, wanted, WORKERS, step)
-    outlooks = _simulated(inspections, ports)
+    requests = [r for each in inspections if isinstance(each, Inspection) for r in each.requests]
+    results = simulate(requests, ports.simulator, ports.progress)
+    outlooks = [
+        RepositoryOutlook(each.survey.desired, each.with_answers(results), warnings=each.warnings)
+        if isinstance(each, Inspection)
+        else each
+        for each in inspections
+    ]
     overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.now.date())
     judged = {r.key: repository_gates(r.desired, r.outlooks, overrides) for r in outlooks}
     named = gates.one_by_one(judged)
@@ -307,24 +303,6 @@ def plan_branches(tree: DesiredTree, options: BranchesOptions, ports: BranchesPo
         tuple(repositories),
         whole_gates(tree, sum(map(_count, repositories)), overrides, [r.gates for r in gated if _count(r)]),
         tuple(sorted(others)),
-    )
-
-
-def _simulated(
-    inspections: Sequence[Inspection | RepositoryOutlook], ports: BranchesPorts
-) -> list[RepositoryOutlook]:
-    """The outlooks with the answers of the simulation, which is asked once for all repositories."""
-    requests = [r for each in inspections if isinstance(each, Inspection) for r in each.requests]
-    results = simulate(requests, ports.simulator, ports.progress)
-    return [_outlook(each, results) if isinstance(each, Inspection) else each for each in inspections]
-
-
-def _outlook(
-    inspection: Inspection, results: Mapping[str, ImpactResult | LakeplanError]
-) -> RepositoryOutlook:
-    done, desired = inspection.with_answers(results), inspection.survey.desired
-    return RepositoryOutlook(
-        desired, done.survey, done.totals, done.objects_unknown, warnings=inspection.warnings
     )
 
 

@@ -325,7 +325,7 @@ class _Runner:
         zone = self._tree.servers[held.desired.server].zone
         deletions = replace(held.survey, outlooks={outlook.id: outlook for outlook in held.survey.deleted})
         what = what_follows(deletions, self._options.now, zone)
-        return follow(deletions, what, None, simulated=False).survey
+        return follow(deletions, what, None, simulated=False)
 
     # ---- deleting
     def finish(self, held: _Held, step: Callable[[], None], *, refused: bool) -> RepositoryEnd:

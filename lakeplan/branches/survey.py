@@ -31,6 +31,7 @@ from lakeplan.values.branches import (
     BranchVerdict,
     Keep,
     LiveBranch,
+    MomentTotal,
     PullRequest,
     StagedData,
 )
@@ -73,6 +74,10 @@ class Survey:
     hold_problems: tuple[str, ...] = ()
     """Holds that certainly keep nothing; only determined if something would be deleted."""
     spared: Spared = field(default_factory=Spared)
+    totals: Mapping[str, MomentTotal] = field(default_factory=dict)
+    """What follows from all deletions together, by moment. Empty if it was not determined."""
+    objects_unknown: str = ""
+    """Why the objects of ``totals`` are not known."""
 
     @property
     def to_announce(self) -> tuple[BranchOutlook, ...]:

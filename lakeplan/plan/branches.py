@@ -71,8 +71,8 @@ def branches_plan(
     if isinstance(inspection, LakeplanError):
         return BranchesPlan(as_of, unknown=str(inspection))
     done = inspection.with_answers(results)
-    desired = done.survey.desired
-    rows = tuple(branch_row(outlook) for _, outlook in sorted(done.survey.outlooks.items()))
+    desired = done.desired
+    rows = tuple(branch_row(outlook) for _, outlook in sorted(done.outlooks.items()))
     moments = {horizon.value: as_of + timedelta(days=horizon.days) for horizon in Horizon}
     deletions = {
         name: sum(1 for r in rows if _is_deleted(r, desired, moment)) for name, moment in moments.items()
@@ -82,7 +82,7 @@ def branches_plan(
     return BranchesPlan(
         as_of,
         rows,
-        observed_since=datetime.fromtimestamp(done.survey.ledger.began, timezone.utc),
+        observed_since=datetime.fromtimestamp(done.ledger.began, timezone.utc),
         deletions=deletions,
         totals=done.totals,
         objects_unknown=done.objects_unknown,
