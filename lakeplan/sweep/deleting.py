@@ -24,8 +24,8 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_part, read_results, write_results
 from lakeplan.formats.namespace import begun_key, copied_key, is_candidate_key, result_key
-from lakeplan.simulation.requests import DeleteSettings
-from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber, SweepStore
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
+from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber
 from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.objects import StoredObject, batches
@@ -195,24 +195,6 @@ GONE_AFTER = "deleted, although the store did not confirm it"
 SILENT = "the store did not report a result for it"
 
 
-@dataclass(frozen=True)
-class Work:
-    """Everything a worker needs. It is sent with the function, because the store may contain credentials.
-    Prefixes end in ``/``. ``attempts``: see ``DeleteRequest``. ``rate`` is this worker's share. ``until`` is
-    epoch seconds."""
-
-    store: SweepStore
-    mark_prefix: str
-    sweep_prefix: str
-    quarantine_prefix: str
-    settings: DeleteSettings
-    saved: Mapping[str, str]
-    keep_never_committed: str
-    attempts: Mapping[str, int]
-    rate: float | None
-    until: float | None
-
-
 class RoundOver(Exception):
     """Ends the round in the middle of a part, which the next round repeats."""
 
@@ -238,13 +220,16 @@ class Halt:
 
 
 def sweep_parts(
-    parts: Iterable[Part], work: Work, halt: Halt | None = None
+    parts: Iterable[Part], work: DeleteRequest, halt: Halt | None = None
 ) -> Iterator[PartResult | LakeplanError]:
-    """Sweeps parts and yields their results in order. After an error the worker stops, and the next run
+    """Sweeps parts and yields their results in order. ``work`` is the request without its parts and with this
+    worker's share of the rate. It is sent with the function, because the store may contain credentials. After
+    an error the worker stops, and the next run
     continues. It also stops when the round's time is up, if necessary in the middle of a part: its inspection
     is too old then. ``halt`` stops it in the same way."""
     waiting = Waiting(time.monotonic, time.sleep if halt is None else halt.sleep, random.random)
-    throttle, clock = Throttle(work.rate), _RoundClock(work.until, halt or Halt())
+    until = None if work.until is None else work.until.timestamp()
+    throttle, clock = Throttle(work.settings.rate), _RoundClock(until, halt or Halt())
     for part in parts:
         try:
             clock.check()
@@ -294,7 +279,7 @@ class _Row:
 @dataclass
 class _Part:
     _part: Part
-    _work: Work
+    _work: DeleteRequest
     _throttle: Throttle
     _waiting: Waiting
     _clock: _RoundClock
@@ -315,7 +300,7 @@ class _Part:
         if self._attempt:
             self._before = self._earlier()
         with suppress(WriteConflict):  # an earlier run began it, or a worker of this one that Spark lost
-            self._store.create(begun_key(self._work.sweep_prefix, self._part.name), b"{}\n")
+            self._store.create(begun_key(self._work.prefix, self._part.name), b"{}\n")
         some = COPIES_A_BATCH if self._settings.mode == "quarantine" else OBJECTS_A_LISTING
         for batch in batches(rows, some):
             self._clock.check()
@@ -390,7 +375,7 @@ class _Part:
         self._copied += len(left)
         failed = sum(status is Status.FAILED for status, _ in self._status.values())
         record = {"copied": self._copied, "not_copied": failed}
-        key = copied_key(self._work.sweep_prefix, self._part.name)
+        key = copied_key(self._work.prefix, self._part.name)
         self._store.put(key, json.dumps(record).encode())
         return self._unchanged(left) if left else left
 
@@ -463,7 +448,7 @@ class _Part:
             return None
 
     def _result_key(self, attempt: int) -> str:
-        return result_key(self._work.sweep_prefix, self._part.name, attempt)
+        return result_key(self._work.prefix, self._part.name, attempt)
 
     def _where(self, attempt: int) -> str:
         return f"{self._store.url}/{self._result_key(attempt)}"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.formats.namespace import result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.deleting import Halt, Waiting, Work, delete_all, sweep_parts
+from lakeplan.sweep.deleting import Halt, Waiting, delete_all, sweep_parts
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rules import Throttle, with_hint
 from lakeplan.values.objects import StoredObject
@@ -32,7 +32,9 @@ class Workers(Protocol):
     @property
     def parallelism(self) -> int: ...
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> Iterable[PartResult | LakeplanError]:
+    def run(
+        self, shares: Sequence[Sequence[Part]], work: DeleteRequest
+    ) -> Iterable[PartResult | LakeplanError]:
         """Runs ``sweep_parts`` for every share. When it returns or raises, no worker deletes any more. Raises
         SweepStopped when the workers themselves fail, which may happen after ``cancel``."""
 
@@ -60,7 +62,7 @@ class ThreadWorkers:
     def parallelism(self) -> int:
         return self._parallelism
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
+    def run(self, shares: Sequence[Sequence[Part]], work: DeleteRequest) -> list[PartResult | LakeplanError]:
         """Implements ``Workers``. Ctrl-C stops the threads first."""
 
         def sweep(parts: Sequence[Part]) -> list[PartResult | LakeplanError]:
@@ -128,7 +130,7 @@ class PartSweeper:
         ):
             count = self.parallelism or workers.parallelism
             shares = [request.parts[n::count] for n in range(min(count, len(request.parts)))]
-            work = _work_of(request, count)
+            work = _for_workers(request, count)
             results: list[PartResult | LakeplanError] = []
             problem = ""
             with _watched(self.stop, request.keep, workers) as lost:
@@ -214,17 +216,8 @@ def _in_background(
         thread.join(at_most)
 
 
-def _work_of(request: DeleteRequest, workers: int) -> Work:
+def _for_workers(request: DeleteRequest, workers: int) -> DeleteRequest:
+    """The request as ``sweep_parts`` needs it. Another process cannot renew the lease."""
     rate = request.settings.rate
-    return Work(
-        request.store,
-        request.mark_prefix,
-        request.prefix,
-        request.quarantine_prefix,
-        request.settings,
-        request.saved,
-        request.keep_never_committed,
-        request.attempts,
-        None if rate is None else rate / workers,
-        None if request.until is None else request.until.timestamp(),
-    )
+    settings = replace(request.settings, rate=None if rate is None else rate / workers)
+    return replace(request, parts=(), settings=settings, keep=lambda: None)

@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakeplan.errors import LakeplanError
-from lakeplan.sweep.deleting import Work, sweep_parts
+from lakeplan.simulation.requests import DeleteRequest
+from lakeplan.sweep.deleting import sweep_parts
 from lakeplan.sweep.rounds import SweepStopped
 from lakeplan.values.sweep import Part, PartResult
 
@@ -28,7 +29,7 @@ class SparkWorkers:
     def parallelism(self) -> int:
         return self._session.sparkContext.defaultParallelism
 
-    def run(self, shares: Sequence[Sequence[Part]], work: Work) -> list[PartResult | LakeplanError]:
+    def run(self, shares: Sequence[Sequence[Part]], work: DeleteRequest) -> list[PartResult | LakeplanError]:
         """Implements ``Workers``. ``work`` has credentials, so it is sent with the function over a socket."""
 
         def sweep(batches):  # type: ignore[no-untyped-def]  # PySpark reads annotations of Arrow functions

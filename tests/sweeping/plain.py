@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ from lakeplan.simulation.requests import (
     RoundEnd,
 )
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.deleting import Waiting, Work, delete_all, sweep_parts
+from lakeplan.sweep.deleting import Waiting, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.objects import Entry, StoredObject
 from lakeplan.values.simulation import Amount
@@ -234,18 +234,7 @@ class PlainSweeper:
     def delete(self, request: DeleteRequest) -> RoundEnd:
         self.rounds += 1
         self.before_round(self.rounds)
-        work = Work(
-            store=request.store,
-            mark_prefix=request.mark_prefix,
-            sweep_prefix=request.prefix,
-            quarantine_prefix=request.quarantine_prefix,
-            settings=request.settings,
-            saved=request.saved,
-            keep_never_committed=request.keep_never_committed,
-            attempts=request.attempts,
-            rate=request.settings.rate,
-            until=request.until.timestamp() if self.by_the_clock and request.until else None,
-        )
+        work = request if self.by_the_clock else replace(request, until=None)
         parts = sorted(request.parts, key=lambda part: part.name in self.last)
         answers = list(sweep_parts(parts[: self.parts_a_round], work))
         self.after_round(self.rounds)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from lakeplan.errors import LakeplanError
-from lakeplan.simulation.requests import DeleteSettings
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import Work, sweep_parts
+from lakeplan.sweep.deleting import sweep_parts
 from lakeplan.values.sweep import MarkClass, Part, PartResult, Versions
 from tests.sweeping.stores import (
     MARK_PREFIX,
@@ -61,19 +62,19 @@ class Sweep:
                 put_object(self.folder, key, key[-1:].encode())
             self.parts.append(put_part(self.store, len(self.parts), keys, kind=kind))
 
-    def work(self, store: object = None, **changes: object) -> Work:
-        work = Work(
+    def work(self, store: object = None, **changes: object) -> DeleteRequest:
+        work = DeleteRequest(
             store=store or self.store,  # type: ignore[arg-type]
+            parts=(),
             mark_prefix=MARK_PREFIX,
-            sweep_prefix=SWEEP_PREFIX,
+            prefix=SWEEP_PREFIX,
             quarantine_prefix=QUARANTINE_PREFIX,
             settings=self.settings,
             saved=self.saved,
             keep_never_committed=self.never,
-            attempts={},
-            rate=None,
-            until=None,
         )
+        if (until := changes.get("until")) is not None:
+            changes["until"] = datetime.fromtimestamp(until, timezone.utc)  # type: ignore[arg-type]
         return replace(work, **changes)  # type: ignore[arg-type]
 
     def run(self, store: object = None, **changes: object) -> list[PartResult | LakeplanError]:

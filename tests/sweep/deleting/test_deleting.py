@@ -120,7 +120,8 @@ def it_closes_a_part_and_deletes_nothing(sweep: Sweep) -> None:
 def it_keeps_to_the_rate_of_its_worker(sweep: Sweep, time: FakeTime) -> None:
     sweep.mark(["data/a", "data/b"], ["data/c", "data/d"])
     began = time.at
-    sweep.run(rate=1.0)
+    sweep.settings = replace(sweep.settings, rate=1.0)
+    sweep.run()
     assert time.at - began >= 2
     assert sweep.there() == set()
 
@@ -419,7 +420,7 @@ class DescribeAStoreThatFails:
         sweep.settings = replace(SETTINGS, verify_all=False)
         stores = [FaultyStore(sweep.store), FaultyStore(sweep.store)]
         for number, store in enumerate(stores):
-            sweep.run(store, sweep_prefix=f"_lakeplan/sweeps/s{number}/")
+            sweep.run(store, prefix=f"_lakeplan/sweeps/s{number}/")
         first, second = (sorted(store.called("is_gone")) for store in stores)
         assert first == second
 

@@ -110,7 +110,7 @@ def it_shares_the_rate_among_the_threads(marked: Sweep, monkeypatch: pytest.Monk
     rates: list[float | None] = []
 
     def run(workers: ThreadWorkers, shares: Any, work: Any) -> list[Any]:
-        rates.append(work.rate)
+        rates.append(work.settings.rate)
         assert [len(share) for share in shares] == [2, 2, 2]
         return []
 
