@@ -120,12 +120,21 @@ def record_purge(
     """Records that a purge of a mark's quarantine begins or has ended, with the copies in it. Between the
     two, a killed purge leaves a record by which the next one counts what it deleted. ``begun`` and ``ended``
     are the run; an end is ignored if another run has taken over. With neither, the purge of any run has
-    ended. Raises LakeplanError."""
+    ended. Raises WriteConflict if another purge recorded something while this one began: ``copies`` may
+    count what that one deleted."""
+    first: list[object] = []
 
     def change(entries: Mapping[str, Any]) -> dict[str, Any]:
         entry = entries.get(mark_id)
         if entry is None or (ended and (entry.get("purging") or {}).get("run_id") != ended):
             return {**entries}
+        first.append((entry.get("purged"), entry.get("purging")))
+        if begun and first[-1] != first[0]:
+            raise WriteConflict(
+                "another run purged this quarantine at the same time",
+                where=repository_key(_KIND, repository),
+                hint="Run the command again.",
+            )
         after = {**entry, "purged": _parsed(mark_id, entry).purged_by(copies).to_row()}
         after.pop("purging", None)
         if begun:

@@ -64,6 +64,44 @@ def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> 
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
 
 
+def it_begins_no_purge_with_copies_that_another_one_purged(
+    state: FolderState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease of the first run expired before its write arrived: the copies it counted are gone."""
+    record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    write = state.write
+
+    def late(key: str, data: bytes, *, if_version: str | None) -> str:
+        monkeypatch.undo()
+        record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-2")
+        record_purge(state, REPOSITORY, "m1", Amount(), ended="run-2")
+        return write(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", late)
+    with pytest.raises(WriteConflict, match="another run purged this quarantine"):
+        record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
+    found = read_sweeps(state, REPOSITORY)["m1"]
+    assert (found.purged, found.purging) == (Amount(1, 10), None)
+
+
+def it_begins_a_purge_although_another_mark_was_recorded_meanwhile(
+    state: FolderState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
+    write = state.write
+
+    def late(key: str, data: bytes, *, if_version: str | None) -> str:
+        monkeypatch.undo()
+        record_sweep(state, document("m2", 2, 5), versions_kept=False)
+        return write(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", late)
+    record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
+    found = read_sweeps(state, REPOSITORY)
+    assert [*found] == ["m1", "m2"]
+    assert found["m1"].purging == Amount(1, 10)
+
+
 def it_reclaims_no_more_than_was_deleted(state: FolderState) -> None:
     """A run that was taken over had copied an object that the next run kept."""
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
